@@ -1,0 +1,187 @@
+//! Whether an object has come to rest in the state that its spec asks for: kstatus, as Flux's waits use it.
+//!
+//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`.
+//! Elsewhere: how long to wait ([`crate::plan`]), custom health expressions (not yet).
+//!
+//! Source of the semantics: fluxcd/cli-utils `pkg/kstatus` and the Job reader of fluxcd/pkg/runtime.
+
+use std::fmt;
+use std::time::Duration;
+
+use objects::{Gvk, Object};
+use reconcile::Time;
+
+mod definition;
+mod field;
+mod job;
+mod pod;
+mod related;
+mod replicas;
+
+pub use field::HealthError;
+use field::{Condition, conditions, integer_strict, string_strict};
+pub use job::job;
+pub use related::{read, related_kinds};
+
+/// The state of an object as its own status tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It is what its spec asks for.
+    Current,
+    /// It is on its way.
+    InProgress,
+    /// It will not get there by itself.
+    Failed,
+    /// It is being deleted.
+    Terminating,
+    /// There is no such object.
+    NotFound,
+    /// Its status cannot be understood, and why.
+    Unknown(String),
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Current => "Current",
+            Self::InProgress => "InProgress",
+            Self::Failed => "Failed",
+            Self::Terminating => "Terminating",
+            Self::NotFound => "NotFound",
+            Self::Unknown(_) => "Unknown",
+        })
+    }
+}
+
+/// A condition that the judgement amounts to; its status is always True.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Says {
+    /// `Reconciling` or `Stalled`.
+    pub kind: &'static str,
+    /// One word, may be empty.
+    pub reason: String,
+    /// A sentence, may be empty.
+    pub message: String,
+}
+
+/// What is known about an object's health.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The judgement.
+    pub status: Health,
+    /// Why, for people.
+    pub message: String,
+    /// At most one: none for an object that is Current or Terminating.
+    pub conditions: Vec<Says>,
+}
+
+impl Report {
+    /// A report about an object that is not there.
+    pub fn not_found() -> Self {
+        Self::plain(Health::NotFound, "Resource not found")
+    }
+
+    /// Whether nothing more needs to be waited for.
+    pub fn is_current(&self) -> bool {
+        self.status == Health::Current
+    }
+
+    fn plain(status: Health, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), conditions: Vec::new() }
+    }
+
+    fn current(message: impl Into<String>) -> Self {
+        Self::plain(Health::Current, message)
+    }
+
+    fn in_progress(reason: &str, message: impl Into<String>) -> Self {
+        Self::with(Health::InProgress, "Reconciling", reason, message.into())
+    }
+
+    fn failed(reason: &str, message: impl Into<String>) -> Self {
+        Self::with(Health::Failed, "Stalled", reason, message.into())
+    }
+
+    fn with(status: Health, kind: &'static str, reason: &str, message: String) -> Self {
+        let says = Says { kind, reason: reason.to_owned(), message: message.clone() };
+        Self { status, message, conditions: vec![says] }
+    }
+
+    fn unknown(error: HealthError) -> Self {
+        Self::plain(Health::Unknown(error.0), "")
+    }
+}
+
+/// How long a Pod may be unschedulable before it counts as failed.
+const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
+
+/// Judges an object by itself, without looking at what it generated.
+///
+/// `now` matters for Pods that cannot be scheduled only.
+///
+/// # Errors
+/// Says which field of the status is not of the type that it should be.
+pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
+    if let Some(report) = generic(object)? {
+        return Ok(report);
+    }
+    let Gvk { group, kind, .. } = object.gvk();
+    match (group.as_str(), kind.as_str()) {
+        ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
+            Ok(Report::current("Resource is always ready"))
+        }
+        ("", "Service") => Ok(definition::service(object)),
+        ("", "PersistentVolumeClaim") => Ok(definition::volume_claim(object)),
+        ("", "Pod") => pod::pod(object, now),
+        ("apps", "StatefulSet") => Ok(replicas::stateful_set(object)),
+        ("apps" | "extensions", "DaemonSet") => replicas::daemon_set(object),
+        ("apps" | "extensions", "Deployment") => replicas::deployment(object),
+        ("apps" | "extensions", "ReplicaSet") => replicas::replica_set(object),
+        ("policy", "PodDisruptionBudget") => {
+            Ok(Report::current("AllowedDisruptions has been computed."))
+        }
+        ("batch", "Job") => job::running_is_enough(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            definition::resource_definition(object)
+        }
+        _ => Ok(by_ready(&conditions(object)?)),
+    }
+}
+
+/// What can be said whatever the kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.
+fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
+    let deleted = string_strict(object, &["metadata", "deletionTimestamp"])?;
+    if deleted.is_some_and(|time| !time.is_empty()) {
+        return Ok(Some(Report::plain(Health::Terminating, "Resource scheduled for deletion")));
+    }
+    if let Some(generation) = integer_strict(object, &["metadata", "generation"])?
+        && let Some(observed) = integer_strict(object, &["status", "observedGeneration"])?
+        && observed != generation
+    {
+        let kind = object.kind();
+        let text = format!(
+            "{kind} generation is {generation}, but latest observed generation is {observed}"
+        );
+        return Ok(Some(Report::in_progress("LatestGenerationNotObserved", text)));
+    }
+    let found = conditions(object)?;
+    let told = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
+        "Reconciling" => Some(Report::in_progress(c.reason, c.message)),
+        "Stalled" => Some(Report::failed(c.reason, c.message)),
+        _ => None,
+    });
+    Ok(told)
+}
+
+/// What a `Ready` condition says; an object without one is taken to be what it should be.
+fn by_ready(conditions: &[Condition<'_>]) -> Report {
+    let ready = conditions.iter().filter(|c| c.kind == "Ready").find_map(|c| match c.status {
+        "True" => Some(Report::current("Resource is Ready")),
+        "False" | "Unknown" => Some(Report::in_progress(c.reason, c.message)),
+        _ => None,
+    });
+    ready.unwrap_or_else(|| Report::current("Resource is current"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Health of a Job, in two opinions: started is enough, or it must have completed.
+
+use objects::Object;
+
+use super::Report;
+use super::field::{HealthError, conditions, integer, lookup, string};
+
+/// The counts that messages show.
+struct Counts {
+    completions: i64,
+    parallelism: i64,
+    succeeded: i64,
+    active: i64,
+    failed: i64,
+}
+
+impl Counts {
+    fn of(object: &Object) -> Self {
+        let parallelism = integer(object, &["spec", "parallelism"], 1);
+        let count = |field| integer(object, &["status", field], 0);
+        Self {
+            completions: integer(object, &["spec", "completions"], parallelism),
+            parallelism,
+            succeeded: count("succeeded"),
+            active: count("active"),
+            failed: count("failed"),
+        }
+    }
+
+    fn in_progress(&self) -> String {
+        let Self { succeeded, active, failed, .. } = self;
+        format!("Job in progress. success:{succeeded}, active: {active}, failed: {failed}")
+    }
+}
+
+/// What a Job that has come to its end says; the first such condition counts.
+fn finished(object: &Object, counts: &Counts) -> Result<Option<Report>, HealthError> {
+    let Counts { completions, succeeded, failed, .. } = counts;
+    let found = conditions(object)?;
+    let end = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
+        "Complete" => {
+            Some(Report::current(format!("Job Completed. succeeded: {succeeded}/{completions}")))
+        }
+        "Failed" => {
+            Some(Report::failed("JobFailed", format!("Job Failed. failed: {failed}/{completions}")))
+        }
+        _ => None,
+    });
+    Ok(end)
+}
+
+fn has_started(object: &Object) -> bool {
+    !string(object, &["status", "startTime"], "").is_empty()
+}
+
+/// The opinion of [`super::compute`]: a Job that runs is Current.
+pub(super) fn running_is_enough(object: &Object) -> Result<Report, HealthError> {
+    let counts = Counts::of(object);
+    if let Some(end) = finished(object, &counts)? {
+        return Ok(end);
+    }
+    Ok(if has_started(object) {
+        Report::current(counts.in_progress())
+    } else {
+        Report::in_progress("JobNotStarted", "Job not started")
+    })
+}
+
+/// The opinion that Flux waits by: a Job is Current when it has completed or is suspended.
+///
+/// Parity(flux): neither deletion nor an unobserved generation is looked at.
+pub fn job(object: &Object) -> Report {
+    let suspended = lookup(object, &["spec", "suspend"]).ok().flatten();
+    if suspended.and_then(serde_json::Value::as_bool) == Some(true) {
+        return Report::current("Job is suspended");
+    }
+    let counts = Counts::of(object);
+    match finished(object, &counts) {
+        Err(error) => Report::unknown(error),
+        Ok(Some(end)) => end,
+        Ok(None) if has_started(object) => {
+            Report::in_progress("JobInProgress", counts.in_progress())
+        }
+        Ok(None) => {
+            let text = format!("Job not started. active: 0/{}", counts.parallelism);
+            Report::in_progress("JobNotStarted", text)
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Health of objects that are judged by what they generated: the Pods of a StatefulSet or ReplicaSet.
+//!
+//! Here: which related objects are needed, choosing them by selector, the judgement. Elsewhere: listing them (the program).
+
+use objects::{Gvk, Object};
+use reconcile::Time;
+use serde_json::{Map, Value};
+
+use super::field::{HealthError, mapping_strict};
+use super::{Health, Report, compute, pod};
+
+/// Which objects of its own namespace [`read`] needs to judge an object of this type.
+///
+/// Differs(flux): a Deployment's ReplicaSets are not asked for, because their state never changed the answer.
+pub fn related_kinds(gvk: &Gvk) -> Option<Gvk> {
+    is_pod_controller(&gvk.group, &gvk.kind).then(|| Gvk::new("v1", "Pod"))
+}
+
+fn is_pod_controller(group: &str, kind: &str) -> bool {
+    group == "apps" && matches!(kind, "StatefulSet" | "ReplicaSet")
+}
+
+/// Judges an object of any kind but Job as Flux's waits do, with the objects related to it.
+///
+/// `related` may hold more than is needed: what is of another kind, in another namespace or not selected is not looked at.
+/// What a [`super::compute`] cannot understand is `Unknown` here.
+pub fn read(object: &Object, related: &[Object], now: Time) -> Report {
+    judge(object, related, now).unwrap_or_else(Report::unknown)
+}
+
+fn judge(object: &Object, related: &[Object], now: Time) -> Result<Report, HealthError> {
+    let Gvk { group, kind, .. } = object.gvk();
+    let is_controller = is_pod_controller(&group, &kind);
+    let has_selector = is_controller || (group == "apps" && kind == "Deployment");
+    if !has_selector {
+        return compute(object, now);
+    }
+    let selector = Selector::of(object)?;
+    let report = compute(object, now)?;
+    // What is Current, or has failed by itself, is not made worse by its Pods.
+    if !is_controller || report.status != Health::InProgress {
+        return Ok(report);
+    }
+    let is_its_pod = |o: &&Object| {
+        o.kind() == "Pod" && o.api_version() == "v1" && o.namespace() == object.namespace()
+    };
+    let failed = related
+        .iter()
+        .filter(is_its_pod)
+        .filter(|pod| selector.matches(pod))
+        .filter(|pod| compute(pod, now).is_ok_and(|r| r.status == Health::Failed))
+        .filter(|pod| !pod::is_transient_failure(pod))
+        .count();
+    if failed == 0 {
+        return Ok(report);
+    }
+    Ok(Report::plain(Health::Failed, format!("{failed} pods have failed")))
+}
+
+/// A label selector (`matchLabels`, `matchExpressions`); an empty one selects everything.
+struct Selector<'a>(Vec<(&'a str, Test<'a>)>);
+
+enum Test<'a> {
+    In(Vec<&'a str>),
+    NotIn(Vec<&'a str>),
+    Exists,
+    Absent,
+}
+
+impl<'a> Selector<'a> {
+    fn of(object: &'a Object) -> Result<Self, HealthError> {
+        let selector = mapping_strict(object, &["spec", "selector"])?
+            .ok_or_else(|| HealthError("no selector found".into()))?;
+        let mut tests = Vec::new();
+        match selector.get("matchLabels") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(labels)) => {
+                for (key, value) in labels {
+                    tests.push((key.as_str(), Test::In(vec![text(value)?])));
+                }
+            }
+            Some(_) => return Err(malformed()),
+        }
+        match selector.get("matchExpressions") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(expressions)) => {
+                for expression in expressions {
+                    tests.push(requirement(expression.as_object().ok_or_else(malformed)?)?);
+                }
+            }
+            Some(_) => return Err(malformed()),
+        }
+        Ok(Self(tests))
+    }
+
+    fn matches(&self, object: &Object) -> bool {
+        self.0.iter().all(|(key, test)| match (test, object.label(key)) {
+            (Test::In(values), Some(label)) => values.contains(&label),
+            (Test::NotIn(values), Some(label)) => !values.contains(&label),
+            (Test::In(_), None) | (Test::Exists, None) | (Test::Absent, Some(_)) => false,
+            (Test::NotIn(_), None) | (Test::Exists, Some(_)) | (Test::Absent, None) => true,
+        })
+    }
+}
+
+fn requirement(expression: &Map<String, Value>) -> Result<(&str, Test<'_>), HealthError> {
+    let field = |name| expression.get(name).map_or(Ok(""), text);
+    let (key, operator) = (field("key")?, field("operator")?);
+    let values = match expression.get("values") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(values)) => values.iter().map(text).collect::<Result<_, _>>()?,
+        Some(_) => return Err(malformed()),
+    };
+    let test = match operator {
+        "In" | "NotIn" if values.is_empty() => {
+            let text = "for 'in', 'notin' operators, values set can't be empty";
+            return Err(HealthError(text.into()));
+        }
+        "In" => Test::In(values),
+        "NotIn" => Test::NotIn(values),
+        "Exists" => Test::Exists,
+        "DoesNotExist" => Test::Absent,
+        other => {
+            return Err(HealthError(format!("{other:?} is not a valid label selector operator")));
+        }
+    };
+    Ok((key, test))
+}
+
+fn text(value: &Value) -> Result<&str, HealthError> {
+    value.as_str().ok_or_else(malformed)
+}
+
+fn malformed() -> HealthError {
+    HealthError("spec.selector is not a label selector".into())
+}

@@ -1,0 +1,32 @@
+//! Decides what to write to a cluster, in which order, and what is healthy.
+//!
+//! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
+//! drift ([`compare`], [`mod@fingerprint`]), foreign field managers ([`takeover`]), refusals ([`refusal`]), health ([`health`]),
+//! and the plan of one run that follows from all of them ([`plan`]).
+//! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
+
+pub mod compare;
+pub mod fingerprint;
+pub mod health;
+pub mod inventory;
+pub mod meta;
+pub mod normalize;
+pub mod order;
+pub mod plan;
+pub mod refusal;
+pub mod stages;
+pub mod takeover;
+
+pub use compare::{Action, diff_paths, digest, has_drifted};
+pub use fingerprint::fingerprint;
+pub use health::{Health, Report};
+pub use inventory::Inventory;
+pub use meta::{Ssa, Switches, is_owned, switches};
+pub use normalize::normalize;
+pub use order::prune_order;
+pub use plan::{Apply, Desired, HealthWish, Observed, Seen, SeenState, Step};
+pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
+pub use takeover::take_over;
+
+#[cfg(test)]
+mod recorded;

@@ -1,0 +1,340 @@
+//! The decision of one run: which writes come next, or where the run rests.
+//!
+//! ```text
+//!   look at a stage ─ refused? ─ Record ─ Apply ─ wait for definitions and classes ─┐
+//!         ▲                                                                         │
+//!         └────────────────────────── next stage ───────────────────────────────────┤
+//!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
+//! ```
+//!
+//! Here: the wish, the look, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
+//! Elsewhere: dry-runs, writes and status (the program), judging one object's health ([`crate::health`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use objects::ObjectId;
+use reconcile::{Kind, Rest, Time, Verdict, Wake, reason};
+use sha2::{Digest, Sha256};
+
+use crate::health::Report;
+use crate::{Inventory, Stage, prune_order};
+
+mod wait;
+
+use wait::{Wait, node_of};
+pub use wait::{health_text, stage_text};
+
+/// Whose health a run waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthWish {
+    /// Nobody's.
+    None,
+    /// Everything that was applied, except what asks to be left alone and the Kustomization itself.
+    All,
+    /// These, applied by us or not, except the Kustomization itself.
+    These(Vec<ObjectId>),
+}
+
+/// Everything a run wants, complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Desired {
+    /// The Kustomization itself, for whose health it must not wait.
+    pub own: ObjectId,
+    /// What to apply, from [`crate::stages()`].
+    pub stages: Vec<Stage>,
+    /// Whether a build without a single object is meant, rather than an accident.
+    ///
+    /// Deleting a Kustomization is a wish without stages for which this is true.
+    pub empty_is_intended: bool,
+    /// Whether objects that left the manifests are deleted; otherwise they are forgotten.
+    pub prune: bool,
+    /// Whose health to wait for.
+    pub health: HealthWish,
+    /// Whether one failed object ends the wait, even while others are on their way.
+    pub fail_fast: bool,
+    /// Revision of the source, for texts.
+    pub revision: String,
+    /// How long to wait for health.
+    pub timeout: Duration,
+    /// How long to wait for a stage of definitions or classes.
+    pub stage_timeout: Duration,
+    /// When a failed run is repeated.
+    pub retry: Duration,
+}
+
+/// What one look found.
+///
+/// # Assumes
+/// The observer looks at stages in order and stops at the first that [`is_passed`] denies,
+/// because what comes later cannot be tried before: an absent entry means "not looked at", never "in sync".
+/// Reads are live, and `recorded` is the last inventory that was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// The time of the look.
+    pub now: Time,
+    /// `status.inventory`.
+    pub recorded: Inventory,
+    /// Objects of the stages looked at, and those whose health is wished for.
+    pub objects: BTreeMap<ObjectId, Seen>,
+    /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
+    /// or protected from pruning.
+    pub gone: BTreeSet<ObjectId>,
+    /// Recorded ids whose deletion was accepted and whose end is waited for; empty where nobody waits.
+    pub leaving: BTreeSet<ObjectId>,
+    /// Since when this revision has waited for health, or for the end of `leaving`; `None` before that.
+    pub waiting_since: Option<Time>,
+    /// Since when this revision has waited for the stage it is at; `None` before that.
+    pub stage_waiting_since: Option<Time>,
+}
+
+/// One object as the look found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// How it compares with its manifest.
+    pub state: SeenState,
+    /// Its health, where somebody waits for it.
+    pub health: Option<Report>,
+}
+
+/// How a live object compares with its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SeenState {
+    /// As it should be, or applied by this very run: whoever changed it since is the next look's business,
+    /// else two writers would keep a run from ever ending.
+    InSync,
+    /// Not there; would be created.
+    Missing,
+    /// Would be configured.
+    Differs,
+    /// An immutable field would change, and its author or the Kustomization says to recreate it.
+    MustBeRecreated,
+    /// Asks to be left alone.
+    Skipped,
+    /// A Job that expires ([`crate::meta::expires`]), was applied for this revision, and is no longer there.
+    Finished,
+    /// The API server refused the dry-run, and how that is told ([`crate::refusal::describe`]).
+    Refused(String),
+    /// Not one of our manifests: only its health is of interest.
+    Unmanaged,
+}
+
+/// One change of the cluster or of the status, by ids and digests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Adds to the inventory in status, before anything of it is applied.
+    Record {
+        /// Ids with API versions.
+        add: Vec<(ObjectId, String)>,
+    },
+    /// Applies objects of one stage, in this order.
+    Apply {
+        /// Which of the wish's stages.
+        stage: usize,
+        /// What to apply.
+        ids: Vec<ObjectId>,
+        /// Which of them to delete, wait for, and create again.
+        recreate: Vec<ObjectId>,
+        /// Names the content of all manifests in `ids`.
+        digest: String,
+    },
+    /// Deletes objects that left the manifests, in this order, where their owner labels still name us.
+    Prune {
+        /// Ids with the API versions they were recorded in.
+        ids: Vec<(ObjectId, String)>,
+    },
+    /// Replaces the inventory in status; holds everything that may still be there.
+    Shrink {
+        /// What it becomes.
+        to: Inventory,
+    },
+}
+
+/// Applying the objects of a Kustomization.
+///
+/// # Guarantees
+/// After every single write, what is live and ours is in the recorded inventory.
+/// Nothing of a stage is written while one of its objects is refused.
+/// Nothing is deleted because something could not be computed.
+#[derive(Debug, Clone, Copy)]
+pub struct Apply;
+
+impl Kind for Apply {
+    type Desired = Desired;
+    type Observed = Observed;
+    type Step = Step;
+
+    fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+        let recorded = observed.recorded.len();
+        if desired.stages.is_empty() && recorded > 0 && !desired.empty_is_intended {
+            let text = format!(
+                "the build gave no objects, and the {recorded} of the inventory would be given up; \
+                 to remove them all, delete the Kustomization"
+            );
+            return failed(desired, observed, reason::BUILD_FAILED, text, BTreeSet::new());
+        }
+        (0..desired.stages.len())
+            .find_map(|stage| at_stage(desired, observed, stage))
+            .or_else(|| clear_away(desired, observed))
+            .unwrap_or_else(|| at_end(desired, observed))
+    }
+}
+
+/// Whether a stage is done and well, so that the next one can be looked at.
+pub fn is_passed(desired: &Desired, observed: &Observed, stage: usize) -> bool {
+    at_stage(desired, observed, stage).is_none()
+}
+
+fn failed(
+    desired: &Desired,
+    observed: &Observed,
+    why: reconcile::Reason,
+    text: String,
+    on: BTreeSet<reconcile::Node>,
+) -> Verdict<Step> {
+    let wake = Wake { at: Some(later(observed.now, desired.retry)), on };
+    Verdict::Rest(Rest::Failed(why, text, wake))
+}
+
+fn later(time: Time, by: Duration) -> Time {
+    time.saturating_add(by).unwrap_or(Time::MAX)
+}
+
+/// What a stage still needs; `None` when it is passed.
+fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict<Step>> {
+    let stage = desired.stages.get(at)?;
+    let (mut refused, mut unseen) = (Vec::new(), Vec::new());
+    let (mut add, mut ids, mut recreate) = (Vec::new(), Vec::new(), Vec::new());
+    let mut hash = Sha256::new();
+    let mut waited = Vec::new();
+    for manifest in &stage.objects {
+        let id = &manifest.id;
+        let state = observed.objects.get(id).map_or(&SeenState::Unmanaged, |seen| &seen.state);
+        match state {
+            SeenState::Unmanaged => unseen.push(id.subject()),
+            SeenState::Refused(text) => refused.push(text.as_str()),
+            SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated => {
+                hash.update(format!("{id}\n{}\n", manifest.digest));
+                ids.push(id.clone());
+            }
+            // Differs(flux): what asks to be left alone is not waited for in a stage either.
+            SeenState::Skipped | SeenState::Finished => {}
+            SeenState::InSync => waited.push(id),
+        }
+        if *state == SeenState::MustBeRecreated {
+            recreate.push(id.clone());
+        }
+        if !observed.recorded.contains(id) {
+            add.push((id.clone(), manifest.object.gvk().version));
+        }
+    }
+    let why = reason::RECONCILIATION_FAILED;
+    if !refused.is_empty() {
+        return Some(failed(desired, observed, why, refused.join("\n"), BTreeSet::new()));
+    }
+    if !unseen.is_empty() {
+        let text = format!("not looked at, so nothing can be decided: {}", unseen.join(", "));
+        return Some(failed(desired, observed, why, text, BTreeSet::new()));
+    }
+    let mut steps = Vec::new();
+    if !add.is_empty() {
+        steps.push(Step::Record { add });
+    }
+    if !ids.is_empty() {
+        steps.push(Step::Apply { stage: at, ids, recreate, digest: hex::encode(hash.finalize()) });
+    }
+    if !steps.is_empty() {
+        return Some(Verdict::Act(steps));
+    }
+    if !stage.kind.is_waited_for() {
+        return None;
+    }
+    let since = observed.stage_waiting_since;
+    match wait::judge(&waited, observed, since, desired.stage_timeout, desired.fail_fast) {
+        Wait::Over => None,
+        Wait::On(wake) => {
+            let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
+            Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
+        }
+        // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
+        Wait::Failed(text, on) => {
+            Some(failed(desired, observed, reason::HEALTH_CHECK_FAILED, text, on))
+        }
+    }
+}
+
+/// Deletes and forgets what is no longer wanted; `None` when the inventory is what it should be.
+fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
+    let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+    let wanted: Inventory = manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
+    let since = observed.waiting_since.unwrap_or(observed.now);
+    let deadline = later(since, desired.timeout);
+    // Parity(flux): whoever waits for the end of deleted objects goes on after the timeout.
+    let leaving = |id: &ObjectId| observed.leaving.contains(id) && !observed.gone.contains(id);
+    let is_over =
+        |id: &ObjectId| observed.gone.contains(id) || (leaving(id) && observed.now >= deadline);
+    let kept: Inventory = if desired.prune {
+        let stale = observed.recorded.minus(&wanted).into_iter();
+        stale.filter(|(id, _)| !is_over(id)).collect()
+    } else {
+        Inventory::default()
+    };
+    let mut steps = Vec::new();
+    let due = prune_order(kept.ids().filter(|id| !leaving(id)).cloned());
+    let is_waiting = kept.len() > due.len();
+    let to = kept.union(&wanted);
+    if !due.is_empty() || to != observed.recorded {
+        let version = |id: &ObjectId| observed.recorded.version(id).unwrap_or_default().to_owned();
+        let ids: Vec<_> = due.into_iter().map(|id| (id.clone(), version(&id))).collect();
+        if to != observed.recorded {
+            steps.push(Step::Shrink { to });
+        }
+        if !ids.is_empty() {
+            steps.push(Step::Prune { ids });
+        }
+        return Some(Verdict::Act(steps));
+    }
+    if !is_waiting {
+        return None;
+    }
+    let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
+    let text = "Waiting for the termination of deleted objects".to_owned();
+    let wake = Wake::on(nodes).and_at(deadline);
+    Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
+}
+
+/// Everything is applied and cleared away: waits for health, or settles.
+fn at_end(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+    let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+    let is_waited_for = |id: &&ObjectId| {
+        let state = observed.objects.get(*id).map(|seen| &seen.state);
+        let is_done = match state {
+            Some(SeenState::Finished) => true,
+            Some(SeenState::Skipped) => desired.health == HealthWish::All,
+            _ => false,
+        };
+        !is_done && **id != desired.own
+    };
+    let ids: Vec<&ObjectId> = match &desired.health {
+        HealthWish::None => Vec::new(),
+        HealthWish::All => manifests.map(|m| &m.id).filter(is_waited_for).collect(),
+        HealthWish::These(ids) => {
+            let unique: BTreeSet<_> = ids.iter().filter(is_waited_for).collect();
+            unique.into_iter().collect()
+        }
+    };
+    match wait::judge(&ids, observed, observed.waiting_since, desired.timeout, desired.fail_fast) {
+        Wait::Over => {
+            let text = format!("Applied revision: {}", desired.revision);
+            Verdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+        }
+        Wait::On(wake) => {
+            let text = health_text(&desired.revision, desired.timeout);
+            Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake))
+        }
+        Wait::Failed(text, on) => failed(desired, observed, reason::HEALTH_CHECK_FAILED, text, on),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,560 @@
+//! The plan against simulated clusters: the law of the inventory, waits, refusals, pruning.
+
+use super::*;
+use crate::health::Health;
+use crate::{StageKind, stages};
+use expect_test::{Expect, expect};
+use objects::Object;
+use proptest::prelude::*;
+use reconcile::Node;
+use serde_json::json;
+
+fn time(second: i64) -> Time {
+    Time::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn object(api: &str, kind: &str, namespace: &str, name: &str) -> Object {
+    let mut object =
+        Object::new(json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}})).unwrap();
+    if !namespace.is_empty() {
+        object.set_namespace(namespace);
+    }
+    object
+}
+
+fn config(name: &str) -> Object {
+    object("v1", "ConfigMap", "shop", name)
+}
+
+fn wish(objects: Vec<Object>) -> Desired {
+    Desired {
+        own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
+        stages: stages(objects, &[]).unwrap(),
+        empty_is_intended: false,
+        prune: true,
+        health: HealthWish::None,
+        fail_fast: true,
+        revision: "main@sha1:0f".into(),
+        timeout: Duration::from_secs(300),
+        stage_timeout: Duration::from_secs(60),
+        retry: Duration::from_secs(120),
+    }
+}
+
+fn report(status: Health, message: &str) -> Report {
+    Report { status, message: message.into(), conditions: Vec::new() }
+}
+
+/// A cluster and a status, with objects by id and the digest of what was applied.
+#[derive(Debug, Clone, Default)]
+struct Sim {
+    recorded: Inventory,
+    live: BTreeMap<ObjectId, String>,
+    health: BTreeMap<ObjectId, Report>,
+    refused: BTreeMap<ObjectId, String>,
+    undeletable: BTreeSet<ObjectId>,
+    now: i64,
+    waiting_since: Option<Time>,
+    stage_waiting_since: Option<Time>,
+}
+
+impl Sim {
+    fn see(&self, id: &ObjectId, digest: Option<&str>) -> Seen {
+        let state = match (digest, self.refused.get(id), self.live.get(id)) {
+            (None, ..) => SeenState::Unmanaged,
+            (_, Some(text), _) => SeenState::Refused(text.clone()),
+            (_, None, None) => SeenState::Missing,
+            (Some(digest), None, Some(live)) if live == digest => SeenState::InSync,
+            (Some(_), None, Some(_)) => SeenState::Differs,
+        };
+        let healthy = report(Health::Current, "");
+        Seen { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
+    }
+
+    fn observe(&self, wish: &Desired) -> Observed {
+        let stale = self.recorded.ids().filter(|id| !self.live.contains_key(*id));
+        let mut observed = Observed {
+            now: time(self.now),
+            recorded: self.recorded.clone(),
+            objects: BTreeMap::new(),
+            gone: stale.cloned().collect(),
+            leaving: BTreeSet::new(),
+            waiting_since: self.waiting_since,
+            stage_waiting_since: self.stage_waiting_since,
+        };
+        if let HealthWish::These(ids) = &wish.health {
+            observed.objects.extend(ids.iter().map(|id| (id.clone(), self.see(id, None))));
+        }
+        for (at, stage) in wish.stages.iter().enumerate() {
+            let seen =
+                stage.objects.iter().map(|m| (m.id.clone(), self.see(&m.id, Some(&m.digest))));
+            observed.objects.extend(seen);
+            if !is_passed(wish, &observed, at) {
+                break;
+            }
+        }
+        observed
+    }
+
+    fn plan(&self, wish: &Desired) -> Verdict<Step> {
+        Apply::plan(wish, &self.observe(wish))
+    }
+
+    /// The single writes that a step consists of.
+    fn writes(wish: &Desired, step: &Step) -> Vec<Write> {
+        match step {
+            Step::Record { add } => vec![Write::Status(None, add.clone())],
+            Step::Shrink { to } => vec![Write::Status(Some(to.clone()), Vec::new())],
+            Step::Prune { ids } => ids.iter().map(|(id, _)| Write::Delete(id.clone())).collect(),
+            Step::Apply { stage, ids, .. } => {
+                let digest = |id: &ObjectId| {
+                    wish.stages[*stage].objects.iter().find(|m| m.id == *id).unwrap().digest.clone()
+                };
+                ids.iter().map(|id| Write::Put(id.clone(), digest(id))).collect()
+            }
+        }
+    }
+
+    /// False if the write was refused.
+    fn write(&mut self, write: Write) -> bool {
+        match write {
+            Write::Status(to, add) => {
+                let base = to.unwrap_or_else(|| self.recorded.clone());
+                self.recorded = base.union(&add.into_iter().collect());
+            }
+            Write::Put(id, digest) => drop(self.live.insert(id, digest)),
+            Write::Delete(id) if self.undeletable.contains(&id) => return false,
+            Write::Delete(id) => drop(self.live.remove(&id)),
+        }
+        let untracked = self.live.keys().find(|id| !self.recorded.contains(id));
+        assert_eq!(untracked, None, "live and not in the inventory {:?}", self.recorded.entries());
+        true
+    }
+
+    /// Runs until the plan rests, a deletion is refused (`None`), or the process dies after `writes` writes (`None`).
+    fn run(&mut self, wish: &Desired, mut writes: usize) -> Option<Rest> {
+        let mut done: Vec<Step> = Vec::new();
+        loop {
+            let steps = match self.plan(wish) {
+                Verdict::Rest(rest) => return Some(rest),
+                Verdict::Act(steps) => steps,
+            };
+            assert!(!steps.is_empty());
+            for step in steps {
+                assert!(!done.contains(&step), "planned twice: {step:?}");
+                let mut complete = true;
+                for write in Self::writes(wish, &step) {
+                    if writes == 0 {
+                        return None;
+                    }
+                    writes -= 1;
+                    complete &= self.write(write);
+                }
+                if !complete {
+                    return None;
+                }
+                done.push(step);
+            }
+        }
+    }
+
+    fn settle(objects: Vec<Object>) -> Self {
+        let mut sim = Self::default();
+        assert!(sim.run(&wish(objects), usize::MAX).unwrap().is_settled());
+        sim
+    }
+}
+
+enum Write {
+    Status(Option<Inventory>, Vec<(ObjectId, String)>),
+    Put(ObjectId, String),
+    Delete(ObjectId),
+}
+
+fn shown(verdict: &Verdict<Step>) -> String {
+    let subjects = |ids: &mut dyn Iterator<Item = &ObjectId>| {
+        ids.map(ObjectId::subject).collect::<Vec<_>>().join(" ")
+    };
+    match verdict {
+        Verdict::Rest(rest) => {
+            let wake = rest.wake().map_or(String::new(), |wake| {
+                let on: Vec<_> = wake.on.iter().map(Node::to_string).collect();
+                let at = wake.at.map(|at| at.as_second() - time(0).as_second());
+                format!("\nwake at {at:?} on {on:?}")
+            });
+            format!("{}: {}{wake}", rest.reason(), rest.text())
+        }
+        Verdict::Act(steps) => {
+            let lines: Vec<_> = steps
+                .iter()
+                .map(|step| match step {
+                    Step::Record { add } => {
+                        format!("Record {}", subjects(&mut add.iter().map(|e| &e.0)))
+                    }
+                    Step::Apply { stage, ids, .. } => {
+                        format!("Apply {stage} {}", subjects(&mut ids.iter()))
+                    }
+                    Step::Prune { ids } => {
+                        format!("Prune {}", subjects(&mut ids.iter().map(|e| &e.0)))
+                    }
+                    Step::Shrink { to } => format!("Shrink {}", subjects(&mut to.ids())),
+                })
+                .collect();
+            lines.join("\n")
+        }
+    }
+}
+
+fn check(verdict: &Verdict<Step>, want: &Expect) {
+    want.assert_eq(&shown(verdict));
+}
+
+#[test]
+fn the_inventory_grows_before_an_apply_and_stages_go_one_by_one() {
+    let mut sim = Sim::default();
+    let wish = wish(vec![config("a"), object("v1", "Namespace", "", "shop")]);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Record Namespace/shop
+        Apply 0 Namespace/shop"#]],
+    );
+    let namespace = wish.stages[0].objects[0].clone();
+    sim.recorded.insert(&namespace.object);
+    sim.live.insert(namespace.id, namespace.digest);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Record ConfigMap/shop/a
+        Apply 1 ConfigMap/shop/a"#]],
+    );
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    check(&sim.plan(&wish), &expect!["ReconciliationSucceeded: Applied revision: main@sha1:0f"]);
+}
+
+#[test]
+fn what_left_the_manifests_is_deleted_in_reverse_order_and_then_forgotten() {
+    let before = vec![
+        config("a"),
+        config("b"),
+        object("v1", "Namespace", "", "shop"),
+        object("apps/v1", "Deployment", "shop", "web"),
+    ];
+    let mut sim = Sim::settle(before);
+    let wish = wish(vec![config("a")]);
+    check(&sim.plan(&wish), &expect!["Prune Deployment/shop/web ConfigMap/shop/b Namespace/shop"]);
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert_eq!((sim.recorded.len(), sim.live.len()), (1, 1));
+}
+
+#[test]
+fn without_prune_what_left_is_forgotten_and_stays() {
+    let mut sim = Sim::settle(vec![config("a"), config("b")]);
+    let wish = Desired { prune: false, ..wish(vec![config("a")]) };
+    check(&sim.plan(&wish), &expect!["Shrink ConfigMap/shop/a"]);
+    sim.live.remove(&config("b").id());
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+}
+
+#[test]
+fn survivors_of_a_failed_deletion_stay_recorded_and_the_others_do_not() {
+    let mut sim = Sim::settle(vec![config("a"), config("b"), config("c")]);
+    sim.undeletable.insert(config("b").id());
+    let wish = wish(vec![config("a")]);
+    assert_eq!(sim.run(&wish, usize::MAX), None);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Shrink ConfigMap/shop/a ConfigMap/shop/b
+        Prune ConfigMap/shop/b"#]],
+    );
+    assert_eq!(sim.run(&wish, usize::MAX), None);
+    assert!(sim.recorded.contains(&config("b").id()) && sim.recorded.len() == 2);
+    sim.undeletable.clear();
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+}
+
+#[test]
+fn an_empty_build_deletes_nothing_unless_it_is_meant() {
+    let mut sim = Sim::settle(vec![config("a")]);
+    let mut wish = wish(Vec::new());
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        BuildFailed: the build gave no objects, and the 1 of the inventory would be given up; to remove them all, delete the Kustomization
+        wake at Some(120) on []"#]],
+    );
+    wish.empty_is_intended = true;
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert!(sim.live.is_empty() && sim.recorded.is_empty());
+}
+
+#[test]
+fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
+    let mut sim = Sim::settle(vec![config("old")]);
+    for name in ["b", "d"] {
+        let id = config(name).id();
+        sim.refused.insert(id.clone(), crate::refusal::describe(&id, "Invalid", "bad data"));
+    }
+    let wish = wish(vec![config("a"), config("b"), config("c"), config("d")]);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        ReconciliationFailed: ConfigMap/shop/b dry-run failed (Invalid): bad data
+        ConfigMap/shop/d dry-run failed (Invalid): bad data
+        wake at Some(120) on []"#]],
+    );
+}
+
+#[test]
+fn a_stage_that_was_not_looked_at_is_not_in_sync() {
+    let sim = Sim::settle(vec![config("a"), config("stale")]);
+    let wish = wish(vec![config("a"), config("b")]);
+    let mut observed = sim.observe(&wish);
+    observed.objects.remove(&config("b").id());
+    check(
+        &Apply::plan(&wish, &observed),
+        &expect![[r#"
+        ReconciliationFailed: not looked at, so nothing can be decided: ConfigMap/shop/b
+        wake at Some(120) on []"#]],
+    );
+}
+
+#[test]
+fn definitions_are_waited_for_before_the_rest_is_looked_at() {
+    let crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets");
+    let mut sim = Sim::settle(vec![crd.clone()]);
+    sim.health.insert(crd.id(), report(Health::InProgress, "Install in progress"));
+    let wish = wish(vec![crd.clone(), config("a")]);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Progressing: Waiting for the definitions of revision main@sha1:0f with a timeout of 1m0s
+        wake at Some(60) on ["CustomResourceDefinition/widgets"]"#]],
+    );
+    assert!(!sim.observe(&wish).objects.contains_key(&config("a").id()));
+    sim.stage_waiting_since = Some(time(0));
+    sim.now = 60;
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        HealthCheckFailed: health check failed after 1m0s: timeout waiting for: [CustomResourceDefinition/widgets status: 'InProgress']
+        wake at Some(180) on ["CustomResourceDefinition/widgets"]"#]],
+    );
+    sim.health.clear();
+    assert!(matches!(sim.plan(&wish), Verdict::Act(_)));
+}
+
+fn rollout() -> (Sim, Desired, ObjectId) {
+    let web = object("apps/v1", "Deployment", "shop", "web");
+    let sim = Sim::settle(vec![web.clone(), config("a")]);
+    let wish = Desired { health: HealthWish::All, ..wish(vec![web.clone(), config("a")]) };
+    (sim, wish, web.id())
+}
+
+#[test]
+fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
+    let (mut sim, wish, web) = rollout();
+    sim.health.insert(web.clone(), report(Health::InProgress, "Updated: 0/1"));
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
+        wake at Some(300) on ["Deployment/shop/web"]"#]],
+    );
+    (sim.waiting_since, sim.now) = (Some(time(0)), 299);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
+        wake at Some(300) on ["Deployment/shop/web"]"#]],
+    );
+    sim.now = 300;
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [Deployment/shop/web status: 'InProgress']
+        wake at Some(420) on ["Deployment/shop/web"]"#]],
+    );
+    sim.health.clear();
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+}
+
+#[test]
+fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
+    let (mut sim, mut wish, web) = rollout();
+    sim.health.insert(web, report(Health::Failed, "Progress deadline exceeded"));
+    sim.health.insert(config("a").id(), report(Health::Unknown("odd".into()), ""));
+    (sim.waiting_since, sim.now) = (Some(time(0)), 12);
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        HealthCheckFailed: health check failed after 12s: failed early due to stalled resources: [Deployment/shop/web status: 'Failed': Progress deadline exceeded]
+        wake at Some(132) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
+    );
+    wish.fail_fast = false;
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    sim.now = 300;
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [ConfigMap/shop/a status: 'Unknown': odd, Deployment/shop/web status: 'Failed': Progress deadline exceeded]
+        wake at Some(420) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
+    );
+}
+
+#[test]
+fn a_new_revision_supersedes_a_wait() {
+    let (mut sim, mut wish, web) = rollout();
+    sim.health.insert(web, report(Health::InProgress, ""));
+    sim.waiting_since = Some(time(0));
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    let mut changed = config("a");
+    changed.set_label("v", "2");
+    let objects = wish.stages[0].objects.iter().map(|m| m.object.clone());
+    let objects = objects.filter(|o| o.kind() == "Deployment").chain([changed]).collect();
+    wish.stages = stages(objects, &[]).unwrap();
+    check(&sim.plan(&wish), &expect!["Apply 0 ConfigMap/shop/a"]);
+}
+
+#[test]
+fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
+    let (mut sim, mut wish, web) = rollout();
+    let foreign = ObjectId::new("db", "main", "apps", "StatefulSet");
+    wish.health = HealthWish::These(vec![foreign.clone(), wish.own.clone()]);
+    sim.health.insert(wish.own.clone(), report(Health::InProgress, ""));
+    sim.health.insert(web, report(Health::InProgress, ""));
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+    sim.health.insert(foreign, Report::not_found());
+    // A StatefulSet's health is read from its Pods, so it is looked at every five seconds.
+    check(
+        &sim.plan(&wish),
+        &expect![[r#"
+        Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
+        wake at Some(5) on ["StatefulSet/db/main"]"#]],
+    );
+}
+
+#[test]
+fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
+    let (sim, wish, web) = rollout();
+    for state in [SeenState::Skipped, SeenState::Finished] {
+        let mut observed = sim.observe(&wish);
+        observed.objects.insert(web.clone(), Seen { state, health: Some(Report::not_found()) });
+        assert!(matches!(Apply::plan(&wish, &observed), Verdict::Rest(Rest::Settled(..))));
+        observed.recorded = Inventory::default();
+        check(
+            &Apply::plan(&wish, &observed),
+            &expect!["Record ConfigMap/shop/a Deployment/shop/web"],
+        );
+    }
+}
+
+#[test]
+fn an_object_to_recreate_is_named_in_the_step() {
+    let (sim, wish, web) = rollout();
+    let mut observed = sim.observe(&wish);
+    observed.objects.insert(web.clone(), Seen { state: SeenState::MustBeRecreated, health: None });
+    let Verdict::Act(steps) = Apply::plan(&wish, &observed) else { panic!("nothing to do") };
+    assert!(
+        matches!(&steps[..], [Step::Apply { ids, recreate, .. }] if *ids == [web.clone()] && recreate == ids)
+    );
+}
+
+#[test]
+fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
+    let sim = Sim::settle(vec![config("a")]);
+    let wish = Desired { empty_is_intended: true, ..wish(Vec::new()) };
+    let mut observed = sim.observe(&wish);
+    observed.leaving.insert(config("a").id());
+    check(
+        &Apply::plan(&wish, &observed),
+        &expect![[r#"
+        Progressing: Waiting for the termination of deleted objects
+        wake at Some(300) on ["ConfigMap/shop/a"]"#]],
+    );
+    (observed.waiting_since, observed.now) = (Some(time(0)), time(300));
+    check(&Apply::plan(&wish, &observed), &expect!["Shrink "]);
+}
+
+#[test]
+fn an_object_in_a_new_version_is_recorded_in_it() {
+    let mut sim = Sim::settle(vec![object("batch/v1beta1", "CronJob", "shop", "x")]);
+    let wish = wish(vec![object("batch/v1", "CronJob", "shop", "x")]);
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert_eq!(sim.recorded.entries(), [("shop_x_batch_CronJob".to_owned(), "v1".to_owned())]);
+}
+
+fn universe(picked: &[bool], label: &str) -> Vec<Object> {
+    let all = [
+        object("v1", "Namespace", "", "shop"),
+        object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets"),
+        object("storage.k8s.io/v1", "StorageClass", "", "fast"),
+        config("a"),
+        config("b"),
+        object("apps/v1", "Deployment", "shop", "web"),
+        object("acme.io/v1", "Widget", "shop", "w"),
+        object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "v"),
+    ];
+    let chosen =
+        all.into_iter().zip(picked).filter(|(_, picked)| **picked).map(|(mut object, _)| {
+            object.set_label("v", label);
+            object
+        });
+    chosen.collect()
+}
+
+proptest! {
+    #[test]
+    fn a_crash_after_any_write_leaves_nothing_unowned(
+        before in prop::collection::vec(any::<bool>(), 8),
+        after in prop::collection::vec(any::<bool>(), 8),
+        stuck in prop::collection::vec(prop::bool::weighted(0.1), 8),
+        changed in any::<bool>(),
+        prune in prop::bool::weighted(0.9),
+        crashes in prop::collection::vec(0_usize..12, 0..4),
+    ) {
+        let allowed = |objects| Desired { empty_is_intended: true, prune, ..wish(objects) };
+        let mut sim = Sim::default();
+        sim.run(&allowed(universe(&before, "1")), usize::MAX);
+        sim.undeletable = universe(&stuck, "1").iter().map(Object::id).collect();
+        let wish = allowed(universe(&after, if changed { "2" } else { "1" }));
+        if !prune {
+            // What is forgotten on purpose is nobody's any more.
+            sim.live.retain(|id, _| wish.stages.iter().flat_map(|s| &s.objects).any(|m| m.id == *id));
+        }
+        // Every write checks the law; so does every run after a crash.
+        for writes in crashes {
+            sim.run(&wish, writes);
+        }
+        sim.run(&wish, usize::MAX);
+        sim.undeletable.clear();
+        let rest = sim.run(&wish, usize::MAX);
+        prop_assert!(rest.is_some_and(|rest| rest.is_settled()));
+        let wanted: BTreeMap<_, _> = wish.stages.iter().flat_map(|s| &s.objects).map(|m| (m.id.clone(), m.digest.clone())).collect();
+        prop_assert_eq!(&sim.live, &wanted);
+        prop_assert!(sim.recorded.ids().eq(wanted.keys()));
+    }
+
+    #[test]
+    fn a_plan_is_deterministic_and_a_settled_world_needs_no_step(
+        before in prop::collection::vec(any::<bool>(), 8),
+        after in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        let wish = |picked: &[bool]| Desired { empty_is_intended: true, ..wish(universe(picked, "1")) };
+        let mut sim = Sim::default();
+        sim.run(&wish(&before), usize::MAX);
+        let verdict = sim.plan(&wish(&after));
+        prop_assert_eq!(&verdict, &sim.plan(&wish(&after)));
+        let settled = sim.plan(&wish(&before));
+        prop_assert!(matches!(settled, Verdict::Rest(Rest::Settled(..))), "{settled:?}");
+    }
+}
+
+#[test]
+fn stages_say_what_they_wait_for() {
+    assert_eq!(
+        stage_text(StageKind::Classes, "r", Duration::from_secs(60)),
+        "Waiting for the classes of revision r with a timeout of 1m0s"
+    );
+}

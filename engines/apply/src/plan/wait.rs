@@ -1,0 +1,109 @@
+//! Waiting for health without holding anything: is it over, does it go on, has it failed?
+//!
+//! Here: judging a set of reports, and the texts of a wait. Elsewhere: one object's report ([`crate::health`]).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use objects::{Gvk, ObjectId};
+use reconcile::{Node, Time, Wake, format_duration};
+
+use super::{Observed, later};
+use crate::StageKind;
+use crate::health::{Health, Report, related_kinds};
+
+/// How often objects are looked at whose health can change without a change of their own,
+/// because it is read from their Pods or from the time; the interval is Flux's.
+const POLL: Duration = Duration::from_secs(5);
+
+/// How a wait stands.
+pub(super) enum Wait {
+    /// Everything is as it should be.
+    Over,
+    /// It goes on.
+    On(Wake),
+    /// It has failed: why, and whose change would be worth another look.
+    Failed(String, BTreeSet<Node>),
+}
+
+/// The text while health is waited for; constant for a revision, so that its transition time is the wait's beginning.
+pub fn health_text(revision: &str, timeout: Duration) -> String {
+    let timeout = format_duration(timeout);
+    format!("Running health checks for revision {revision} with a timeout of {timeout}")
+}
+
+/// The text while a stage is waited for; constant for a revision and a stage.
+pub fn stage_text(stage: StageKind, revision: &str, timeout: Duration) -> String {
+    let what = match stage {
+        StageKind::Definitions => "definitions",
+        StageKind::Classes => "classes",
+        StageKind::Custom | StageKind::Rest => "objects",
+    };
+    let timeout = format_duration(timeout);
+    format!("Waiting for the {what} of revision {revision} with a timeout of {timeout}")
+}
+
+/// The node of an object.
+pub(super) fn node_of(id: &ObjectId) -> Node {
+    Node::new(&id.group, &id.kind, &id.namespace, &id.name)
+}
+
+fn is_polled(id: &ObjectId) -> bool {
+    let kind = Gvk { group: id.group.clone(), version: String::new(), kind: id.kind.clone() };
+    related_kinds(&kind).is_some() || (id.group.is_empty() && id.kind == "Pod")
+}
+
+/// Differs(flux): a failed object's message is shown, as it is what people look for next.
+fn told(id: &ObjectId, report: Option<&Report>) -> String {
+    let subject = id.subject();
+    let Some(report) = report else { return format!("can't determine status for {subject}") };
+    let status = &report.status;
+    match status {
+        Health::Unknown(error) => format!("{subject} status: '{status}': {error}"),
+        Health::Failed if !report.message.is_empty() => {
+            format!("{subject} status: '{status}': {}", report.message)
+        }
+        Health::Current
+        | Health::InProgress
+        | Health::Failed
+        | Health::Terminating
+        | Health::NotFound => format!("{subject} status: '{status}'"),
+    }
+}
+
+/// Judges how the wait for `ids` stands; an object without a report is not healthy.
+pub(super) fn judge(
+    ids: &[&ObjectId],
+    observed: &Observed,
+    since: Option<Time>,
+    timeout: Duration,
+    fail_fast: bool,
+) -> Wait {
+    let report = |id: &ObjectId| observed.objects.get(id).and_then(|seen| seen.health.as_ref());
+    let open: Vec<&ObjectId> =
+        ids.iter().copied().filter(|id| !report(id).is_some_and(Report::is_current)).collect();
+    if open.is_empty() {
+        return Wait::Over;
+    }
+    let has_failed = |id: &ObjectId| report(id).is_some_and(|r| r.status == Health::Failed);
+    let failed: Vec<&ObjectId> = open.iter().copied().filter(|id| has_failed(id)).collect();
+    let nodes: BTreeSet<Node> = open.iter().map(|id| node_of(id)).collect();
+    let since = since.unwrap_or(observed.now);
+    let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
+    let ends_with = |what: &str, ids: &[&ObjectId]| {
+        let list: Vec<_> = ids.iter().map(|id| told(id, report(id))).collect();
+        // Parts of a second would make each repetition another text.
+        let waited = format_duration(Duration::from_secs(waited.as_secs()));
+        format!("health check failed after {waited}: {what}: [{}]", list.join(", "))
+    };
+    let is_stuck = if fail_fast { !failed.is_empty() } else { failed.len() == open.len() };
+    if is_stuck {
+        return Wait::Failed(ends_with("failed early due to stalled resources", &failed), nodes);
+    }
+    if waited >= timeout {
+        return Wait::Failed(ends_with("timeout waiting for", &open), nodes);
+    }
+    let wake = Wake::on(nodes).and_at(later(since, timeout));
+    let is_polled = open.iter().any(|id| is_polled(id));
+    Wait::On(if is_polled { wake.and_at(later(observed.now, POLL)) } else { wake })
+}

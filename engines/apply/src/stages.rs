@@ -1,0 +1,165 @@
+//! The stages of an apply: what must be there before the rest can even be tried.
+//!
+//! Here: sorting manifests into stages. Elsewhere: order inside a stage ([`crate::order`]), going through them ([`crate::plan`]).
+
+use std::collections::BTreeSet;
+
+use objects::{Object, ObjectId};
+
+use crate::{compare, order};
+
+/// What a stage holds and whether the next one waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StageKind {
+    /// CustomResourceDefinitions, Namespaces and ClusterRoles: applied, then waited for.
+    Definitions,
+    /// Kinds whose name ends in `Class`: applied, then waited for.
+    Classes,
+    /// Kinds that the administrator named: applied before the rest, not waited for.
+    Custom,
+    /// Everything else.
+    Rest,
+}
+
+impl StageKind {
+    /// Whether the objects must be healthy before the next stage is looked at.
+    pub fn is_waited_for(self) -> bool {
+        matches!(self, Self::Definitions | Self::Classes)
+    }
+}
+
+/// An object as it should be, with what is asked about it again and again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The object to apply.
+    pub object: Object,
+    /// What it is called.
+    pub id: ObjectId,
+    /// Names its content: equal digests mean equal manifests.
+    pub digest: String,
+}
+
+/// Manifests that are tried together before any of them is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// What it holds.
+    pub kind: StageKind,
+    /// In the order in which they are applied.
+    pub objects: Vec<Manifest>,
+}
+
+/// Two manifests for one object: applying both would make each run undo itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} is declared more than once (ids are compared without the API version); keep one of them", id.subject())]
+pub struct DuplicateObject {
+    /// The object declared twice.
+    pub id: ObjectId,
+}
+
+/// The stage of an object; `custom` lists group and kind.
+pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
+    let (api, kind) = (object.api_version(), object.kind());
+    let is = |wanted: &str| kind.eq_ignore_ascii_case(wanted);
+    let defines = (is("CustomResourceDefinition") && api.starts_with("apiextensions.k8s.io/"))
+        || (is("Namespace") && api == "v1")
+        || (is("ClusterRole") && api.starts_with("rbac.authorization.k8s.io/"));
+    if defines {
+        return StageKind::Definitions;
+    }
+    if kind.ends_with("Class") {
+        return StageKind::Classes;
+    }
+    let group = object.gvk().group;
+    if custom.iter().any(|(g, k)| *g == group && k == kind) {
+        return StageKind::Custom;
+    }
+    StageKind::Rest
+}
+
+/// Sorts manifests into stages, in the order in which they are applied; empty stages are left out.
+///
+/// # Errors
+/// Names an object that has two manifests.
+pub fn stages(
+    objects: Vec<Object>,
+    custom: &[(String, String)],
+) -> Result<Vec<Stage>, DuplicateObject> {
+    let mut sorted: Vec<(StageKind, Manifest)> = Vec::with_capacity(objects.len());
+    let mut seen = BTreeSet::new();
+    for object in objects {
+        let id = object.id();
+        if !seen.insert(id.clone()) {
+            return Err(DuplicateObject { id });
+        }
+        let kind = stage_of(&object, custom);
+        let digest = compare::digest(&object);
+        sorted.push((kind, Manifest { object, id, digest }));
+    }
+    sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| order::compare(&a.1.id, &b.1.id)));
+    let mut stages: Vec<Stage> = Vec::new();
+    for (kind, manifest) in sorted {
+        match stages.last_mut() {
+            Some(stage) if stage.kind == kind => stage.objects.push(manifest),
+            _ => stages.push(Stage { kind, objects: vec![manifest] }),
+        }
+    }
+    Ok(stages)
+}
+
+/// Reads the flag `--custom-apply-stage-kinds`: `group/Kind` separated by commas, a bare word being a kind of the core group.
+pub fn parse_group_kinds(text: &str) -> Vec<(String, String)> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let pairs: BTreeSet<_> = text
+        .split(',')
+        .map(str::trim)
+        .map(|item| item.split_once('/').unwrap_or(("", item)))
+        .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
+        .collect();
+    pairs.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    fn object(api: &str, kind: &str, name: &str) -> Object {
+        Object::new(json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}})).unwrap()
+    }
+
+    #[test]
+    fn a_namespace_comes_before_what_lives_in_it_and_empty_stages_are_left_out() {
+        let objects = vec![
+            object("apps/v1", "Deployment", "web"),
+            object("cert-manager.io/v1", "ClusterIssuer", "le"),
+            object("v1", "ConfigMap", "web"),
+            object("v1", "Namespace", "shop"),
+        ];
+        let custom = parse_group_kinds("cert-manager.io/ClusterIssuer");
+        let text: Vec<_> = stages(objects, &custom)
+            .unwrap()
+            .iter()
+            .map(|s| {
+                let ids: Vec<_> = s.objects.iter().map(|m| m.id.subject()).collect();
+                format!("{:?}: {}", s.kind, ids.join(" "))
+            })
+            .collect();
+        expect![[r#"
+            Definitions: Namespace/shop
+            Custom: ClusterIssuer/le
+            Rest: ConfigMap/web Deployment/web"#]]
+        .assert_eq(&text.join("\n"));
+    }
+
+    #[test]
+    fn one_object_in_two_versions_is_a_duplicate() {
+        let objects =
+            vec![object("batch/v1", "CronJob", "x"), object("batch/v1beta1", "CronJob", "x")];
+        let error = stages(objects, &[]).unwrap_err();
+        expect!["CronJob/x is declared more than once (ids are compared without the API version); keep one of them"]
+            .assert_eq(&error.to_string());
+    }
+}

@@ -1,0 +1,268 @@
+//! Fields that other tools left behind become ours, so that the next apply removes what the manifest does not say.
+//!
+//! Here: the JSON patch that does it. Elsewhere: who is exempt (`ssa: Merge`, [`crate::meta`]), sending it (the program).
+
+use std::collections::BTreeMap;
+
+use objects::Object;
+use serde_json::{Map, Value, json};
+
+/// Annotations of tools that managed the object before: kubectl, and Flux of long ago.
+const ANNOTATIONS: [&str; 3] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "kustomize.toolkit.fluxcd.io/checksum",
+    "fluxcd.io/sync-checksum",
+];
+
+/// A label of Flux of long ago.
+const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
+
+/// The JSON patch (RFC 6902) that hands the fields of foreign managers to `manager`, or `None` when there is nothing to do.
+///
+/// Foreign are `kubectl…`, `before-first-apply…` (Update), our own name with operation Update (before server-side apply),
+/// and `overrides`; names are prefixes. Their entries in `managedFields` are merged into our Apply entry,
+/// or the first of them becomes it. Entries of subresources are left alone
+/// (source: `PatchReplaceFieldsManagers` of fluxcd/pkg/ssa).
+///
+/// Differs(flux): the patch carries the resource version, because `managedFields` are replaced as a whole
+/// and an entry written in between would be lost; a conflict means: look again.
+pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<Value> {
+    let mut operations = Vec::new();
+    for (map, keys) in [("annotations", &ANNOTATIONS[..]), ("labels", &LABELS[..])] {
+        let entries = live.meta(map).and_then(Value::as_object);
+        for key in keys.iter().filter(|key| entries.is_some_and(|e| e.contains_key(**key))) {
+            let path = format!("/metadata/{map}/{}", key.replace('/', "~1"));
+            operations.push(json!({"op": "remove", "path": path}));
+        }
+    }
+    if let Some(entries) = merged_entries(live, manager, overrides) {
+        operations
+            .push(json!({"op": "replace", "path": "/metadata/managedFields", "value": entries}));
+    }
+    if operations.is_empty() {
+        return None;
+    }
+    if let Some(version) = live.meta("resourceVersion") {
+        let path = "/metadata/resourceVersion";
+        operations.push(json!({"op": "replace", "path": path, "value": version}));
+    }
+    Some(Value::Array(operations))
+}
+
+fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
+    entry.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
+    let name = text(entry, "manager");
+    let updates = match text(entry, "operation") {
+        "Update" => true,
+        "Apply" => false,
+        _ => return false,
+    };
+    text(entry, "subresource").is_empty()
+        && (name.starts_with("kubectl")
+            || overrides.iter().any(|prefix| name.starts_with(prefix.as_str()))
+            || (updates && (name.starts_with("before-first-apply") || name.starts_with(manager))))
+}
+
+/// `managedFields` after the take-over, or `None` when nobody foreign is there.
+fn merged_entries(live: &Object, manager: &str, overrides: &[String]) -> Option<Vec<Value>> {
+    let entries = live.meta("managedFields")?.as_array()?;
+    let is_ours = |entry: &Value| {
+        text(entry, "manager") == manager
+            && text(entry, "operation") == "Apply"
+            && text(entry, "subresource").is_empty()
+    };
+    let at = entries.iter().rposition(is_ours);
+    let mut ours = at.and_then(|at| entries.get(at)).cloned();
+    let mut kept = Vec::with_capacity(entries.len());
+    let mut taken = false;
+    for (i, entry) in entries.iter().enumerate() {
+        if Some(i) == at {
+            continue;
+        }
+        if !is_foreign(entry, manager, overrides) {
+            kept.push(entry.clone());
+            continue;
+        }
+        taken = true;
+        match &mut ours {
+            Some(ours) => merge_fields(ours, entry),
+            None => {
+                let mut first = entry.clone();
+                first["manager"] = manager.into();
+                first["operation"] = "Apply".into();
+                ours = Some(first);
+            }
+        }
+    }
+    if !taken {
+        return None;
+    }
+    kept.extend(ours);
+    Some(kept)
+}
+
+fn merge_fields(ours: &mut Value, theirs: &Value) {
+    // At the root an empty map is an empty set; only below it is it a path of its own.
+    let filled = |set: &&mut Value| set.as_object().is_some_and(|map| !map.is_empty());
+    let Some(theirs) =
+        theirs.get("fieldsV1").filter(|set| set.as_object().is_some_and(|map| !map.is_empty()))
+    else {
+        return;
+    };
+    match ours.get_mut("fieldsV1").filter(filled) {
+        Some(ours) => union(ours, theirs.clone()),
+        None => ours["fieldsV1"] = theirs.clone(),
+    }
+}
+
+/// Joins two sets of field paths written as tries.
+///
+/// An empty map is a path that belongs to the set; beside children that is said by a member `.`.
+fn union(into: &mut Value, from: Value) {
+    let mut work = vec![(into, from)];
+    while let Some((into, from)) = work.pop() {
+        let (Value::Object(into), Value::Object(from)) = (into, from) else { continue };
+        match (into.is_empty(), from.is_empty()) {
+            (true, true) => continue,
+            (true, false) | (false, true) => {
+                into.extend(from);
+                into.insert(".".into(), Value::Object(Map::new()));
+                continue;
+            }
+            (false, false) => {}
+        }
+        let mut shared = BTreeMap::new();
+        for (key, theirs) in from {
+            if into.contains_key(&key) {
+                shared.insert(key, theirs);
+            } else {
+                into.insert(key, theirs);
+            }
+        }
+        for (key, ours) in into {
+            if let Some(theirs) = shared.remove(key) {
+                work.push((ours, theirs));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn live(annotations: Value, managed: Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "resourceVersion": "9",
+            "annotations": annotations, "managedFields": managed}}))
+        .unwrap()
+    }
+
+    fn fields_after(managed: Value, overrides: &[&str]) -> Value {
+        let overrides: Vec<_> = overrides.iter().map(|o| (*o).to_owned()).collect();
+        let patch = take_over(&live(json!({}), managed), "kustomize-controller", &overrides);
+        patch.map_or(Value::Null, |patch| {
+            assert_eq!(patch[0]["path"], "/metadata/managedFields");
+            assert_eq!(
+                patch[1],
+                json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "9"})
+            );
+            patch[0]["value"].clone()
+        })
+    }
+
+    #[test]
+    fn kubectl_edits_are_merged_into_our_entry() {
+        let ours = entry("kustomize-controller", "Apply", json!({"f:data": {"f:a": {}}}));
+        let theirs =
+            entry("kubectl-edit", "Update", json!({"f:data": {".": {}, "f:b": {}}, "f:x": {}}));
+        let other = entry("hpa", "Update", json!({"f:spec": {}}));
+        let after = fields_after(json!([theirs, ours, other]), &[]);
+        let merged = json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}, "f:x": {}});
+        assert_eq!(after, json!([other, entry("kustomize-controller", "Apply", merged)]));
+    }
+
+    #[test]
+    fn the_first_foreign_entry_becomes_ours_when_we_have_none() {
+        let first = entry("before-first-apply", "Update", json!({"f:a": {}}));
+        let second = entry("kubectl", "Apply", json!({"f:a": {"f:b": {}}}));
+        let after = fields_after(json!([first, second]), &[]);
+        assert_eq!(
+            after,
+            json!([entry("kustomize-controller", "Apply", json!({"f:a": {".": {}, "f:b": {}}}))])
+        );
+    }
+
+    #[test]
+    fn who_else_may_stay_stays() {
+        let mut scale = entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}));
+        scale["subresource"] = "scale".into();
+        let apply = entry("before-first-apply", "Apply", json!({}));
+        let helm = entry("helm", "Apply", json!({"f:z": {}}));
+        assert_eq!(fields_after(json!([scale, apply, helm]), &[]), Value::Null);
+        assert_eq!(fields_after(json!([helm]), &["hel"])[0]["manager"], "kustomize-controller");
+    }
+
+    #[test]
+    fn our_updates_from_before_server_side_apply_become_applies() {
+        let old = entry("kustomize-controller", "Update", json!({"f:a": {}}));
+        let after = fields_after(json!([old]), &[]);
+        assert_eq!(after, json!([entry("kustomize-controller", "Apply", json!({"f:a": {}}))]));
+        assert_eq!(fields_after(after, &[]), Value::Null);
+    }
+
+    #[test]
+    fn the_annotation_of_kubectl_apply_is_removed() {
+        let live = live(
+            json!({"kubectl.kubernetes.io/last-applied-configuration": "{}", "keep": "x"}),
+            json!([]),
+        );
+        let patch = take_over(&live, "kustomize-controller", &[]).unwrap();
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "remove", "path": "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration"},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "9"}])
+        );
+    }
+
+    /// Answers of `Set.Union` of sigs.k8s.io/structured-merge-diff v6.3.2.
+    #[test]
+    fn sets_of_fields_are_joined_as_the_api_server_joins_them() {
+        let item =
+            |name: &str| json!({format!("k:{{\"name\":\"{name}\"}}"): {".": {}, "f:name": {}}});
+        let mut items = item("a");
+        union(&mut items, item("b"));
+        let cases = [
+            (json!({"f:a": {}}), json!({"f:a": {"f:b": {}}}), json!({"f:a": {".": {}, "f:b": {}}})),
+            (json!({"f:a": {"f:b": {}}}), json!({"f:a": {}}), json!({"f:a": {".": {}, "f:b": {}}})),
+            (json!({}), json!({"f:a": {}}), json!({"f:a": {}})),
+            (json!({"f:a": {}}), json!({}), json!({"f:a": {}})),
+            (json!({"f:l": item("a")}), json!({"f:l": item("b")}), json!({"f:l": items})),
+        ];
+        for (ours, theirs, want) in cases {
+            let managed = json!([
+                entry("kustomize-controller", "Apply", ours),
+                entry("kubectl", "Update", theirs)
+            ]);
+            assert_eq!(fields_after(managed, &[])[0]["fieldsV1"], want);
+        }
+    }
+
+    #[test]
+    fn sets_nested_a_hundred_deep_are_joined_without_recursion() {
+        let deep = |leaf: &str| {
+            (0..100).fold(json!({leaf: {}}), |inner, i| json!({format!("f:{i}"): inner}))
+        };
+        let mut both = deep("f:x");
+        union(&mut both, deep("f:y"));
+        let path: String = (0..100).rev().map(|i| format!("/f:{i}")).collect();
+        assert_eq!(both.pointer(&path), Some(&json!({"f:x": {}, "f:y": {}})));
+    }
+}

@@ -1,0 +1,118 @@
+//! The documents of a stream, as Kubernetes' reader of manifests divides it.
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::limits::{Budget, Limits};
+use crate::reader::{Mark, Reader};
+use crate::{decode, json, node};
+
+/// A document of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The line where its content starts, counted from 1 in the whole stream.
+    pub line: usize,
+    /// What it holds; an explicit `null` is a document too.
+    pub value: Value,
+}
+
+/// Reads every document of a stream, in order; those that hold nothing are left out.
+///
+/// A line of `---`, alone or followed by a blank and anything else, begins a document.
+/// Each document is then read as [`crate::to_json`] reads it, so keys that are set twice are no
+/// error, and what follows its end within the same part is not looked at.
+/// Lines in errors are those of the stream.
+///
+/// Differs(kubernetes): content behind the `---` belongs to the document, and directives to the
+/// document that they precede; Kubernetes refuses both.
+pub fn documents(input: &[u8], limits: &Limits) -> Result<Vec<Document>, Error> {
+    let mut budget = Budget::new(input, limits)?;
+    let decoded;
+    let input = if input.starts_with(&[0xff, 0xfe]) || input.starts_with(&[0xfe, 0xff]) {
+        decoded = Reader::new(input, 0).into_text()?;
+        decoded.as_slice()
+    } else {
+        input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input)
+    };
+
+    let mut documents = Vec::new();
+    for part in split(input)? {
+        let Some(nodes) = node::first_document(part.text, part.line, &mut budget)? else {
+            continue;
+        };
+        if nodes.root().is_absent() {
+            continue;
+        }
+        let start = nodes.root().start;
+        budget.take_document(start)?;
+        let (values, root) = decode::decode(&nodes, false, &mut budget)?;
+        let value = json::to_json(&values, root).map_err(|error| error.or_at(start))?;
+        documents.push(Document { line: start.line + 1, value });
+    }
+    Ok(documents)
+}
+
+/// A part of a stream that holds at most one document.
+struct Part<'i> {
+    text: &'i [u8],
+    /// Lines before it.
+    line: usize,
+}
+
+fn split(input: &[u8]) -> Result<Vec<Part<'_>>, Error> {
+    let mut parts = Vec::new();
+    let (mut start, mut start_line) = (0, 0);
+    let (mut at, mut line) = (0, 0);
+    // Directives come before the `---` of their document.
+    let mut directives = false;
+    let mut content = false;
+    while at < input.len() {
+        let (length, breaks) = line_length(&input[at..]);
+        let text = &input[at..at + length];
+        if text.starts_with(b"---") {
+            check_separator(text, Mark { line, ..Mark::default() })?;
+            if at > start && (content || !directives) {
+                parts.push(Part { text: &input[start..at], line: start_line });
+                (start, start_line) = (at, line);
+            }
+            (directives, content) = (false, true);
+        } else if text.starts_with(b"%") {
+            directives = true;
+        } else if !matches!(text.trim_ascii_start().first(), None | Some(b'#')) {
+            content = true;
+        }
+        at += length;
+        line += breaks;
+    }
+    parts.push(Part { text: &input[start..], line: start_line });
+    Ok(parts)
+}
+
+/// Parity(kubernetes): `---x` is no separator and no content either.
+fn check_separator(line: &[u8], at: Mark) -> Result<(), Error> {
+    match line.get(3) {
+        None | Some(b' ' | b'\t' | b'\r' | b'\n') => Ok(()),
+        Some(_) => Err(Error::separator(String::from_utf8_lossy(&line[3..]).trim(), at)),
+    }
+}
+
+/// The length of the first line with its end, and how many lines the scanner takes it for.
+fn line_length(text: &[u8]) -> (usize, usize) {
+    let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+    let (length, mut breaks) = match end {
+        None => (text.len(), 0),
+        Some(end) if text[end..].starts_with(b"\r\n") => (end + 2, 1),
+        Some(end) => (end + 1, 1),
+    };
+    // NEL, LS and PS end lines too.
+    let line = &text[..length];
+    if !line.is_ascii() {
+        breaks += line.windows(2).filter(|pair| *pair == [0xc2, 0x85]).count();
+        breaks +=
+            line.windows(3).filter(|triple| matches!(triple, [0xe2, 0x80, 0xa8 | 0xa9])).count();
+    }
+    (length, breaks)
+}
+
+#[cfg(test)]
+mod tests;

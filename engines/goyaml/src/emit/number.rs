@@ -1,0 +1,122 @@
+//! Numbers as they look after Go has written them as JSON, read that as YAML and written YAML.
+//!
+//! Here: which JSON floats come back as integers, and Go's `%g`.
+//! Elsewhere: strings that look like numbers (`scalar`).
+
+use serde_json::Number;
+
+/// The text of a number.
+pub(super) fn text(number: &Number) -> String {
+    let text = number.to_string();
+    if number.is_f64() { Float::parse(&text).text() } else { text }
+}
+
+/// A float in decimal: the sign, then `0.digits` times ten to the power of `point`.
+struct Float {
+    sign: &'static str,
+    /// The shortest digits that name the float, without zeros at either end.
+    digits: String,
+    point: i32,
+}
+
+impl Float {
+    /// Takes apart what `serde_json` writes for a float, in whichever of its forms.
+    ///
+    /// Of two shortest texts it chooses the even one, as Go does; Rust's own format does not.
+    fn parse(text: &str) -> Self {
+        let (sign, unsigned) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+        let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let significant = all.trim_start_matches('0');
+        let shift = whole.len() as i32 - (all.len() - significant.len()) as i32;
+        let exponent: i32 = exponent.parse().unwrap_or_default();
+        let digits = significant.trim_end_matches('0').to_owned();
+        Self { sign, digits, point: shift + exponent }
+    }
+
+    fn text(&self) -> String {
+        // Go writes a whole number below 1e21 into JSON without point and exponent, and YAML reads
+        // that as an integer if it fits into 64 bits; minus zero loses its sign on the way.
+        if let Ok(length @ ..=21) = usize::try_from(self.point)
+            && self.digits.len() <= length
+        {
+            let whole = format!("{}{:0<length$}", self.sign, self.digits);
+            if whole.parse::<i64>().is_ok() || whole.parse::<u64>().is_ok() {
+                return whole;
+            }
+        }
+        if self.digits.is_empty() { "0".to_owned() } else { self.general() }
+    }
+
+    /// Go's `strconv.FormatFloat(float, 'g', -1, 64)` for a float that is not zero.
+    fn general(&self) -> String {
+        let Self { sign, digits, point } = self;
+        let exponent = point - 1;
+        match usize::try_from(*point) {
+            Ok(point) if exponent < 6 && point < digits.len() && point > 0 => {
+                let (whole, fraction) = digits.split_at(point);
+                format!("{sign}{whole}.{fraction}")
+            }
+            _ if (-4..0).contains(&exponent) => {
+                let zeros = usize::try_from(-point).unwrap_or_default();
+                format!("{sign}0.{:0<zeros$}{digits}", "")
+            }
+            _ => {
+                let (first, rest) = digits.split_at(1);
+                let dot = if rest.is_empty() { "" } else { "." };
+                let direction = if exponent < 0 { '-' } else { '+' };
+                format!("{sign}{first}{dot}{rest}e{direction}{:02}", exponent.abs())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(float: f64, wanted: &str) {
+        let number = Number::from_f64(float).unwrap();
+        assert_eq!(text(&number), wanted);
+    }
+
+    #[test]
+    fn a_whole_float_that_fits_64_bits_is_written_as_an_integer() {
+        check(1e6, "1000000");
+        check(-0.0, "0");
+        check(-1e18, "-1000000000000000000");
+        check(9_223_372_036_854_775_808.0, "9223372036854776000");
+        check(-9_223_372_036_854_775_808.0, "-9.223372036854776e+18");
+        check(1e19, "10000000000000000000");
+        check(1e20, "1e+20");
+        check(-1e19, "-1e+19");
+        check(18_446_744_073_709_551_616.0, "1.8446744073709552e+19");
+    }
+
+    #[test]
+    fn other_floats_turn_to_exponents_at_six_digits() {
+        check(0.5, "0.5");
+        check(-1.25, "-1.25");
+        check(999_999.5, "999999.5");
+        check(1_000_000.5, "1.0000005e+06");
+        check(0.0001, "0.0001");
+        check(0.000_012, "1.2e-05");
+        check(1e300, "1e+300");
+        check(5e-324, "5e-324");
+        check(f64::MIN_POSITIVE, "2.2250738585072014e-308");
+    }
+
+    #[test]
+    fn of_two_shortest_texts_the_even_one_is_written() {
+        check(261_445_555_813_946.0 + 0.125, "2.6144555581394612e+14");
+        check(261_445_555_813_946.0 + 0.375, "2.6144555581394638e+14");
+        check(-0.3, "-0.3");
+    }
+
+    #[test]
+    fn integers_keep_all_their_digits() {
+        assert_eq!(text(&Number::from(u64::MAX)), "18446744073709551615");
+        assert_eq!(text(&Number::from(i64::MIN)), "-9223372036854775808");
+    }
+}

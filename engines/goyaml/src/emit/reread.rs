@@ -1,0 +1,226 @@
+//! What a value suffers before it is written: Go turns it into JSON and reads that JSON as YAML.
+//!
+//! Here: what that YAML reader refuses, and how it changes text that holds U+0085.
+//! The detour itself is not taken, because all other text survives it unchanged.
+//! Elsewhere: what becomes of floats (`number`), writing (`super`), reading YAML (the crate's root).
+
+use std::borrow::Cow;
+use std::slice;
+
+use serde_json::{Value, map};
+
+/// How many collections may lie inside each other.
+const MAX_DEPTH: usize = 10_000;
+/// How many characters a key may have in JSON, quotes included.
+const MAX_KEY: usize = 1_024;
+/// The one line break that JSON leaves unescaped and YAML 1.1 knows.
+const NEXT_LINE: char = '\u{85}';
+
+/// Why Go cannot read its own JSON back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("yaml: control characters are not allowed")]
+    ControlCharacter,
+    #[error("yaml: {}exceeded max depth of {MAX_DEPTH}", place(*.0))]
+    Depth(usize),
+    /// A key that is too long or broken over lines, so its colon comes as a surprise.
+    #[error("yaml: {}did not find expected ',' or '}}'", place(*.0))]
+    Key(usize),
+    #[error("yaml: {}found unexpected document indicator", place(*.0))]
+    DocumentIndicator(usize),
+    /// Ours: Go knows no limit.
+    #[error("yaml: the text is longer than {} MiB", super::MAX_OUTPUT >> 20)]
+    Length,
+}
+
+/// How Go names a line, of which the first goes unnamed.
+fn place(line: usize) -> String {
+    if line == 0 { String::new() } else { format!("line {line}: ") }
+}
+
+/// Finds the reason, if any, for which Go refuses to read the JSON of this value.
+///
+/// Differs(go-yaml v2): a forbidden character counts before everything else, wherever it stands;
+/// Go's reader runs ahead by half a KiB only, so a fault long before the character comes first.
+pub(super) fn check(value: &Value) -> Result<(), Refusal> {
+    let mut reader = Reader { line: 0, refusal: None };
+    let mut open = Vec::new();
+    let mut next = Some(value);
+    loop {
+        match next.take() {
+            Some(Value::String(text)) => reader.string(text)?,
+            Some(Value::Array(items)) => open.push(Rest::Items(items.iter())),
+            Some(Value::Object(entries)) => open.push(Rest::Entries(entries.iter())),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+        }
+        if open.len() > MAX_DEPTH {
+            // Only a line that is not the first gets counted from one.
+            let line = if reader.line == 0 { 0 } else { reader.line + 1 };
+            reader.refuse(Refusal::Depth(line));
+        }
+        next = match open.last_mut() {
+            Some(Rest::Items(items)) => items.next(),
+            Some(Rest::Entries(entries)) => match entries.next() {
+                Some((key, value)) => {
+                    reader.key(key)?;
+                    Some(value)
+                }
+                None => None,
+            },
+            None => return reader.refusal.map_or(Ok(()), Err),
+        };
+        if next.is_none() {
+            open.pop();
+        }
+    }
+}
+
+/// What is left of a collection.
+enum Rest<'v> {
+    Items(slice::Iter<'v, Value>),
+    Entries(map::Iter<'v>),
+}
+
+/// Go's reader as far as it can be surprised by JSON.
+struct Reader {
+    /// How many breaks lie behind.
+    line: usize,
+    /// The first refusal that is not about a character.
+    refusal: Option<Refusal>,
+}
+
+impl Reader {
+    fn refuse(&mut self, refusal: Refusal) {
+        self.refusal.get_or_insert(refusal);
+    }
+
+    fn string(&mut self, text: &str) -> Result<(), Refusal> {
+        if text.chars().any(is_forbidden) {
+            return Err(Refusal::ControlCharacter);
+        }
+        let mut lines = text.split(NEXT_LINE).skip(1).peekable();
+        while let Some(line) = lines.next() {
+            self.line += 1;
+            let marker = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+            // On the last line a quote may follow, which makes it text.
+            let is_broken = lines.peek().is_some();
+            if marker.is_some_and(|rest| rest.starts_with(' ') || rest.is_empty() && is_broken) {
+                self.refuse(Refusal::DocumentIndicator(self.line + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, key: &str) -> Result<(), Refusal> {
+        let first = self.line;
+        self.string(key)?;
+        // No character takes more than six characters in JSON.
+        let is_long = key.len() > MAX_KEY / 6 - 1
+            && 2 + key.chars().map(json_length).sum::<usize>() > MAX_KEY;
+        if self.line > first || is_long {
+            self.refuse(Refusal::Key(self.line));
+        }
+        Ok(())
+    }
+}
+
+/// What JSON leaves unescaped although YAML forbids it.
+fn is_forbidden(c: char) -> bool {
+    matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// How many characters Go's JSON takes for this one.
+fn json_length(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '<' | '>' | '&' | '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => 6,
+        _ => 1,
+    }
+}
+
+/// The text of a string as YAML reads it from JSON: lines broken by U+0085 are folded into one.
+pub(super) fn folded(text: &str) -> Cow<'_, str> {
+    let mut lines = text.split(NEXT_LINE).peekable();
+    let first = lines.next().unwrap_or_default();
+    if lines.peek().is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = first.trim_end_matches(' ').to_owned();
+    let mut breaks = 0;
+    while let Some(line) = lines.next() {
+        breaks += 1;
+        let is_last = lines.peek().is_none();
+        let line = line.trim_start_matches(' ');
+        let line = if is_last { line } else { line.trim_end_matches(' ') };
+        if line.is_empty() && !is_last {
+            continue;
+        }
+        // One break reads as a space, and each further one as a line feed.
+        match breaks {
+            1 => out.push(' '),
+            _ => out.extend(std::iter::repeat_n('\n', breaks - 1)),
+        }
+        breaks = 0;
+        out.push_str(line);
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check_refusal(value: &Value, wanted: &str) {
+        let text = check(value).map_or_else(|refusal| refusal.to_string(), |()| "fine".to_owned());
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn text_broken_by_next_lines_is_folded() {
+        let check = |text: &str, wanted: &str| assert_eq!(folded(text), wanted);
+        check("x  \u{85}  y", "x y");
+        check("x \u{85}\u{85}  \u{85} y \u{85}", "x\n\ny ");
+        check(" \u{85} ", " ");
+        check("\u{85}\u{85}", "\n");
+        check("\n\u{85}\tx ", "\n \tx ");
+        assert!(matches!(folded("x \u{2028} y"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn characters_that_yaml_forbids_are_refused_before_all_else() {
+        let wanted = "yaml: control characters are not allowed";
+        check_refusal(&json!({ "a\u{85}": 1, "b": ["\u{7f}"] }), wanted);
+        check_refusal(&json!({ "\u{9f}": 1 }), wanted);
+        check_refusal(&json!("\u{ffff}"), wanted);
+        check_refusal(&json!("\u{0}\u{1f}\u{a0}\u{feff}\u{1ffff}"), "fine");
+    }
+
+    #[test]
+    fn a_key_may_have_1024_characters_in_json() {
+        let wanted = "yaml: did not find expected ',' or '}'";
+        check_refusal(&json!({ "k".repeat(1022): 1 }), "fine");
+        check_refusal(&json!({ "é".repeat(1022): 1 }), "fine");
+        check_refusal(&json!({ "k".repeat(1023): 1 }), wanted);
+        check_refusal(&json!({ "<".repeat(170): 1 }), "fine");
+        check_refusal(&json!({ "<".repeat(171): 1 }), wanted);
+        check_refusal(&json!({ "\n".repeat(512): 1 }), wanted);
+    }
+
+    #[test]
+    fn refusals_name_the_line_as_go_does() {
+        let key = "did not find expected ',' or '}'";
+        let marker = "found unexpected document indicator";
+        check_refusal(&json!({ "b\u{85}": 1 }), &format!("yaml: line 1: {key}"));
+        check_refusal(
+            &json!({ "a": "\u{85}\u{85}", "b\u{85}": 1 }),
+            &format!("yaml: line 3: {key}"),
+        );
+        check_refusal(
+            &json!({ "a": "\u{85}--- ", "b\u{85}": 1 }),
+            &format!("yaml: line 2: {marker}"),
+        );
+        check_refusal(&json!("x\u{85} \u{85}...\u{85}"), &format!("yaml: line 3: {marker}"));
+        check_refusal(&json!(["x\u{85}---", "--- \u{85}---\t"]), "fine");
+    }
+}

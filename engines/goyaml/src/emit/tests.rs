@@ -1,0 +1,148 @@
+//! How the parts work together. Recorded answers of Go are replayed in `tests/emission.rs`.
+
+use std::thread;
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::{Refusal, emit, write};
+
+fn check(value: &Value, wanted: Expect) {
+    wanted.assert_eq(&emit(value).unwrap_or_else(|error| format!("error: {error}")));
+}
+
+/// Something like `[{"a": [{"a": …}]}]`, whose drop would overflow a small stack too.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(Value::Null, |inner, level| match level % 2 {
+        0 => Value::Object([("a".to_owned(), inner)].into_iter().collect()),
+        _ => Value::Array(vec![inner]),
+    })
+}
+
+/// Takes the value apart level by level.
+fn dismantle(mut value: Value) {
+    loop {
+        value = match value {
+            Value::Array(mut items) => items.pop().unwrap_or_default(),
+            Value::Object(mut entries) => entries.remove("a").unwrap_or_default(),
+            _ => return,
+        };
+    }
+}
+
+#[test]
+fn sequences_are_not_indented_below_a_key_on_the_same_line() {
+    let long = "k".repeat(129);
+    let value = json!({
+        "a": [1, [2, { "b": [], "c": { "d": {} } }]],
+        long: [{ "x": 1, "y": 2 }],
+    });
+    check(
+        &value,
+        expect![[r#"
+            a:
+            - 1
+            - - 2
+              - b: []
+                c:
+                  d: {}
+            ? kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk
+            : - x: 1
+                "y": 2
+        "#]],
+    );
+}
+
+#[test]
+fn text_folds_at_the_first_space_beyond_column_80() {
+    let words = "word ".repeat(20);
+    check(
+        &json!({ "plain": words.trim_end(), "single": words, "double": format!("\t{words}   x") }),
+        expect![[r#"
+            double: "\tword word word word word word word word word word word word word word word
+              word word word word word    x"
+            plain: word word word word word word word word word word word word word word word
+              word word word word word
+            single: 'word word word word word word word word word word word word word word word
+              word word word word word '
+        "#]],
+    );
+}
+
+#[test]
+fn blocks_say_how_they_begin_and_end() {
+    check(
+        &json!(["a\nb", "a\n", "a\n\n", " a\n", "\n", ["a\nb"]]),
+        expect![[r#"
+        - |-
+          a
+          b
+        - |
+          a
+        - |+
+          a
+
+        - |2
+           a
+        - |2+
+
+        - - |-
+            a
+            b
+    "#]],
+    );
+}
+
+#[test]
+fn a_scalar_may_stand_alone() {
+    check(
+        &json!("a\nb\n"),
+        expect![[r#"
+        |
+          a
+          b
+    "#]],
+    );
+    check(
+        &json!("\u{feff}a b"),
+        expect![[r#"
+        "\uFEFF\x61\x20\x62"
+    "#]],
+    );
+    check(
+        &json!([]),
+        expect![[r#"
+        []
+    "#]],
+    );
+    check(&json!("\u{80}"), expect!["error: yaml: control characters are not allowed"]);
+}
+
+#[test]
+fn ten_thousand_levels_fit_a_small_stack_and_one_more_is_refused() {
+    let lines = |value: Value| {
+        let text = emit(&value);
+        dismantle(value);
+        text.map(|text| text.lines().count()).map_err(|error| error.to_string())
+    };
+    let work = move || (lines(nested(10_000)), lines(nested(10_001)));
+    let thread = thread::Builder::new().stack_size(512 << 10).spawn(work).unwrap();
+    let refusal = "yaml: exceeded max depth of 10000".to_owned();
+    assert_eq!(thread.join().unwrap(), (Ok(5_000), Err(refusal)));
+}
+
+#[test]
+fn the_refusal_of_deep_values_names_the_line() {
+    let value = Value::Array(vec!["\u{85}".into(), nested(10_000)]);
+    check(&value, expect!["error: yaml: line 2: exceeded max depth of 10000"]);
+    dismantle(value);
+}
+
+#[test]
+fn indentation_does_not_make_a_text_of_any_length() {
+    // A few bytes each, but a hundred columns further in than they look.
+    let lines = Value::String("x\n".repeat(1_000));
+    let value = (0..50).fold(lines, |inner, _| json!({ "a": inner }));
+    assert_eq!(write(&value, 50_000), Err(Refusal::Length));
+    assert_eq!(write(&value, 200_000).map(|text| text.len()), Ok(104_602));
+}

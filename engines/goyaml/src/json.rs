@@ -1,0 +1,160 @@
+//! Values to JSON: what `sigs.k8s.io/yaml` makes of Go's values, and `encoding/json` of that.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Number, Value};
+
+use crate::error::Error;
+use crate::gofmt;
+use crate::value::{GoValue, Key, ValueId, Values};
+
+/// Returns `root` as JSON.
+///
+/// The result equals what parsing Go's JSON text gives: a float without a fraction is an integer
+/// where it fits one, as Go writes `1.0` as `1`.
+pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error> {
+    let mut stack: Vec<Frame<'_>> = Vec::new();
+    // Go refuses keys before it looks at numbers.
+    let mut not_json = None;
+    let mut id = root;
+    loop {
+        // A collection is done only after its members.
+        let mut done = match &values.values[id] {
+            GoValue::Null => Some(Value::Null),
+            GoValue::Bool(bool) => Some(Value::Bool(*bool)),
+            GoValue::Int(int) => Some(Value::from(*int)),
+            GoValue::Uint(uint) => Some(Value::from(*uint)),
+            GoValue::Float(float) => {
+                let number = number(*float);
+                if number.is_none() {
+                    let shown = gofmt::float64(*float);
+                    not_json.get_or_insert(format!("json: unsupported value: {shown}"));
+                }
+                Some(number.map_or(Value::Null, Value::Number))
+            }
+            GoValue::Str(text) => Some(Value::String(text.clone().into_owned())),
+            GoValue::Bytes(bytes) => Some(Value::String(replace_invalid(bytes))),
+            GoValue::Sequence(items) => {
+                let done = Vec::with_capacity(items.len());
+                stack.push(Frame::Sequence { left: items.iter(), done });
+                None
+            }
+            GoValue::Map(map) => {
+                let left = entries(values, *map)?.into_iter();
+                stack.push(Frame::Map { left, key: String::new(), done: Map::new() });
+                None
+            }
+        };
+        loop {
+            let Some(frame) = stack.last_mut() else {
+                let root = done.unwrap_or_default();
+                return not_json.map_or(Ok(root), |text| Err(Error::value(text)));
+            };
+            if let Some(value) = done.take() {
+                frame.take(value);
+            }
+            if let Some(next) = frame.next() {
+                id = next;
+                break;
+            }
+            done = stack.pop().map(Frame::finish);
+        }
+    }
+}
+
+/// A collection that is being converted.
+enum Frame<'v> {
+    Sequence { left: std::slice::Iter<'v, ValueId>, done: Vec<Value> },
+    Map { left: std::vec::IntoIter<(String, ValueId)>, key: String, done: Map<String, Value> },
+}
+
+impl Frame<'_> {
+    /// The next member to convert.
+    fn next(&mut self) -> Option<ValueId> {
+        match self {
+            Self::Sequence { left, .. } => left.next().copied(),
+            Self::Map { left, key, .. } => {
+                let (next, value) = left.next()?;
+                *key = next;
+                Some(value)
+            }
+        }
+    }
+
+    /// Takes the member that was asked for last.
+    fn take(&mut self, value: Value) {
+        match self {
+            Self::Sequence { done, .. } => done.push(value),
+            Self::Map { key, done, .. } => {
+                done.insert(std::mem::take(key), value);
+            }
+        }
+    }
+
+    fn finish(self) -> Value {
+        match self {
+            Self::Sequence { done, .. } => Value::Array(done),
+            Self::Map { done, .. } => Value::Object(done),
+        }
+    }
+}
+
+/// The entries of a map in the order of their keys as strings.
+fn entries(values: &Values<'_>, map: usize) -> Result<Vec<(String, ValueId)>, Error> {
+    let map = &values.maps[map];
+    let mut entries = BTreeMap::new();
+    for (key, value) in map {
+        let text = match key {
+            Key::Str(text) => text.clone().into_owned(),
+            Key::Int(int) => int.to_string(),
+            Key::Bool(bool) => bool.to_string(),
+            // Parity(sigs.k8s.io/yaml): float keys are printed with the precision of 32 bits.
+            Key::Float(bits, _) => match gofmt::float32(f64::from_bits(*bits)).as_str() {
+                "+Inf" => ".inf".to_owned(),
+                "-Inf" => "-.inf".to_owned(),
+                "NaN" => ".nan".to_owned(),
+                float => float.to_owned(),
+            },
+            Key::Bytes(bytes) => replace_invalid(bytes),
+            Key::Null | Key::Uint(_) => {
+                let kind = if *key == Key::Null { "%!s(<nil>)" } else { "uint64" };
+                return Err(Error::value(format!(
+                    "unsupported map key of type: {kind}, key: {}, value: {}",
+                    key.show(),
+                    values.show(*value)
+                )));
+            }
+        };
+        // Differs(sigs.k8s.io/yaml): of keys that are the same string (`1` and `"1"`) Go keeps any
+        // one; here it is the one whose value was decoded last, as for all other duplicates.
+        let last = entries.entry(text).or_insert(*value);
+        *last = (*last).max(*value);
+    }
+    Ok(entries.into_iter().collect())
+}
+
+/// A float as a JSON parser reads what Go writes; `None` when it is not finite.
+fn number(float: f64) -> Option<Number> {
+    let whole = float.fract() == 0.0 && float.abs() < 1e21;
+    if whole && !(float == 0.0 && float.is_sign_negative()) {
+        // The shortest digits, filled up with zeros: not the same as converting the float.
+        let digits = format!("{float}");
+        if let Ok(int) = digits.parse::<i64>() {
+            return Some(Number::from(int));
+        }
+        if let Ok(uint) = digits.parse::<u64>() {
+            return Some(Number::from(uint));
+        }
+    }
+    Number::from_f64(float)
+}
+
+/// Replaces every byte that belongs to no character, one by one as Go does.
+fn replace_invalid(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+    }
+    text
+}

@@ -1,0 +1,73 @@
+//! YAML as Go's libraries read and write it.
+//!
+//! Kubernetes, Helm and kustomize mean by "YAML" what two Go libraries do with it: go-yaml v2 below
+//! `sigs.k8s.io/yaml`, and go-yaml v3.
+//! They differ from the YAML specification, from each other and from every Rust crate, so a
+//! manifest read by another library may mean something else.
+//!
+//! Reading goes from bytes to characters (`reader`), tokens (`scanner`), events (`parser`), nodes
+//! (`node`), Go values (`decode`, `resolve`) and JSON (`json`).
+//! Nothing recurses over its input, and [`Limits`] bound it.
+//! Writing is in [`emit`](mod@emit).
+//!
+//! What a value means as a Kubernetes object is not known here.
+
+mod decode;
+mod documents;
+pub mod emit;
+mod error;
+mod event;
+mod gofmt;
+mod json;
+mod limits;
+mod node;
+mod parser;
+mod reader;
+mod resolve;
+mod scanner;
+mod token;
+mod value;
+
+pub use documents::{Document, documents};
+pub use emit::{EmitError, emit};
+pub use error::Error;
+pub use limits::Limits;
+
+use limits::Budget;
+use serde_json::Value;
+
+/// Which library's YAML is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// go-yaml v2.4.3 below `sigs.k8s.io/yaml` v1.6.0: Helm's values and templates, Kubernetes'
+    /// own readers, and everything that kustomize writes.
+    #[default]
+    V2,
+}
+
+/// Reads the first document of `input`, as `YAMLToJSON` of `sigs.k8s.io/yaml` does.
+///
+/// What follows that document is not looked at; without one, the value is null.
+/// Of a key that is set twice the last value counts.
+/// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
+/// [`Limits::default`] applies.
+pub fn to_json(input: &[u8]) -> Result<Value, Error> {
+    first_document(input, false)
+}
+
+/// Reads the first document of `input`, as `YAMLToJSONStrict` of `sigs.k8s.io/yaml` does.
+///
+/// It is [`to_json`], but a key that is set twice is an error, also if a merge key sets it.
+pub fn to_json_strict(input: &[u8]) -> Result<Value, Error> {
+    first_document(input, true)
+}
+
+fn first_document(input: &[u8], strict: bool) -> Result<Value, Error> {
+    let mut budget = Budget::new(input, &Limits::default())?;
+    let Some(nodes) = node::first_document(input, 0, &mut budget)? else {
+        return Ok(Value::Null);
+    };
+    let (values, root) = decode::decode(&nodes, strict, &mut budget)?;
+    json::to_json(&values, root).map_err(|error| error.or_at(nodes.root().start))
+}

@@ -1,0 +1,93 @@
+//! How much of a text is read before reading it is refused, and how much is left of that.
+
+use crate::error::Error;
+use crate::reader::Mark;
+
+/// Bounds on what one call reads.
+///
+/// Go has only one of them, a nesting of 10 000 in the text, and one on aliases; both always apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Length of the input in bytes, and again of all text that aliases repeat.
+    pub bytes: usize,
+    /// Nesting of lists and maps in a value; more than [`Limits::MAX_DEPTH`] counts as that.
+    pub depth: usize,
+    /// Documents in a stream that hold something.
+    pub documents: usize,
+    /// Nodes in a stream, counted in the text and again where aliases and merge keys repeat them.
+    pub nodes: usize,
+}
+
+impl Limits {
+    /// The deepest nesting that a value may have.
+    ///
+    /// Differs(go-yaml v2): Go decodes 10 000 levels; here it is 1 000, because a
+    /// `serde_json::Value` is dropped, cloned and written by recursion, which a thread's stack must
+    /// bear.
+    pub const MAX_DEPTH: usize = 1_000;
+}
+
+impl Default for Limits {
+    /// 64 MiB, 1 000 levels, 10 000 documents, 4 000 000 nodes.
+    fn default() -> Self {
+        Self { bytes: 64 << 20, depth: Self::MAX_DEPTH, documents: 10_000, nodes: 4_000_000 }
+    }
+}
+
+/// What is left of the limits while one input is read.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    nodes: usize,
+    repeated: usize,
+    documents: usize,
+}
+
+impl Budget {
+    /// The budget for reading `input`.
+    pub(crate) fn new(input: &[u8], limits: &Limits) -> Result<Self, Error> {
+        if input.len() > limits.bytes {
+            let text = format!("input of {} bytes is longer than {}", input.len(), limits.bytes);
+            return Err(Error::node(text, Mark::default()));
+        }
+        Ok(Self { limits: *limits, nodes: 0, repeated: 0, documents: 0 })
+    }
+
+    /// Takes one node, of the text or repeated by an alias.
+    pub(crate) fn take_node(&mut self, at: Mark) -> Result<(), Error> {
+        self.nodes += 1;
+        check(self.nodes, self.limits.nodes, "nodes", at)
+    }
+
+    /// Takes text that an alias repeats.
+    pub(crate) fn take_repeated(&mut self, length: usize, at: Mark) -> Result<(), Error> {
+        self.repeated += length;
+        // Differs(go-yaml v2): Go shares this text; here it is copied, so its length is bounded.
+        if self.repeated > self.limits.bytes {
+            return Err(Error::node("document contains excessive aliasing", at));
+        }
+        Ok(())
+    }
+
+    /// Takes one document that holds something.
+    pub(crate) fn take_document(&mut self, at: Mark) -> Result<(), Error> {
+        self.documents += 1;
+        check(self.documents, self.limits.documents, "documents", at)
+    }
+
+    /// Checks the nesting of a value.
+    pub(crate) fn check_depth(&self, depth: usize, at: Mark) -> Result<(), Error> {
+        let most = self.limits.depth.min(Limits::MAX_DEPTH);
+        if depth > most {
+            return Err(Error::node(format!("exceeded max depth of {most}"), at));
+        }
+        Ok(())
+    }
+}
+
+fn check(count: usize, most: usize, what: &str, at: Mark) -> Result<(), Error> {
+    if count > most {
+        return Err(Error::node(format!("stream has more than {most} {what}"), at));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Resolution of single texts, against what Go was seen to answer.
+
+use super::{Scalar, resolve, tag};
+
+fn plain(text: &str) -> Scalar {
+    resolve("", text).unwrap()
+}
+
+#[test]
+fn booleans_are_those_of_yaml_1_1_and_in_three_spellings_only() {
+    for text in ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"] {
+        assert_eq!(plain(text), Scalar::Bool(true), "{text}");
+    }
+    for text in ["n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"] {
+        assert_eq!(plain(text), Scalar::Bool(false), "{text}");
+    }
+    for text in ["tRue", "yES", "oN", "nope", "fALSE"] {
+        assert_eq!(plain(text), Scalar::Str, "{text}");
+    }
+}
+
+#[test]
+fn integers_are_read_with_the_base_that_their_prefix_names() {
+    for (text, int) in [
+        ("0", 0),
+        ("00", 0),
+        ("0755", 493),
+        ("0o755", 493),
+        ("0O7", 7),
+        ("0x1F", 31),
+        ("0b101", 5),
+        ("0B1", 1),
+        ("-0b101", -5),
+        ("0b-101", -5),
+        ("0b+1", 1),
+        ("-012", -10),
+        ("+12", 12),
+        ("1_000", 1000),
+        ("1__0_", 10),
+        ("-9223372036854775808", i64::MIN),
+    ] {
+        assert_eq!(plain(text), Scalar::Int(int), "{text}");
+    }
+    assert_eq!(plain("9223372036854775808"), Scalar::Uint(1 << 63));
+    assert_eq!(plain("+9223372036854775808"), Scalar::Float(9223372036854775808.0));
+    for text in ["0o8", "0b2", "0x", "0b", "-", "+", "--1", "+-1", "0x-1", "0b--1", "-0b-1"] {
+        assert_eq!(plain(text), Scalar::Str, "{text}");
+    }
+}
+
+#[test]
+fn floats_that_are_too_large_or_not_of_the_form_are_strings() {
+    for (text, float) in [
+        ("1.", 1.0),
+        (".5", 0.5),
+        (".5_0", 0.5),
+        (".5e1_0", 5e9),
+        ("1e3", 1000.0),
+        ("+1.5", 1.5),
+        ("08", 8.0),
+        ("1_0.5", 10.5),
+        ("1e-400", 0.0),
+        ("-.Inf", f64::NEG_INFINITY),
+    ] {
+        assert_eq!(plain(text), Scalar::Float(float), "{text}");
+    }
+    for text in ["1e", "1e400", "1.2.3", ".5_", "._5", ".", ".e5", "inf", "nan", "0x1p3", "1:30"] {
+        assert_eq!(plain(text), Scalar::Str, "{text}");
+    }
+}
+
+#[test]
+fn dates_are_told_from_texts_that_only_look_like_one() {
+    for text in [
+        "2001-01-01",
+        "2001-1-1",
+        "2000-02-29",
+        "2001-12-14t21:59:43.10-05:00",
+        "2001-12-14T1:2:3Z",
+        "2001-12-14  21:59:43,5",
+        "2001-12-14 21:59:43",
+    ] {
+        assert_eq!(plain(text), Scalar::Timestamp, "{text}");
+    }
+    for text in [
+        "2001-02-29",
+        "2001-13-01",
+        "2001-01-32",
+        "2001-01-1x",
+        "2001-12-14 21:59:43 Z",
+        "2001-12-14 21:59:43.10 -5",
+        "2001-12-14T21:59:43",
+        "2001-12-14T24:00:00Z",
+        "20010-01-01",
+    ] {
+        assert_eq!(plain(text), Scalar::Str, "{text}");
+    }
+}
+
+#[test]
+fn a_tag_accepts_its_own_form_only() {
+    assert_eq!(resolve(tag::STR, "1"), Ok(Scalar::Str));
+    assert_eq!(resolve(tag::FLOAT, "1"), Ok(Scalar::Float(1.0)));
+    assert_eq!(resolve(tag::BINARY, "aGk="), Ok(Scalar::Binary));
+    assert_eq!(resolve("!x", "1"), Ok(Scalar::Other));
+    for (tag, text, message) in [
+        (tag::INT, "abc", "cannot decode !!str `abc` as a !!int"),
+        (tag::INT, "", "cannot decode !!null `` as a !!int"),
+        (tag::INT, "2001-01-01", "cannot decode !!str `2001-01-01` as a !!int"),
+        (tag::BOOL, "1", "cannot decode !!int `1` as a !!bool"),
+        (
+            tag::FLOAT,
+            "18446744073709551615",
+            "cannot decode !!int `18446744073709551615` as a !!float",
+        ),
+        (tag::TIMESTAMP, "x", "cannot decode !!str `x` as a !!timestamp"),
+    ] {
+        assert_eq!(resolve(tag, text).unwrap_err().to_string(), message);
+    }
+}

@@ -1,0 +1,134 @@
+//! Literal (`|`) and folded (`>`) scalars.
+
+use super::{Scanner, text};
+use crate::error::Error;
+use crate::reader::Mark;
+use crate::token::{Style, Token, TokenKind};
+
+/// What becomes of the line breaks at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chomping {
+    Strip,
+    Clip,
+    Keep,
+}
+
+impl Scanner<'_> {
+    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token, Error> {
+        let start = self.reader.mark;
+        self.reader.skip();
+        let (chomping, increment) = self.scan_block_header()?;
+        self.scan_rest_of_line()?;
+        let mut indent = increment.map_or(0, |by| self.indent.max(0) + by);
+
+        let (mut content, mut leading_break, mut breaks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut end = self.scan_block_breaks(&mut indent, &mut breaks)?;
+        self.reader.cache(1)?;
+        let mut leading_blank = false;
+        while self.column() == indent && self.reader.peek(0) != 0 {
+            let blank = self.reader.is_blank(0);
+            if !literal && !leading_blank && !blank && leading_break.starts_with(b"\n") {
+                if breaks.is_empty() {
+                    content.push(b' ');
+                }
+            } else {
+                content.extend_from_slice(&leading_break);
+            }
+            leading_break.clear();
+            content.append(&mut breaks);
+            leading_blank = blank;
+            self.scan_line(&mut content)?;
+            self.reader.cache(2)?;
+            self.reader.read_line(&mut leading_break);
+            end = self.scan_block_breaks(&mut indent, &mut breaks)?;
+        }
+
+        if chomping != Chomping::Strip {
+            content.append(&mut leading_break);
+        }
+        if chomping == Chomping::Keep {
+            content.append(&mut breaks);
+        }
+        let style = if literal { Style::Literal } else { Style::Folded };
+        Ok(Token { kind: TokenKind::Scalar { text: text(content), style }, start, end })
+    }
+
+    /// Reads up to the line break or the end.
+    fn scan_line(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
+        while !self.reader.is_breakz(0) {
+            self.reader.read_run(into, |byte| byte != b'\n' && byte != b'\r');
+            if !self.reader.is_breakz(0) {
+                self.reader.read(into);
+            }
+            self.reader.cache(1)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the indicators of chomping and indentation, in either order.
+    fn scan_block_header(&mut self) -> Result<(Chomping, Option<i64>), Error> {
+        self.reader.cache(1)?;
+        if let Some(chomping) = self.scan_chomping() {
+            self.reader.cache(1)?;
+            return Ok((chomping, self.scan_indentation()?));
+        }
+        let increment = self.scan_indentation()?;
+        if increment.is_none() {
+            return Ok((Chomping::Clip, None));
+        }
+        self.reader.cache(1)?;
+        Ok((self.scan_chomping().unwrap_or(Chomping::Clip), increment))
+    }
+
+    fn scan_chomping(&mut self) -> Option<Chomping> {
+        let chomping = match self.reader.peek(0) {
+            b'+' => Chomping::Keep,
+            b'-' => Chomping::Strip,
+            _ => return None,
+        };
+        self.reader.skip();
+        Some(chomping)
+    }
+
+    fn scan_indentation(&mut self) -> Result<Option<i64>, Error> {
+        match self.reader.peek(0) {
+            b'0' => Err(self.error("found an indentation indicator equal to 0")),
+            digit @ b'1'..=b'9' => {
+                self.reader.skip();
+                Ok(Some(i64::from(digit - b'0')))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Passes indentation and empty lines; returns where the last of them ended.
+    ///
+    /// An `indent` of 0 is not known yet and becomes that of the deepest line.
+    fn scan_block_breaks(&mut self, indent: &mut i64, breaks: &mut Vec<u8>) -> Result<Mark, Error> {
+        let mut end = self.reader.mark;
+        let mut deepest = 0;
+        loop {
+            self.reader.cache(1)?;
+            while (*indent == 0 || self.column() < *indent) && self.reader.peek(0) == b' ' {
+                self.reader.skip();
+                self.reader.cache(1)?;
+            }
+            deepest = deepest.max(self.column());
+            if (*indent == 0 || self.column() < *indent) && self.reader.peek(0) == b'\t' {
+                return Err(
+                    self.error("found a tab character where an indentation space is expected")
+                );
+            }
+            if !self.reader.is_break(0) {
+                break;
+            }
+            self.reader.cache(2)?;
+            self.reader.read_line(breaks);
+            end = self.reader.mark;
+        }
+        if *indent == 0 {
+            *indent = deepest.max(self.indent + 1).max(1);
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,60 @@
+//! The words of the scanner: what the grammar is made of.
+
+use crate::reader::Mark;
+
+/// How a scalar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    SingleQuoted,
+    DoubleQuoted,
+    Literal,
+    Folded,
+}
+
+/// What a token is, with the text it carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    StreamStart,
+    StreamEnd,
+    VersionDirective {
+        major: u8,
+        minor: u8,
+    },
+    TagDirective {
+        handle: String,
+        prefix: String,
+    },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    /// An empty handle makes the suffix the whole tag.
+    Tag {
+        handle: String,
+        suffix: String,
+    },
+    Scalar {
+        text: String,
+        style: Style,
+    },
+}
+
+/// A token and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
+}

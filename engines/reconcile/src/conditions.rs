@@ -1,0 +1,191 @@
+//! What a status says: conditions as `metav1.Condition`, and the one way to make them.
+//!
+//! Here: [`Condition`] and [`Conditions`], which derives `Ready`, `Reconciling` and `Stalled` from
+//! a [`Rest`], so that they are views of one fact and cannot contradict each other.
+//! Elsewhere: the status's own `observedGeneration`, writing it, events (the program).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Reason, Rest, Time, Wake, reason, time};
+
+/// Type of the condition that sums an object up.
+pub const READY: &str = "Ready";
+/// Type of the condition that is there, and True, only while work is under way or will be repeated.
+pub const RECONCILING: &str = "Reconciling";
+/// Type of the condition that is there, and True, only while nothing but a change of spec can help.
+pub const STALLED: &str = "Stalled";
+
+/// The CRDs' limit on a message. It counts characters there; bytes are never fewer.
+const MAX_MESSAGE: usize = 32768;
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Status {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is being found out.
+    Unknown,
+}
+
+/// One condition of a status; its JSON is `metav1.Condition`'s.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Type, such as `Ready`; unique within a status.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it holds.
+    pub status: Status,
+    /// Generation of the spec that the run which said this started from; 0 is not written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// Since when it says what it says; written to the second.
+    #[serde(with = "time")]
+    pub last_transition_time: Time,
+    /// One PascalCase word.
+    #[serde(default)]
+    pub reason: String,
+    /// The same for people.
+    #[serde(default)]
+    pub message: String,
+}
+
+impl Condition {
+    /// The condition of a type, if a status has it.
+    pub fn find<'c>(conditions: &'c [Self], kind: &str) -> Option<&'c Self> {
+        conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// True if a status has a condition of this type and it has this status.
+    pub fn is(conditions: &[Self], kind: &str, status: Status) -> bool {
+        Self::find(conditions, kind).is_some_and(|condition| condition.status == status)
+    }
+}
+
+fn is_zero(generation: &i64) -> bool {
+    *generation == 0
+}
+
+/// Builds the conditions of a status. [`finish`](Self::finish) is the only way out.
+///
+/// # Guarantees
+/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True.
+/// * What says the same as before keeps its transition time.
+/// * Conditions of types that are not ours are carried over untouched.
+/// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
+#[derive(Debug)]
+pub struct Conditions<'a> {
+    before: &'a [Condition],
+    generation: i64,
+    now: Time,
+    next: BTreeMap<String, Condition>,
+}
+
+impl<'a> Conditions<'a> {
+    /// Starts from the conditions that the object has.
+    ///
+    /// `generation` is that of the object the run started with. `owned` lists the types that this
+    /// kind manages: one of them that is neither set nor kept disappears; `Ready`, `Reconciling`
+    /// and `Stalled` are always ours. All other types are carried over.
+    pub fn since(before: &'a [Condition], generation: i64, now: Time, owned: &[&str]) -> Self {
+        let foreign = before.iter().rev().filter(|condition| {
+            !is_derived(&condition.kind) && !owned.contains(&condition.kind.as_str())
+        });
+        let next = foreign.map(|condition| (condition.kind.clone(), condition.clone())).collect();
+        Self { before, generation, now: time::whole_seconds(now), next }
+    }
+
+    /// Sets a condition of the kind's own, such as `Healthy`.
+    ///
+    /// `Ready`, `Reconciling` and `Stalled` come from the rest alone: setting one here is a mistake
+    /// that debug builds refuse and others ignore.
+    #[must_use]
+    pub fn set(self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+        debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
+        if is_derived(kind) { self } else { self.put(kind, status, why, text) }
+    }
+
+    /// Carries an owned condition over as it was, if it was there.
+    #[must_use]
+    pub fn keep(mut self, kind: &str) -> Self {
+        debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
+        if let Some(condition) = Condition::find(self.before, kind)
+            && !is_derived(kind)
+        {
+            self.next.insert(kind.to_owned(), condition.clone());
+        }
+        self
+    }
+
+    /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
+    pub fn finish(self, rest: &Rest) -> Vec<Condition> {
+        use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
+        let (why, text) = (rest.reason(), rest.text());
+        let (ready, summed) = match rest {
+            Rest::Settled(..) => (Status::True, self),
+            // Differs(flux): its Ready says "Reconciliation in progress" meanwhile; here it says
+            // what is in progress, because Ready is the one condition that listings show.
+            Rest::Running(..) => {
+                (Status::Unknown, self.put(RECONCILING, Status::True, PROGRESSING, text))
+            }
+            Rest::Blocked(..) | Rest::Failed(..) => {
+                (Status::False, self.put(RECONCILING, Status::True, PROGRESSING_WITH_RETRY, text))
+            }
+            Rest::Stalled(..) => (Status::False, self.put(STALLED, Status::True, why, text)),
+        };
+        let mut all: Vec<_> = summed.put(READY, ready, why, text).next.into_values().collect();
+        // The sort is stable, so types of equal rank stay in the map's order, by name.
+        all.sort_by_key(|condition| match condition.kind.as_str() {
+            STALLED => 0,
+            RECONCILING => 1,
+            READY => 2,
+            _ => 3,
+        });
+        all
+    }
+
+    /// The conditions to write before a step that takes long: what is about to be done.
+    pub fn finish_progress(self, why: Reason, text: &str) -> Vec<Condition> {
+        self.finish(&Rest::Running(why, text.to_owned(), Wake::default()))
+    }
+
+    fn put(mut self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+        let message = within_limit(text);
+        let last_transition_time = Condition::find(self.before, kind)
+            // Parity(flux): a change of reason or message is a transition too, not of status alone.
+            .filter(|was| {
+                was.status == status && was.reason == why.as_str() && was.message == message
+            })
+            .map_or(self.now, |was| was.last_transition_time);
+        let condition = Condition {
+            kind: kind.to_owned(),
+            status,
+            observed_generation: self.generation,
+            last_transition_time,
+            reason: why.as_str().to_owned(),
+            message,
+        };
+        self.next.insert(kind.to_owned(), condition);
+        self
+    }
+}
+
+fn is_derived(kind: &str) -> bool {
+    matches!(kind, READY | RECONCILING | STALLED)
+}
+
+/// Cuts a text that is too long for a message, and marks the cut.
+fn within_limit(text: &str) -> String {
+    const CUT: &str = "…";
+    if text.len() <= MAX_MESSAGE {
+        return text.to_owned();
+    }
+    format!("{}{CUT}", &text[..text.floor_char_boundary(MAX_MESSAGE - CUT.len())])
+}
+
+#[cfg(test)]
+mod tests;

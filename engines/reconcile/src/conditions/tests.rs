@@ -1,0 +1,251 @@
+//! The laws of conditions, over every rest and any status before.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Node, reason};
+
+const OWNED: &[&str] = &["Healthy"];
+
+fn at(second: i64) -> Time {
+    Time::from_second(second).unwrap()
+}
+
+fn condition(kind: &str, status: Status, why: &str, message: &str, second: i64) -> Condition {
+    Condition {
+        kind: kind.into(),
+        status,
+        observed_generation: 1,
+        last_transition_time: at(second),
+        reason: why.into(),
+        message: message.into(),
+    }
+}
+
+fn lines(conditions: &[Condition]) -> String {
+    let line = |c: &Condition| {
+        let Condition { kind, status, observed_generation: generation, reason, message, .. } = c;
+        let second = c.last_transition_time.as_second();
+        format!("{kind}={status:?} {reason} {message:?} generation {generation} since {second}\n")
+    };
+    conditions.iter().map(line).collect()
+}
+
+fn check(before: &[Condition], rest: &Rest, expected: &Expect) {
+    expected.assert_eq(&lines(&Conditions::since(before, 2, at(100), OWNED).finish(rest)));
+}
+
+fn rests() -> impl Strategy<Value = Rest> {
+    let why = prop::sample::select(vec![
+        reason::SUCCEEDED,
+        reason::PROGRESSING,
+        reason::PROGRESSING_WITH_RETRY,
+        reason::DEPENDENCY_CYCLE,
+    ]);
+    (0..5, why, "[ab]{0,1}", any::<bool>()).prop_map(|(variant, why, text, is_timed)| {
+        let on = Wake::on([Node::new("apps", "Deployment", "a", "x")]);
+        let wake = if is_timed { on.and_at(at(200)) } else { on };
+        match variant {
+            0 => Rest::Settled(why, text),
+            1 => Rest::Running(why, text, wake),
+            2 => Rest::Blocked(why, text, wake),
+            3 => Rest::Failed(why, text, wake),
+            _ => Rest::Stalled(why, text),
+        }
+    })
+}
+
+fn befores() -> impl Strategy<Value = Vec<Condition>> {
+    let kinds = vec![READY, RECONCILING, STALLED, "Healthy", "Foreign", "acme.io/Audited"];
+    let kind = prop::sample::select(kinds);
+    let status = prop::sample::select(vec![Status::True, Status::False, Status::Unknown]);
+    let why = prop::sample::select(vec!["Succeeded", "Progressing", "NotOurs"]);
+    let one = (kind, status, why, "[ab]{0,1}", 0..90i64)
+        .prop_map(|(kind, status, why, text, second)| condition(kind, status, why, &text, second));
+    prop::collection::vec(one, 0..8)
+}
+
+proptest! {
+    #[test]
+    fn conditions_never_contradict_each_other(before in befores(), rest in rests()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
+        let is_true = |kind| Condition::is(&after, kind, Status::True);
+        let claims = [READY, RECONCILING, STALLED].into_iter().filter(|kind| is_true(kind)).count();
+        prop_assert_eq!(claims, 1, "exactly one of the three is True");
+        prop_assert_eq!(is_true(READY), rest.is_settled());
+        for abnormal in [RECONCILING, STALLED] {
+            prop_assert_eq!(Condition::find(&after, abnormal).is_some(), is_true(abnormal));
+        }
+        prop_assert!(Condition::find(&after, READY).is_some());
+    }
+
+    #[test]
+    fn every_type_occurs_once_and_in_flux_order(before in befores(), rest in rests()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).keep("Healthy").finish(&rest);
+        let rank = |c: &Condition| {
+            let place = [STALLED, RECONCILING, READY].iter().position(|kind| *kind == c.kind);
+            (place.unwrap_or(3), c.kind.clone())
+        };
+        prop_assert!(after.windows(2).all(|pair| rank(&pair[0]) < rank(&pair[1])));
+    }
+
+    #[test]
+    fn conditions_of_others_are_carried_over_untouched(before in befores(), rest in rests()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
+        for kind in ["Foreign", "acme.io/Audited"] {
+            prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
+        }
+        prop_assert!(Condition::find(&after, "Healthy").is_none());
+    }
+
+    #[test]
+    fn saying_the_same_again_changes_nothing(before in befores(), rest in rests()) {
+        let once = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
+        prop_assert_eq!(&Conditions::since(&once, 2, at(300), OWNED).finish(&rest), &once);
+        let newer = Conditions::since(&once, 3, at(300), OWNED).finish(&rest);
+        let times = |all: &[Condition]| -> Vec<Time> {
+            all.iter().map(|condition| condition.last_transition_time).collect()
+        };
+        prop_assert_eq!(times(&newer), times(&once));
+        prop_assert_eq!(Condition::find(&newer, READY).unwrap().observed_generation, 3);
+    }
+
+    #[test]
+    fn a_condition_survives_json(before in befores()) {
+        let text = serde_json::to_string(&before).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Vec<Condition>>(&text).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_settled_object_is_ready_and_nothing_else() {
+    let before = [condition(RECONCILING, Status::True, "Progressing", "building", 50)];
+    check(
+        &before,
+        &Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:1".into()),
+        &expect![[r#"
+            Ready=True ReconciliationSucceeded "Applied revision: main@sha1:1" generation 2 since 100
+        "#]],
+    );
+}
+
+#[test]
+fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
+    check(
+        &[condition(RECONCILING, Status::True, "Progressing", "Running health checks", 50)],
+        &Rest::Running(reason::PROGRESSING, "Running health checks".into(), Wake::at(at(9))),
+        &expect![[r#"
+            Reconciling=True Progressing "Running health checks" generation 2 since 50
+            Ready=Unknown Progressing "Running health checks" generation 2 since 100
+        "#]],
+    );
+}
+
+#[test]
+fn a_blocked_or_failed_object_will_be_retried() {
+    let expected = expect![[r#"
+        Reconciling=True ProgressingWithRetry "no" generation 2 since 100
+        Ready=False BuildFailed "no" generation 2 since 50
+    "#]];
+    let before = [condition(READY, Status::False, "BuildFailed", "no", 50)];
+    check(&before, &Rest::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
+    check(&before, &Rest::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
+}
+
+#[test]
+fn a_stalled_object_says_so_with_the_reason_of_ready() {
+    let before = [condition(RECONCILING, Status::True, "ProgressingWithRetry", "a", 50)];
+    check(
+        &before,
+        &Rest::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
+        &expect![[r#"
+            Stalled=True UnsupportedField "spec.decryption" generation 2 since 100
+            Ready=False UnsupportedField "spec.decryption" generation 2 since 100
+        "#]],
+    );
+}
+
+#[test]
+fn a_change_of_status_reason_or_message_is_a_transition() {
+    let was = condition(READY, Status::True, "Succeeded", "a", 50);
+    for (rest, since) in [
+        (Rest::Settled(reason::SUCCEEDED, "a".into()), 50),
+        (Rest::Settled(reason::SUCCEEDED, "b".into()), 100),
+        (Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
+        (Rest::Stalled(reason::SUCCEEDED, "a".into()), 100),
+    ] {
+        let after = Conditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&rest);
+        let ready = Condition::find(&after, READY).unwrap();
+        assert_eq!(ready.last_transition_time, at(since), "{rest:?}");
+    }
+}
+
+#[test]
+fn a_condition_of_the_kind_is_set_kept_or_dropped() {
+    let before = [condition("Healthy", Status::Unknown, "Progressing", "waiting", 50)];
+    let since = || Conditions::since(&before, 2, at(100), OWNED);
+    let healthy = |all: &[Condition]| Condition::find(all, "Healthy").cloned();
+    let settled = Rest::Settled(reason::SUCCEEDED, String::new());
+
+    // When waiting began is read from here, so the same words must not move the time.
+    let again = since().set("Healthy", Status::Unknown, reason::PROGRESSING, "waiting");
+    let again = healthy(&again.finish(&settled)).unwrap();
+    assert_eq!((again.last_transition_time, again.observed_generation), (at(50), 2));
+
+    let kept = since().keep("Healthy").finish_progress(reason::PROGRESSING, "building");
+    assert_eq!(healthy(&kept).as_ref(), before.first());
+    assert!(Condition::is(&kept, READY, Status::Unknown));
+
+    let set = since().keep("Healthy").set("Healthy", Status::True, reason::SUCCEEDED, "passed");
+    assert_eq!(healthy(&set.finish(&settled)).unwrap().message, "passed");
+
+    assert_eq!(healthy(&since().finish(&settled)), None);
+    assert_eq!(
+        healthy(&Conditions::since(&[], 2, at(1), OWNED).keep("Healthy").finish(&settled)),
+        None
+    );
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "Ready is derived from the rest"))]
+fn ready_cannot_be_set_past_the_rest() {
+    let stalled = Rest::Stalled(reason::INVALID_PATH, String::new());
+    let after = Conditions::since(&[], 1, at(1), OWNED)
+        .set(READY, Status::True, reason::SUCCEEDED, "")
+        .finish(&stalled);
+    assert!(Condition::is(&after, READY, Status::False));
+}
+
+#[test]
+fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
+    for (text, len) in [("a".repeat(32768), 32768), ("a".repeat(32769), 32768)] {
+        let after =
+            Conditions::since(&[], 1, at(1), OWNED).finish(&Rest::Settled(reason::SUCCEEDED, text));
+        assert_eq!(after[0].message.len(), len);
+    }
+    let rest = Rest::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
+    let after = Conditions::since(&[], 1, at(1), OWNED).finish(&rest);
+    assert!(after[0].message.len() <= 32768 && after[0].message.ends_with("üü…"));
+    // A cut message compares with itself.
+    let again = Conditions::since(&after, 1, at(5), OWNED).finish(&rest);
+    assert_eq!(again, after);
+}
+
+#[test]
+fn the_json_is_that_of_metav1() {
+    let now = "2027-03-04T05:06:07.89Z".parse().unwrap();
+    let after = Conditions::since(&[], 3, now, OWNED)
+        .finish(&Rest::Settled(reason::SUCCEEDED, "stored artifact".into()));
+    expect![[r#"[{"type":"Ready","status":"True","observedGeneration":3,"lastTransitionTime":"2027-03-04T05:06:07Z","reason":"Succeeded","message":"stored artifact"}]"#]]
+        .assert_eq(&serde_json::to_string(&after).unwrap());
+
+    let foreign = r#"{"type":"X","status":"Unknown","lastTransitionTime":"2027-03-04T06:06:07+01:00","reason":"R","message":""}"#;
+    let read: Condition = serde_json::from_str(foreign).unwrap();
+    assert_eq!(read.last_transition_time, after[0].last_transition_time);
+    assert!(!serde_json::to_string(&read).unwrap().contains("observedGeneration"));
+
+    let wrong = foreign.replace("2027-03-04T06", "yesterday");
+    let error = serde_json::from_str::<Condition>(&wrong).unwrap_err().to_string();
+    assert!(error.contains("is not an RFC 3339 time"), "{error}");
+}

@@ -1,0 +1,118 @@
+//! The loop that every kind shares: look, decide, act, look again, until there is nothing to do.
+//!
+//! Here: [`Kind`] (the decision), [`World`] (the hands), [`drive`].
+//! Elsewhere: each kind's plan (its engine), each kind's world (the program), executors.
+
+use std::fmt::{self, Debug};
+
+use crate::{Rest, Wake, reason};
+
+/// What one look at the world concluded: plain data to print, compare and assert on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict<S> {
+    /// Do these in this order, then look again. Never empty.
+    Act(Vec<S>),
+    /// There is nothing to do, for this reason.
+    Rest(Rest),
+}
+
+/// A kind that is reconciled. Pure: no client, no clock (the time is in `Observed`), no log.
+pub trait Kind {
+    /// What is wanted, complete: nothing more is read to decide.
+    type Desired: Sync;
+    /// What one look at the world found.
+    type Observed: Send;
+    /// One change of the world, as ids and digests: it is kept, compared and printed.
+    type Step: Clone + Debug + PartialEq + Send + Sync;
+
+    /// Decides what to do next.
+    ///
+    /// # Guarantees
+    /// Equal arguments give an equal verdict; a world that matches the wish gives a rest.
+    fn plan(desired: &Self::Desired, observed: &Self::Observed) -> Verdict<Self::Step>;
+
+    /// How many looks one run may take before it is judged to be going in circles; at least one.
+    fn rounds(_desired: &Self::Desired) -> usize {
+        16
+    }
+}
+
+/// What a step did to one object, in the words of Flux's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// It did not exist before.
+    Created,
+    /// It existed and was changed.
+    Configured,
+    /// It was as wanted.
+    Unchanged,
+    /// It existed and was deleted.
+    Deleted,
+    /// It was left alone on purpose.
+    Skipped,
+    /// Nobody can say.
+    Unknown,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+            Self::Deleted => "deleted",
+            Self::Skipped => "skipped",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// The world that a kind acts on. Faults arrive already judged, as a [`Rest`].
+pub trait World<K: Kind>: Sync {
+    /// Looks. It must see what `perform` did before it: live reads, never a cache that lags.
+    fn observe(&self, wish: &K::Desired) -> impl Future<Output = Result<K::Observed, Rest>> + Send;
+
+    /// Does one step.
+    ///
+    /// `Err` means that the step could not be done, or that the run has to stop here.
+    /// A step that was done and turned out badly is `Ok`: the next look sees how it went.
+    fn perform(&self, step: &K::Step) -> impl Future<Output = Result<(), Rest>> + Send;
+}
+
+/// Looks, plans and acts, then looks again, until the plan comes to rest.
+///
+/// Returns the steps that were done, in order, and where the run ended.
+///
+/// # Guarantees
+/// No step is done twice, and there are at most [`Kind::rounds`] looks. A run that would break
+/// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
+pub async fn drive<K: Kind>(wish: &K::Desired, world: &impl World<K>) -> (Vec<K::Step>, Rest) {
+    let mut done = Vec::new();
+    let rounds = K::rounds(wish).max(1);
+    for _ in 0..rounds {
+        let steps = match world.observe(wish).await.map(|seen| K::plan(wish, &seen)) {
+            Ok(Verdict::Act(steps)) => steps,
+            Ok(Verdict::Rest(rest)) | Err(rest) => return (done, rest),
+        };
+        if steps.is_empty() {
+            return (done, no_progress("the plan wants to act but names no step".into()));
+        }
+        for step in steps {
+            if done.contains(&step) {
+                return (done, no_progress(format!("already done in this run: {step:?}")));
+            }
+            if let Err(rest) = world.perform(&step).await {
+                return (done, rest);
+            }
+            done.push(step);
+        }
+    }
+    (done, no_progress(format!("not settled after {rounds} rounds")))
+}
+
+fn no_progress(text: String) -> Rest {
+    Rest::Failed(reason::NO_PROGRESS, text, Wake::default())
+}
+
+#[cfg(test)]
+mod tests;

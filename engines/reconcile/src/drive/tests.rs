@@ -1,0 +1,151 @@
+//! The laws of the loop, on a world that is a counter.
+
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+/// Wants a number; a step adds to what is there.
+struct Counter;
+
+#[derive(Debug, Clone, PartialEq)]
+struct Add {
+    from: u32,
+    by: u32,
+}
+
+impl Kind for Counter {
+    type Desired = u32;
+    type Observed = u32;
+    type Step = Add;
+
+    fn plan(desired: &u32, observed: &u32) -> Verdict<Add> {
+        match desired.checked_sub(*observed) {
+            None => Verdict::Rest(Rest::Stalled(reason::FAILED, "beyond".into())),
+            Some(0) => Verdict::Rest(Rest::Settled(reason::SUCCEEDED, "equal".into())),
+            // The second of two steps is planned on what the first will leave.
+            Some(2) => {
+                let two = [Add { from: *observed, by: 1 }, Add { from: observed + 1, by: 1 }];
+                Verdict::Act(two.into())
+            }
+            // Not a number that the counter can want; stands for a plan with a mistake.
+            Some(666) => Verdict::Act(Vec::new()),
+            Some(_) => Verdict::Act(vec![Add { from: *observed, by: 1 }]),
+        }
+    }
+
+    fn rounds(desired: &u32) -> usize {
+        if *desired == 0 { 0 } else { 5 }
+    }
+}
+
+#[derive(Default)]
+struct World {
+    at: Mutex<u32>,
+    looks: Mutex<usize>,
+    /// Steps change nothing.
+    is_stuck: bool,
+    /// The step from this number fails.
+    fails_from: Option<u32>,
+    /// Looking fails.
+    is_down: bool,
+}
+
+fn down() -> Rest {
+    Rest::Failed(reason::FAILED, "down".into(), Wake::default())
+}
+
+impl super::World<Counter> for World {
+    async fn observe(&self, _: &u32) -> Result<u32, Rest> {
+        *self.looks.lock().unwrap() += 1;
+        if self.is_down { Err(down()) } else { Ok(*self.at.lock().unwrap()) }
+    }
+
+    async fn perform(&self, step: &Add) -> Result<(), Rest> {
+        if self.fails_from == Some(step.from) {
+            return Err(down());
+        }
+        if !self.is_stuck {
+            *self.at.lock().unwrap() += step.by;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a future that never waits for anything.
+fn now<T>(future: impl Future<Output = T> + Send) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("nothing here waits"),
+    }
+}
+
+fn run(want: u32, world: &World) -> (Vec<u32>, Rest) {
+    let (done, rest) = now(drive::<Counter>(&want, world));
+    (done.iter().map(|step| step.from).collect(), rest)
+}
+
+#[test]
+fn a_run_looks_again_after_acting_until_the_plan_rests() {
+    let world = World::default();
+    let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
+    assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
+    // Looks at 0, 1, 2 (two steps from there) and 4.
+    assert_eq!(*world.looks.lock().unwrap(), 4);
+}
+
+#[test]
+fn a_settled_world_is_looked_at_once_and_not_touched() {
+    let world = World { at: Mutex::new(7), ..World::default() };
+    let (done, rest) = run(7, &world);
+    assert!(done.is_empty() && rest.is_settled());
+    assert_eq!(*world.looks.lock().unwrap(), 1);
+}
+
+#[test]
+fn a_step_that_does_nothing_is_not_done_again() {
+    let (done, rest) = run(3, &World { is_stuck: true, ..World::default() });
+    assert_eq!(done, [0]);
+    let text = "already done in this run: Add { from: 0, by: 1 }";
+    assert_eq!(rest, Rest::Failed(reason::NO_PROGRESS, text.into(), Wake::default()));
+}
+
+#[test]
+fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
+    let world = World::default();
+    let (done, rest) = run(100, &world);
+    assert_eq!((done.len(), *world.looks.lock().unwrap()), (5, 5));
+    assert_eq!((rest.reason(), rest.text()), (reason::NO_PROGRESS, "not settled after 5 rounds"));
+    assert!(rest.has_empty_wake());
+}
+
+#[test]
+fn a_kind_that_allows_no_round_still_gets_one_look() {
+    assert!(run(0, &World::default()).1.is_settled());
+}
+
+#[test]
+fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
+    let world = World::default();
+    let (done, rest) = run(666, &world);
+    assert!(done.is_empty());
+    assert_eq!((rest.reason(), *world.looks.lock().unwrap()), (reason::NO_PROGRESS, 1));
+}
+
+#[test]
+fn a_step_that_cannot_be_done_ends_the_run_and_is_not_counted_as_done() {
+    let (done, rest) = run(4, &World { fails_from: Some(2), ..World::default() });
+    assert_eq!((done, rest), (vec![0, 1], down()));
+}
+
+#[test]
+fn a_failed_look_ends_the_run_with_its_own_rest() {
+    let (done, rest) = run(4, &World { is_down: true, ..World::default() });
+    assert_eq!((done, rest), (vec![], down()));
+}
+
+#[test]
+fn outcomes_read_as_in_events() {
+    assert_eq!(format!("{} {}", Outcome::Created, Outcome::Unknown), "created unknown");
+}

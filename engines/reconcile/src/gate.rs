@@ -1,0 +1,180 @@
+//! Whether a node may run at all: the same questions for every kind, asked twice in a run.
+//!
+//! Here: suspension, dependency cycles, dependencies.
+//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`graph.rs`).
+
+use std::collections::BTreeSet;
+
+use crate::{Graph, Node, Rest, Time, Wake, reason};
+
+/// What the gate has to know about an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `spec.suspend`.
+    pub suspended: bool,
+    /// The object has a deletion timestamp.
+    pub deleting: bool,
+    /// What `dependsOn` names, in its order. Not needed before resolve.
+    pub dependencies: Vec<Dependency>,
+    /// The cycle of `dependsOn` that contains the object, from [`Graph::cycle`].
+    pub cycle: Option<Vec<Node>>,
+}
+
+/// One entry of `dependsOn`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    /// What it names.
+    pub node: Node,
+    /// What became of that.
+    pub state: DependencyState,
+}
+
+/// How far a dependency is. The texts say why, as a fragment; an empty one adds nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DependencyState {
+    /// It may be built upon.
+    Ready,
+    /// There is no such object.
+    Missing,
+    /// It is not `Ready=True`, or its latest generation has not been observed.
+    NotReady(String),
+    /// It is ready, but has not yet applied the revision of the source that both share.
+    Stale(String),
+}
+
+/// Whether a run goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gate {
+    /// It goes on.
+    Open,
+    /// It ends without a trace: a suspended object's status is not touched.
+    Suspended,
+    /// It ends here, and this is said.
+    Rest(Rest),
+}
+
+/// Asked before anything is fetched.
+///
+/// Deleting skips everything but suspension; what becomes of an object that is deleted while it is
+/// suspended is its kind's to say.
+pub fn before_resolve(facts: &Facts) -> Gate {
+    if facts.suspended {
+        return Gate::Suspended;
+    }
+    match &facts.cycle {
+        // Differs(flux): its members wait for each other for ever; here they say so and stop.
+        Some(path) if !facts.deleting => {
+            let path = Graph::cycle_text(path);
+            let text = format!("dependency cycle: {path}; remove one dependsOn");
+            Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text))
+        }
+        Some(_) | None => Gate::Open,
+    }
+}
+
+/// Asked again once the source is known: whether a dependency is stale depends on its artifact.
+///
+/// A blocked object runs again when one of those dependencies changes, and at `retry_at`.
+pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
+    let gate = before_resolve(facts);
+    if facts.deleting || gate != Gate::Open {
+        return gate;
+    }
+    let mut texts = Vec::new();
+    let mut on = BTreeSet::new();
+    for Dependency { node, state } in &facts.dependencies {
+        let name = node.namespaced_name();
+        let (text, why) = match state {
+            DependencyState::Ready => continue,
+            DependencyState::Missing => (format!("dependency '{name}' not found"), ""),
+            DependencyState::NotReady(why) => (format!("dependency '{name}' is not ready"), &**why),
+            DependencyState::Stale(why) => {
+                (format!("dependency '{name}' revision is not up to date"), &**why)
+            }
+        };
+        texts.push(if why.is_empty() { text } else { format!("{text}: {why}") });
+        on.insert(node.clone());
+    }
+    if on.is_empty() {
+        return Gate::Open;
+    }
+    // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
+    let wake = Wake::on(on).and_at(retry_at);
+    Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, texts.join("; "), wake))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> Node {
+        Node::new("kustomize.toolkit.fluxcd.io", "Kustomization", "infra", name)
+    }
+
+    fn retry_at() -> Time {
+        Time::from_second(30).unwrap()
+    }
+
+    fn dependency(name: &str, state: DependencyState) -> Dependency {
+        Dependency { node: node(name), state }
+    }
+
+    /// Both answers for an object that depends on something missing.
+    fn asked(suspended: bool, deleting: bool, is_in_cycle: bool) -> [Gate; 2] {
+        let cycle = is_in_cycle.then(|| vec![node("a"), node("b"), node("a")]);
+        let dependencies = vec![dependency("b", DependencyState::Missing)];
+        let facts = Facts { suspended, deleting, dependencies, cycle };
+        [before_resolve(&facts), after_resolve(&facts, retry_at())]
+    }
+
+    fn cycle() -> Gate {
+        let text = "dependency cycle: Kustomization/infra/a → Kustomization/infra/b → \
+                    Kustomization/infra/a; remove one dependsOn";
+        Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text.into()))
+    }
+
+    fn blocked(text: &str, on: &[&str]) -> Gate {
+        let wake = Wake::on(on.iter().map(|name| node(name))).and_at(retry_at());
+        Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
+    }
+
+    #[test]
+    fn suspension_comes_first_then_cycles_then_dependencies() {
+        let missing = || blocked("dependency 'infra/b' not found", &["b"]);
+        for (suspended, deleting, is_in_cycle, expected) in [
+            (false, false, false, [Gate::Open, missing()]),
+            (false, false, true, [cycle(), cycle()]),
+            (false, true, false, [Gate::Open, Gate::Open]),
+            (false, true, true, [Gate::Open, Gate::Open]),
+            (true, false, false, [Gate::Suspended, Gate::Suspended]),
+            (true, false, true, [Gate::Suspended, Gate::Suspended]),
+            (true, true, false, [Gate::Suspended, Gate::Suspended]),
+            (true, true, true, [Gate::Suspended, Gate::Suspended]),
+        ] {
+            assert_eq!(asked(suspended, deleting, is_in_cycle), expected);
+        }
+    }
+
+    #[test]
+    fn an_object_without_dependencies_or_with_ready_ones_runs() {
+        assert_eq!(after_resolve(&Facts::default(), retry_at()), Gate::Open);
+        let dependencies = vec![dependency("a", DependencyState::Ready)];
+        let facts = Facts { dependencies, ..Facts::default() };
+        assert_eq!(after_resolve(&facts, retry_at()), Gate::Open);
+    }
+
+    #[test]
+    fn every_dependency_that_is_not_ready_is_named_and_wakes() {
+        let dependencies = vec![
+            dependency("d", DependencyState::Stale("at main@sha1:1".into())),
+            dependency("a", DependencyState::Ready),
+            dependency("c", DependencyState::NotReady("health check failed".into())),
+            dependency("b", DependencyState::NotReady(String::new())),
+        ];
+        let facts = Facts { dependencies, ..Facts::default() };
+        let text = "dependency 'infra/d' revision is not up to date: at main@sha1:1; \
+                    dependency 'infra/c' is not ready: health check failed; \
+                    dependency 'infra/b' is not ready";
+        assert_eq!(after_resolve(&facts, retry_at()), blocked(text, &["b", "c", "d"]));
+    }
+}

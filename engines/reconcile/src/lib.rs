@@ -1,0 +1,36 @@
+//! The reconcile core: what every kind shares, without a clock, a client or an executor.
+//!
+//! ```text
+//!   gate ── resolve ── gate ── drive( observe → plan → perform )* ── Rest ── conditions
+//!    │                                                                │
+//!  Facts                                        Wake: a time, or nodes of the Graph
+//! ```
+//!
+//! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
+//! [`Conditions`], who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`].
+//! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
+//! timers, events and metrics (the program).
+
+mod conditions;
+mod drive;
+mod duration;
+mod gate;
+mod graph;
+mod history;
+mod node;
+pub mod reason;
+mod rest;
+mod schedule;
+mod time;
+
+pub use conditions::{Condition, Conditions, READY, RECONCILING, STALLED, Status};
+pub use drive::{Kind, Outcome, Verdict, World, drive};
+pub use duration::{DurationError, format_duration, parse_duration};
+pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_resolve};
+pub use graph::{Edge, Graph};
+pub use history::{History, Snapshot};
+pub use node::Node;
+pub use reason::Reason;
+pub use rest::{Rest, Wake};
+pub use schedule::{backoff, jittered, kustomization_timeout};
+pub use time::Time;

@@ -1,0 +1,132 @@
+//! The one-word reasons of conditions and events.
+//!
+//! Here: [`Reason`] and the reasons that several kinds share.
+//! Elsewhere: a reason that one kind alone uses stands beside the plan that gives it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Why a condition says what it says: one PascalCase word that machines match on.
+///
+/// A word that is not PascalCase does not compile in a constant:
+/// ```compile_fail
+/// const WRONG: reconcile::Reason = reconcile::Reason::new("not pascal case");
+/// ```
+/// ```
+/// const RIGHT: reconcile::Reason = reconcile::Reason::new("InvalidCELExpression");
+/// assert_eq!(RIGHT.as_str(), "InvalidCELExpression");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Reason(&'static str);
+
+impl Reason {
+    /// Checks the word. Make reasons constants, so that the check runs in the compiler.
+    ///
+    /// # Panics
+    /// Unless the text is an ASCII capital followed by ASCII letters and digits.
+    pub const fn new(text: &'static str) -> Self {
+        let bytes = text.as_bytes();
+        assert!(
+            !bytes.is_empty() && bytes[0].is_ascii_uppercase(),
+            "a reason starts with a capital"
+        );
+        // `for` is not allowed in a const fn.
+        let mut at = 1;
+        while at < bytes.len() {
+            assert!(bytes[at].is_ascii_alphanumeric(), "a reason is letters and digits only");
+            at += 1;
+        }
+        Self(text)
+    }
+
+    /// The word itself.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: Reason = Reason::new($text);)*
+    };
+}
+
+// The first group is fluxcd/pkg `apis/meta` and `apis/acl`, word for word; the second is ours.
+reasons! {
+    /// It worked.
+    SUCCEEDED = "Succeeded";
+    /// It did not work.
+    FAILED = "Failed";
+    /// Work is under way.
+    PROGRESSING = "Progressing";
+    /// The last attempt failed and will be repeated.
+    PROGRESSING_WITH_RETRY = "ProgressingWithRetry";
+    /// Reconciliation is switched off on the object.
+    SUSPENDED = "Suspended";
+    /// Something named in `dependsOn` is not ready.
+    DEPENDENCY_NOT_READY = "DependencyNotReady";
+    /// A path does not exist or leads outside.
+    INVALID_PATH = "InvalidPath";
+    /// A URL cannot be used.
+    INVALID_URL = "InvalidURL";
+    /// The object asks for plain HTTP where that is forbidden.
+    INSECURE_CONNECTIONS_DISALLOWED = "InsecureConnectionsDisallowed";
+    /// The object asks for a transport that is not supported.
+    UNSUPPORTED_CONNECTION_TYPE = "UnsupportedConnectionType";
+    /// Objects that are no longer wanted could not be deleted.
+    PRUNE_FAILED = "PruneFailed";
+    /// The artifact of the source could not be fetched.
+    ARTIFACT_FAILED = "ArtifactFailed";
+    /// The manifests could not be built.
+    BUILD_FAILED = "BuildFailed";
+    /// What was applied did not become healthy.
+    HEALTH_CHECK_FAILED = "HealthCheckFailed";
+    /// The wait for health ended because something newer has to be applied.
+    HEALTH_CHECK_CANCELED = "HealthCheckCanceled";
+    /// The cluster equals what is declared.
+    RECONCILIATION_SUCCEEDED = "ReconciliationSucceeded";
+    /// The cluster could not be made equal to what is declared.
+    RECONCILIATION_FAILED = "ReconciliationFailed";
+    /// A CEL expression of the spec does not compile.
+    INVALID_CEL_EXPRESSION = "InvalidCELExpression";
+    /// The object needs a feature that is switched off.
+    FEATURE_GATE_DISABLED = "FeatureGateDisabled";
+    /// The object refers to something it may not use.
+    ACCESS_DENIED = "AccessDenied";
+}
+
+reasons! {
+    /// The spec uses a field whose support has not landed; the message names it.
+    UNSUPPORTED_FIELD = "UnsupportedField";
+    /// The object depends on itself, through the path that the message gives.
+    DEPENDENCY_CYCLE = "DependencyCycle";
+    /// A run stopped because its steps changed nothing.
+    NO_PROGRESS = "NoProgress";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_written_as_its_word() {
+        assert_eq!(serde_json::to_value(PRUNE_FAILED).unwrap(), "PruneFailed");
+        assert_eq!(format!("{NO_PROGRESS}"), "NoProgress");
+    }
+
+    #[test]
+    fn a_text_that_is_not_pascal_case_is_refused() {
+        for text in ["", "lower", "Has Space", "Has_Underscore", "Ünicode", "9Digit", "Naïve"] {
+            assert!(std::panic::catch_unwind(|| Reason::new(text)).is_err(), "{text}");
+        }
+        assert_eq!(Reason::new("V2Ready").as_str(), "V2Ready");
+    }
+}

@@ -1,0 +1,91 @@
+//! How engines look at files.
+//!
+//! Here: the trait, and what its answers are made of.
+//! Elsewhere: a tree that answers from memory ([`crate::Memory`]), one that takes notes ([`crate::Recorder`]).
+
+use std::sync::Arc;
+
+use crate::RelPath;
+
+/// Whether something in a tree is a file or a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Dir,
+}
+
+/// What is known of a file or folder without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// A regular file.
+    File {
+        /// Its size in bytes.
+        len: u64,
+        /// Whether any of its execute bits was set where it came from.
+        executable: bool,
+    },
+    /// A folder.
+    Dir,
+}
+
+impl Entry {
+    /// File or folder.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::File { .. } => Kind::File,
+            Self::Dir => Kind::Dir,
+        }
+    }
+}
+
+/// Why a tree has no such answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// Nothing is at that path.
+    #[error("`{0}` does not exist")]
+    NotFound(RelPath),
+    /// A file was wanted.
+    #[error("`{0}` is a directory")]
+    IsDirectory(RelPath),
+    /// A folder was wanted.
+    #[error("`{0}` is not a directory")]
+    NotDirectory(RelPath),
+}
+
+/// A tree of files that can be looked at.
+///
+/// # Guarantees
+/// The root always exists, every parent of an entry is a folder, and repeated questions get the same answer.
+pub trait Files {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// Nothing is there, or it is a folder.
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError>;
+
+    /// What is directly in a folder, sorted by name, bytewise.
+    ///
+    /// # Errors
+    /// Nothing is there, or it is a file.
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError>;
+
+    /// What is at a path, if anything.
+    fn entry(&self, path: &RelPath) -> Option<Entry>;
+}
+
+impl<F: Files + ?Sized> Files for &F {
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        (**self).read(path)
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+        (**self).list(dir)
+    }
+
+    fn entry(&self, path: &RelPath) -> Option<Entry> {
+        (**self).entry(path)
+    }
+}

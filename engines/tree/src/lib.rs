@@ -1,0 +1,17 @@
+//! Read-only file trees that cannot be escaped.
+//!
+//! Here: the path that stays inside ([`RelPath`]), the way to look at files ([`Files`]), a tree in memory ([`Memory`]),
+//! and a note of everything that a build looked at ([`Recorder`]).
+//! Elsewhere: how a tree comes out of an archive (`sources::archive`), and everything that touches a disk.
+//!
+//! There are no symbolic links in a tree: whoever fills one leaves them out.
+
+mod files;
+mod memory;
+mod path;
+mod recorder;
+
+pub use files::{Entry, Files, Kind, TreeError};
+pub use memory::{BuildError, Builder, Limits, Memory};
+pub use path::{PathError, RelPath};
+pub use recorder::{Digest, Look, Recorder, Trace};
