@@ -1,0 +1,200 @@
+//! Root objects: what every kind has around its spec and status.
+//!
+//! Here: the macro that declares a kind for kube, and the parts of it that need no macro.
+//! kube's own derive does not fit: Flux's definitions admit an object without `spec`, which that
+//! derive cannot parse, and its schemas say `nullable` where Flux's do not.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+
+/// How a definition names its kind.
+pub(crate) struct Names {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) short: &'static [&'static str],
+    /// The category that the kind has besides `all` and `fluxcd`.
+    pub(crate) category: &'static str,
+    pub(crate) columns: &'static [Column],
+}
+
+/// A column of `kubectl get`.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) type_: &'static str,
+    pub(crate) json_path: &'static str,
+}
+
+impl Column {
+    /// A column that shows a text.
+    pub(crate) const fn text(name: &'static str, json_path: &'static str) -> Self {
+        Self { name, type_: "string", json_path }
+    }
+}
+
+pub(crate) const AGE: Column =
+    Column { name: "Age", type_: "date", json_path: ".metadata.creationTimestamp" };
+pub(crate) const READY: Column =
+    Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
+pub(crate) const STATUS: Column =
+    Column::text("Status", r#".status.conditions[?(@.type=="Ready")].message"#);
+pub(crate) const URL: Column = Column::text("URL", ".spec.url");
+
+/// A root object as it is written: its type in front.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Written<'a, Spec, Status> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) metadata: &'a ObjectMeta,
+    pub(crate) spec: &'a Spec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<&'a Status>,
+}
+
+/// Declares the root object of a kind: the struct, and what kube asks of it.
+macro_rules! custom_resource {
+    (
+        $(#[$about:meta])*
+        $kind:ident {
+            spec: $spec:ty,
+            status: $status:ty,
+            api: $group:literal / $version:literal,
+            plural: $plural:literal,
+            short: [$($short:literal),*],
+            category: $category:literal,
+            columns: [$($column:expr),+ $(,)?] $(,)?
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "camelCase", default)]
+        #[schemars(!default)]
+        pub struct $kind {
+            /// The name and the other facts that every object has.
+            #[schemars(skip)]
+            pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+
+            /// What is wanted.
+            pub spec: $spec,
+
+            /// What was last observed. Written by the controller.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub status: Option<$status>,
+        }
+
+        impl $kind {
+            const NAMES: $crate::custom_resource::Names = $crate::custom_resource::Names {
+                group: $group,
+                version: $version,
+                kind: stringify!($kind),
+                plural: $plural,
+                short: &[$($short),*],
+                category: $category,
+                columns: &[$($column),+],
+            };
+
+            /// Makes an object of this name, without namespace and status.
+            pub fn new(name: &str, spec: $spec) -> Self {
+                let mut object = Self { spec, ..Self::default() };
+                object.metadata.name = Some(name.to_owned());
+                object
+            }
+        }
+
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                $crate::custom_resource::Written {
+                    api_version: concat!($group, "/", $version),
+                    kind: stringify!($kind),
+                    metadata: &self.metadata,
+                    spec: &self.spec,
+                    status: self.status.as_ref(),
+                }
+                .serialize(to)
+            }
+        }
+
+        impl kube::Resource for $kind {
+            type DynamicType = ();
+            type Scope = kube::core::NamespaceResourceScope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                stringify!($kind).into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                $version.into()
+            }
+
+            fn api_version((): &()) -> std::borrow::Cow<'_, str> {
+                concat!($group, "/", $version).into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(
+                &mut self,
+            ) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+
+        impl kube::core::object::HasSpec for $kind {
+            type Spec = $spec;
+
+            fn spec(&self) -> &$spec {
+                &self.spec
+            }
+
+            fn spec_mut(&mut self) -> &mut $spec {
+                &mut self.spec
+            }
+        }
+
+        impl kube::core::object::HasStatus for $kind {
+            type Status = $status;
+
+            fn status(&self) -> Option<&$status> {
+                self.status.as_ref()
+            }
+
+            fn status_mut(&mut self) -> &mut Option<$status> {
+                &mut self.status
+            }
+        }
+
+        impl kube::CustomResourceExt for $kind {
+            fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition
+            {
+                $crate::schema::definition::<Self>(&Self::NAMES)
+            }
+
+            fn crd_name() -> &'static str {
+                concat!($plural, ".", $group)
+            }
+
+            fn api_resource() -> kube::core::ApiResource {
+                kube::core::ApiResource::erase::<Self>(&())
+            }
+
+            fn shortnames() -> &'static [&'static str] {
+                &[$($short),*]
+            }
+        }
+    };
+}
+
+pub(crate) use custom_resource;

@@ -1,0 +1,36 @@
+//! Health checks written in CEL.
+//!
+//! Here: the shape that Kustomizations and HelmReleases share.
+//! Elsewhere: evaluating the expressions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::absent;
+
+/// Says how to judge the health of the objects of one API version and kind.
+///
+/// The fields of the live object are the variables of the expressions, which yield booleans.
+/// `inProgress` is asked first, then `failed`, then `current`; if none holds, the object is in
+/// progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomHealthCheck {
+    /// The API group and version of the objects.
+    pub api_version: String,
+
+    /// The kind of the objects. Without it, all kinds of that group and version.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+
+    /// Holds when the object has reached its wanted state.
+    pub current: String,
+
+    /// Holds while the object is still on its way.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub in_progress: Option<String>,
+
+    /// Holds when the object cannot reach its wanted state.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}

@@ -1,0 +1,108 @@
+//! References: how one object names another.
+//!
+//! Here: the shapes that several kinds share. References that accept only certain kinds are
+//! declared beside the spec that holds them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::absent;
+use crate::choice::choice;
+
+/// Names an object of a known kind in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalObjectReference {
+    /// The name of the object.
+    pub name: String,
+}
+
+impl From<&str> for LocalObjectReference {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned() }
+    }
+}
+
+/// Names a Secret in the same namespace, and optionally one of its keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyReference {
+    /// The key to read. Each user of the reference has its own default.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+
+    /// The name of the Secret.
+    pub name: String,
+}
+
+/// Names an object of any kind in any namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacedObjectKindReference {
+    /// The API group and version of the object.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+
+    /// The kind of the object.
+    pub kind: String,
+
+    /// The name of the object.
+    pub name: String,
+
+    /// The namespace of the object. Defaults to that of the object that holds the reference.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Names an object of the same kind that has to be ready first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DependencyReference {
+    /// The name of the object.
+    pub name: String,
+
+    /// The namespace of the object. Defaults to that of the object that holds the reference.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+
+    /// A CEL expression that says whether the dependency is ready, in place of the usual check.
+    /// It sees this object as `self` and the dependency as `dep`, and must yield a boolean.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub ready_expr: Option<String>,
+}
+
+/// Says how to reach a remote cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.configMapRef) || has(self.secretRef)",
+        "message": "exactly one of spec.kubeConfig.configMapRef or spec.kubeConfig.secretRef must be specified",
+    },
+    {
+        "rule": "!has(self.configMapRef) || !has(self.secretRef)",
+        "message": "exactly one of spec.kubeConfig.configMapRef or spec.kubeConfig.secretRef must be specified",
+    },
+]))]
+pub struct KubeConfigReference {
+    /// A ConfigMap that describes the cluster and the identity to use there, without holding
+    /// credentials. Its keys are `provider` (required), `cluster`, `address`, `ca.crt`,
+    /// `audiences` and `serviceAccountName`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_ref: Option<LocalObjectReference>,
+
+    /// A Secret that holds a kubeconfig. Without `key`, `value` and then `value.yaml` are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretKeyReference>,
+}
+
+choice! {
+    /// The kind of object that configuration values are read from.
+    ConfigKind {
+        /// A Secret.
+        #[default]
+        Secret = "Secret",
+        /// A ConfigMap.
+        ConfigMap = "ConfigMap",
+    }
+}

@@ -1,0 +1,46 @@
+//! ExternalArtifact: an artifact that somebody else's controller provides.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::{self, Condition};
+use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::{Artifact, NamespacedObjectKindReference};
+
+custom_resource! {
+    /// An artifact that a controller outside of Flux makes, for the consumers inside.
+    ExternalArtifact {
+        spec: ExternalArtifactSpec,
+        status: ExternalArtifactStatus,
+        api: "source.toolkit.fluxcd.io" / "v1",
+        plural: "externalartifacts",
+        short: ["ea"],
+        category: "fluxcd-sources",
+        columns: [AGE, READY, STATUS, Column::text("Source", ".spec.sourceRef.name")],
+    }
+}
+
+/// Where the artifact comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ExternalArtifactSpec {
+    /// The object that the artifact was made from. For information only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ref: Option<NamespacedObjectKindReference>,
+}
+
+/// What was last made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ExternalArtifactStatus {
+    /// The artifact that consumers should use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Artifact>,
+
+    /// The conditions of this object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "condition::list")]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,310 @@
+//! What an object says survives reading and writing it, whoever wrote it and when.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::{CustomResourceExt, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
+use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
+use crate::source::{
+    Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
+    OCIRepository,
+};
+use crate::{GoDuration, Reconciled, Source};
+
+fn parse<K: DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("the object parses")
+}
+
+/// Reads an object and writes it again.
+fn round_trip<K: DeserializeOwned + Serialize>(value: &Value) -> Value {
+    serde_json::to_value(parse::<K>(value.clone())).expect("the object can be written")
+}
+
+/// Checks that an object without spec and status parses, and one with an unknown status field.
+fn check_kind<K>(api_version: &str, kind: &str)
+where
+    K: DeserializeOwned + Serialize + Resource<DynamicType = ()>,
+{
+    let bare = parse::<K>(json!({ "metadata": { "name": "a", "namespace": "b" } }));
+    assert_eq!(bare.name_any(), "a");
+    let written = serde_json::to_value(&bare).expect("the object can be written");
+    assert_eq!(written["apiVersion"], api_version);
+    assert_eq!(written["kind"], kind);
+    assert_eq!(written.get("status"), None);
+
+    let written = round_trip::<K>(&json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": { "name": "a" },
+        "spec": { "fieldOfTheFuture": 1 },
+        "status": {
+            "fieldOfTheFuture": { "deep": [1, 2] },
+            "conditions": [{
+                "type": "Ready",
+                "status": "True",
+                "reason": "Succeeded",
+                "message": "",
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+                "observedGeneration": 3,
+            }],
+        },
+    }));
+    assert_eq!(written["status"]["conditions"][0]["observedGeneration"], 3);
+    assert_eq!(written["status"].get("fieldOfTheFuture"), None);
+}
+
+#[test]
+fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
+    const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
+    check_kind::<Bucket>(SOURCE, "Bucket");
+    check_kind::<ExternalArtifact>(SOURCE, "ExternalArtifact");
+    check_kind::<GitRepository>(SOURCE, "GitRepository");
+    check_kind::<HelmChart>(SOURCE, "HelmChart");
+    check_kind::<HelmRepository>(SOURCE, "HelmRepository");
+    check_kind::<OCIRepository>(SOURCE, "OCIRepository");
+    check_kind::<Kustomization>("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+    check_kind::<HelmRelease>("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+}
+
+#[test]
+fn a_minimal_object_of_each_kind_keeps_what_it_says() {
+    let interval = "5m";
+    for (written, spec) in [
+        minimal::<GitRepository>(json!({ "url": "https://a/b", "interval": interval })),
+        minimal::<OCIRepository>(json!({ "url": "oci://a/b", "interval": interval })),
+        minimal::<HelmRepository>(json!({ "url": "https://a" })),
+        minimal::<HelmChart>(json!({
+            "chart": "a",
+            "interval": interval,
+            "sourceRef": { "kind": "HelmRepository", "name": "b" },
+        })),
+        minimal::<Bucket>(json!({ "bucketName": "a", "endpoint": "b", "interval": interval })),
+        minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
+        minimal::<HelmRelease>(json!({
+            "chartRef": { "kind": "OCIRepository", "name": "a" },
+            "interval": interval,
+        })),
+        // `force` has a default in the schema, so it is always written.
+        minimal::<Kustomization>(json!({
+            "interval": interval,
+            "prune": false,
+            "force": false,
+            "sourceRef": { "kind": "Bucket", "name": "a" },
+        })),
+    ] {
+        assert_eq!(written, spec);
+    }
+}
+
+fn minimal<K: DeserializeOwned + Serialize>(spec: Value) -> (Value, Value) {
+    let mut written = round_trip::<K>(&json!({ "metadata": { "name": "a" }, "spec": spec }));
+    (written["spec"].take(), spec)
+}
+
+/// A Kustomization that sets every field.
+fn full_kustomization() -> Value {
+    serde_json::from_str(include_str!("tests/kustomization.json")).expect("the file is JSON")
+}
+
+#[test]
+fn a_full_kustomization_keeps_every_value() {
+    let full = full_kustomization();
+    assert_eq!(round_trip::<Kustomization>(&full), full);
+}
+
+#[test]
+fn the_full_kustomization_sets_every_field_of_the_schema() {
+    let schema =
+        serde_json::to_value(&Kustomization::crd().spec.versions[0].schema).expect("it is JSON");
+    let full = full_kustomization();
+    for part in ["spec", "status"] {
+        let properties = &schema["openAPIV3Schema"]["properties"][part]["properties"];
+        for name in properties.as_object().expect("there are properties").keys() {
+            assert!(full[part].get(name).is_some(), "the sample does not set {part}.{name}");
+        }
+    }
+}
+
+#[test]
+fn a_full_helm_release_keeps_every_value() {
+    let full = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "kind": "HelmRelease",
+        "metadata": { "name": "app" },
+        "spec": {
+            "chart": {
+                "metadata": { "labels": { "a": "b" } },
+                "spec": {
+                    "chart": "app",
+                    "version": "1.x",
+                    "sourceRef": { "kind": "HelmRepository", "name": "r", "namespace": "n" },
+                    "interval": "1m",
+                    "reconcileStrategy": "Revision",
+                    "valuesFiles": ["values.yaml"],
+                    "ignoreMissingValuesFiles": true,
+                    "verify": { "provider": "notation", "secretRef": { "name": "keys" } },
+                },
+            },
+            "interval": "10m",
+            "maxHistory": 0,
+            "persistentClient": false,
+            "driftDetection": { "mode": "warn", "ignore": [{ "paths": ["/data"] }] },
+            "install": {
+                "crds": "CreateReplace",
+                "disableOpenAPIValidation": true,
+                "skipCRDs": true,
+                "serverSideApply": false,
+                "remediation": { "retries": -1, "ignoreTestFailures": false },
+                "strategy": { "name": "RetryOnFailure", "retryInterval": "30s" },
+            },
+            "upgrade": { "remediation": { "strategy": "uninstall" }, "serverSideApply": "auto" },
+            "test": { "enable": true, "filters": [{ "name": "smoke", "exclude": true }] },
+            "uninstall": { "deletionPropagation": "orphan" },
+            "values": { "n": 1.5, "big": 9_007_199_254_740_993_i64, "nothing": null, "l": [] },
+            "valuesFrom": [{ "kind": "ConfigMap", "name": "c", "targetPath": "a.b[0]" }],
+            "waitStrategy": { "name": "legacy" },
+            "postRenderStrategy": "nohooks",
+        },
+        "status": {
+            "observedGeneration": -1,
+            "failures": 2,
+            "lastAttemptedReleaseAction": "upgrade",
+            "lastAttemptedReleaseActionDuration": "5.1s",
+            "history": [{
+                "apiVersion": "v2",
+                "digest": "sha256:00",
+                "name": "app",
+                "namespace": "n",
+                "version": 3,
+                "status": "deployed",
+                "action": "rollback",
+                "chartName": "app",
+                "chartVersion": "1.2.3",
+                "configDigest": "sha256:11",
+                "firstDeployed": "2026-01-02T03:04:05Z",
+                "lastDeployed": "2026-01-02T03:05:05Z",
+                "testHooks": { "smoke": { "lastStarted": "2026-01-02T03:06:05Z", "phase": "Succeeded" } },
+            }],
+        },
+    });
+    assert_eq!(round_trip::<HelmRelease>(&full), full);
+
+    let release: HelmRelease = parse(full);
+    let install = release.spec.install.expect("it is set");
+    assert_eq!(install.crds, Some(CrdsPolicy::CreateReplace));
+    assert_eq!(install.remediation.expect("it is set").retries, -1);
+    let status = release.status.expect("it is set");
+    assert_eq!(status.last_attempted_release_action, Some(ReleaseAction::Upgrade));
+    assert_eq!(status.failures, 2);
+}
+
+#[test]
+fn no_tests_run_yet_differs_from_no_tests_to_run() {
+    let snapshot = |hooks: Value| {
+        let mut snapshot = json!({
+            "digest": "", "name": "", "namespace": "", "version": 1, "status": "",
+            "chartName": "", "chartVersion": "", "configDigest": "",
+            "firstDeployed": "2026-01-02T03:04:05Z", "lastDeployed": "2026-01-02T03:04:05Z",
+        });
+        if !hooks.is_null() {
+            snapshot["testHooks"] = hooks;
+        }
+        parse::<crate::helm::Snapshot>(snapshot).test_hooks
+    };
+    assert_eq!(snapshot(Value::Null), None);
+    assert_eq!(snapshot(json!({})), Some([].into()));
+}
+
+#[test]
+fn an_empty_text_means_that_there_is_none() {
+    let written = round_trip::<Kustomization>(&json!({
+        "metadata": {},
+        "spec": {
+            "path": "",
+            "interval": "1m",
+            "prune": true,
+            "sourceRef": { "kind": "GitRepository", "name": "a", "namespace": "" },
+        },
+    }));
+    assert_eq!(written["spec"].get("path"), None);
+    assert_eq!(written["spec"]["sourceRef"].get("namespace"), None);
+}
+
+#[test]
+fn an_empty_ignore_differs_from_none() {
+    let git: GitRepository = parse(json!({ "spec": { "ignore": "" } }));
+    assert_eq!(git.spec.ignore.as_deref(), Some(""));
+    let git: GitRepository = parse(json!({ "spec": {} }));
+    assert_eq!(git.spec.ignore, None);
+}
+
+#[test]
+fn an_artifact_from_before_digests_parses() {
+    let git: GitRepository = parse(json!({
+        "status": { "artifact": {
+            "checksum": "00",
+            "lastUpdateTime": "2022-01-02T03:04:05Z",
+            "path": "gitrepository/a/b/c.tar.gz",
+            "revision": "main/00",
+            "url": "http://source-controller/c.tar.gz",
+        } },
+    }));
+    let artifact = git.artifact().expect("there is one");
+    assert_eq!(artifact.digest, "");
+    assert_eq!(artifact.revision, "main/00");
+}
+
+#[test]
+fn a_word_outside_of_an_enumeration_is_named_in_the_error() {
+    let error = serde_json::from_value::<Kustomization>(json!({
+        "spec": { "sourceRef": { "kind": "SvnRepository", "name": "a" } },
+    }))
+    .expect_err("the kind does not exist");
+    assert!(error.to_string().contains("unknown variant `SvnRepository`"), "{error}");
+}
+
+#[test]
+fn times_are_written_with_whole_seconds() {
+    let mut kustomization = Kustomization::default();
+    let now = "2026-01-02T03:04:05.987654Z".parse().expect("it is a time");
+    kustomization.metadata =
+        ObjectMeta { creation_timestamp: Some(Time(now)), ..ObjectMeta::default() };
+    let written = serde_json::to_value(&kustomization).expect("the object can be written");
+    assert_eq!(written["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn the_parts_that_kinds_share_are_read_from_any_of_them() {
+    let object: Kustomization = parse(full_kustomization());
+    assert!(object.is_suspended());
+    assert_eq!(object.observed_generation(), Some(7));
+    assert_eq!(object.last_handled_reconcile_at(), Some("2026-01-02T03:04:05.123456789Z"));
+    assert_eq!(object.condition("Ready").map(|ready| ready.reason.as_str()), Some("BuildFailed"));
+    assert_eq!(object.condition("Stalled"), None);
+
+    let fresh = Kustomization::new("a", Default::default());
+    assert!(!fresh.is_suspended());
+    assert_eq!(fresh.name_any(), "a");
+    assert_eq!(fresh.conditions(), []);
+    assert_eq!(fresh.observed_generation(), None);
+}
+
+#[test]
+fn defaults_of_words_are_those_of_flux() {
+    assert_eq!(GitVerificationMode::default().as_str(), "HEAD");
+    assert_eq!(DeletionPolicy::default().to_string(), "MirrorPrune");
+    assert_eq!(CrdsPolicy::default().as_str(), "Create");
+    assert_eq!(KustomizationSourceKind::OCIRepository.as_str(), "OCIRepository");
+}
+
+#[test]
+fn a_duration_is_kept_as_it_was_written() {
+    for text in ["90m", "1h30m0s", "", "-5s", "soon"] {
+        let duration: GoDuration = parse(json!(text));
+        assert_eq!(duration.as_str(), text);
+        assert_eq!(serde_json::to_value(&duration).expect("it is text"), json!(text));
+    }
+}
