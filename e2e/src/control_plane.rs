@@ -1,0 +1,254 @@
+//! A real Kubernetes control plane on loopback: etcd, the API server, the controller manager, the
+//! scheduler, and kwok for one node and its pods.
+//!
+//! Here: starting it in order, and what it hands out (kubeconfigs, logs).
+//! Elsewhere: the files it lives in (`state`), the flags of its programs (`programs`), its
+//! first objects (`first_objects`), the programs themselves (`crate::binaries`), how pods behave
+//! (`testbed/kwok/stages.yaml`).
+
+mod first_objects;
+mod kubeconfig;
+mod programs;
+mod state;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::authority::Authority;
+use crate::binaries::Binaries;
+use crate::keeper::Keeper;
+
+pub use kubeconfig::client;
+pub use state::State;
+pub(crate) use state::write_private;
+
+/// The user that the program under test is: a service account, so that RBAC and the API server's
+/// flow control apply to it as in a real cluster.
+pub const OPERATOR: &str = "system:serviceaccount:flux-system:windlass";
+
+/// How long the whole bed may take to answer; a cold, busy machine needs a while.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A running control plane. Ends with this process, or when dropped, and leaves nothing.
+#[derive(Debug)]
+pub struct ControlPlane {
+    state: State,
+    server: String,
+    authority: Authority,
+    keeper: Option<Keeper>,
+    children: Vec<(&'static str, Child)>,
+}
+
+impl ControlPlane {
+    /// Starts one in a temporary folder.
+    pub async fn start() -> Result<Self> {
+        Self::start_in(|| State::temporary(), &mut |_| {}).await
+    }
+
+    /// Starts one in the folder that `state` makes, and tells `report` of each step.
+    ///
+    /// Ready means: the API server says so, the node is Ready, the `default` service accounts
+    /// exist, and so does the namespace `flux-system` with its service account `windlass`.
+    /// `state` is asked again, for an empty folder, when another program took a port of ours.
+    pub async fn start_in(
+        state: impl Fn() -> Result<State>,
+        report: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Self> {
+        let binaries = tokio::task::spawn_blocking(Binaries::ensure).await??;
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(&binaries, state()?, report).await {
+                Err(error)
+                    if attempt < 4 && format!("{error:#}").contains("address already in") =>
+                {
+                    report("another program took one of the ports; trying others");
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_start(
+        binaries: &Binaries,
+        state: State,
+        report: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Self> {
+        let start = Instant::now();
+        let mut done =
+            |what: &str| report(&format!("{what} ({:.1} s)", start.elapsed().as_secs_f64()));
+        let keeper = Keeper::start(Some(state.folder()))?;
+        let ports: [u16; 4] = free_ports()?;
+        let [api, ..] = ports;
+        let server = format!("https://127.0.0.1:{api}");
+        let authority = Authority::generate()?;
+        state.write_credentials(&authority, &server)?;
+        let mut plane =
+            Self { state, server, authority, keeper: Some(keeper), children: Vec::new() };
+        let mut programs = programs::all(&plane.state, binaries, ports)?;
+        let (storage, controllers) = programs.split_at_mut(2);
+
+        plane.spawn(storage)?;
+        let client = client(&plane.kubeconfig()).await?;
+        plane.await_answer(|| first_objects::is_api_ready(&client)).await?;
+        done("API server ready");
+        plane.await_answer(|| first_objects::create(&client)).await?;
+        plane.spawn(controllers)?;
+        plane.await_answer(|| first_objects::are_controllers_ready(&client)).await?;
+        done("controllers and node ready");
+        Ok(plane)
+    }
+
+    /// The state folder: certificates, kubeconfigs, logs.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The API server's URL.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The kubeconfig of a cluster administrator (`system:masters`).
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.state.kubeconfig()
+    }
+
+    /// The kubeconfig of [`OPERATOR`], which has `cluster-admin` through RBAC.
+    pub fn operator_kubeconfig(&self) -> PathBuf {
+        self.state.operator_kubeconfig()
+    }
+
+    /// Writes a kubeconfig for a user who may do what RBAC grants to the name or the group.
+    pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
+        let issued = self.authority.issue_user(user, group.as_slice())?;
+        let path =
+            self.state.folder().join(format!("{}.kubeconfig", user.replace(['/', ':'], "-")));
+        let who = kubeconfig::Credential::Certificate(&issued);
+        let text = kubeconfig::render(&self.server, self.authority.certificate(), user, &who);
+        write_private(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Writes a kubeconfig for an existing service account, with a token of one hour.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let client = client(&self.kubeconfig()).await?;
+        let token = first_objects::request_token(&client, namespace, name).await?;
+        let path = self.state.folder().join(format!("{namespace}-{name}.kubeconfig"));
+        let who = kubeconfig::Credential::Token(&token);
+        let text = kubeconfig::render(&self.server, self.authority.certificate(), name, &who);
+        write_private(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Lets the control plane outlive this process; [`State::stop`] ends it.
+    pub fn detach(mut self) -> Result<State> {
+        let mut processes = Vec::new();
+        if let Some(keeper) = self.keeper.take() {
+            processes.push(("keeper", keeper.id()));
+            processes.extend(self.children.iter().map(|(name, child)| (*name, child.id())));
+            self.state.write_processes(&self.server, &processes)?;
+            keeper.detach()?;
+        }
+        Ok(self.state.clone())
+    }
+
+    fn spawn(&mut self, programs: &mut [programs::Program]) -> Result<()> {
+        let keeper = self.keeper.as_ref().context("the control plane is detached")?;
+        for program in programs {
+            let child = keeper.spawn(&mut program.command, &self.state.log(program.name))?;
+            self.children.push((program.name, child));
+        }
+        Ok(())
+    }
+
+    /// Asks until the answer is yes, and gives up early when a program has ended.
+    async fn await_answer<Answer>(&mut self, ask: impl Fn() -> Answer) -> Result<()>
+    where
+        Answer: Future<Output = Result<bool>>,
+    {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let answer = tokio::time::timeout(Duration::from_secs(10), ask()).await;
+            if let Ok(Ok(true)) = answer {
+                return Ok(());
+            }
+            for (name, child) in &mut self.children {
+                if let Some(status) = child.try_wait()? {
+                    let log = tail(&self.state.log(name), 15);
+                    bail!("{name} ended during the start ({status}):\n{log}");
+                }
+            }
+            if Instant::now() > deadline {
+                let log = tail(&self.state.log("kube-apiserver"), 15);
+                let last = answer.map_or("no answer".to_owned(), |answer| format!("{answer:?}"));
+                bail!("the control plane is not ready: {last}; the API server's log ends:\n{log}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            drop(keeper);
+            for (_, child) in &mut self.children {
+                child.wait().ok();
+            }
+        }
+    }
+}
+
+/// Ports that nobody listens on. They are all held before any is let go, so they differ; until a
+/// program binds its own, another may take it, which the start notices and repeats.
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut held = Vec::with_capacity(N);
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on loopback")?;
+        *port = listener.local_addr()?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+/// The last `lines` lines of a file, or a note that it cannot be read.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
+    match std::fs::read(path) {
+        Ok(content) => {
+            let text = String::from_utf8_lossy(&content);
+            let all: Vec<&str> = text.lines().collect();
+            all[all.len().saturating_sub(lines)..].join("\n")
+        }
+        Err(error) => format!("({}: {error})", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ports_differ() {
+        let mut ports = free_ports::<20>().expect("free ports").to_vec();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20);
+        assert!(!ports.contains(&0));
+    }
+
+    #[test]
+    fn a_tail_is_the_end_of_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        std::fs::write(&path, "a\nb\nc\n").expect("a file");
+        assert_eq!(tail(&path, 2), "b\nc");
+        assert_eq!(tail(&path, 9), "a\nb\nc");
+        assert!(tail(&folder.path().join("none"), 2).contains("none"));
+    }
+}

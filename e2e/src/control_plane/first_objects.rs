@@ -1,0 +1,98 @@
+//! The objects every bed begins with, and the questions that tell whether it is ready.
+//!
+//! Here: the node, the operator's namespace, account and rights.
+//! Elsewhere: when they are created (`crate::control_plane`), how the node behaves
+//! (`testbed/kwok/stages.yaml`).
+
+use anyhow::{Context, Result};
+use http::Request;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+/// Whether the API server serves, its own post-start work (RBAC defaults) included.
+pub(super) async fn is_api_ready(client: &Client) -> Result<bool> {
+    let request = Request::get("/readyz").body(Vec::new())?;
+    Ok(client.request_text(request).await? == "ok")
+}
+
+/// Creates what every story may rely on. Can be repeated.
+pub(super) async fn create(client: &Client) -> Result<bool> {
+    let labels = json!({
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": "testbed",
+    });
+    let node = json!({"metadata": {"name": "testbed", "labels": labels}});
+    put(client, ApiResource::erase::<Node>(&()), None, &node).await?;
+    let namespace = json!({"metadata": {"name": "flux-system"}});
+    put(client, ApiResource::erase::<Namespace>(&()), None, &namespace).await?;
+    let account = json!({"metadata": {"name": "windlass"}});
+    put(client, ApiResource::erase::<ServiceAccount>(&()), Some("flux-system"), &account).await?;
+    let rights = json!({
+        "metadata": {"name": "windlass-testbed"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "windlass", "namespace": "flux-system"}],
+    });
+    put(client, ApiResource::erase::<ClusterRoleBinding>(&()), None, &rights).await?;
+    Ok(true)
+}
+
+/// Whether the controllers and kwok have done their first work.
+pub(super) async fn are_controllers_ready(client: &Client) -> Result<bool> {
+    let accounts = Api::<ServiceAccount>::all(client.clone()).list(&Default::default()).await?;
+    let has_default = |namespace: &str| {
+        accounts.items.iter().any(|account| {
+            account.metadata.name.as_deref() == Some("default")
+                && account.metadata.namespace.as_deref() == Some(namespace)
+        })
+    };
+    let node = Api::<Node>::all(client.clone()).get("testbed").await?;
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    let is_ready = conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+    Ok(has_default("default") && has_default("flux-system") && is_ready)
+}
+
+/// A token that the API server issues to a service account for an hour.
+pub(super) async fn request_token(client: &Client, namespace: &str, name: &str) -> Result<String> {
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() }),
+        ..Default::default()
+    };
+    let answer = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("no token for the service account {namespace}/{name}"))?;
+    answer.status.and_then(|status| status.token).context("the API server sent no token")
+}
+
+/// Server-side applies one object of the bed.
+async fn put(
+    client: &Client,
+    resource: ApiResource,
+    namespace: Option<&str>,
+    object: &Value,
+) -> Result<()> {
+    let name = object["metadata"]["name"].as_str().context("the object has no name")?;
+    let api = match namespace {
+        Some(namespace) => {
+            Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource)
+        }
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let mut object = object.clone();
+    object["apiVersion"] = json!(resource.api_version);
+    object["kind"] = json!(resource.kind);
+    let params = PatchParams::apply("windlass-testbed").force();
+    api.patch(name, &params, &Patch::Apply(&object))
+        .await
+        .with_context(|| format!("cannot create {} {name}", resource.kind))?;
+    Ok(())
+}

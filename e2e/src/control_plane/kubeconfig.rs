@@ -1,0 +1,82 @@
+//! Kubeconfig files for the test bed: writing and using them.
+//!
+//! Here: their text, and a client made from one.
+//! Elsewhere: whose they are and where they lie (`state`, `crate::control_plane`).
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::authority::Issued;
+
+/// How a user proves who they are.
+pub(super) enum Credential<'a> {
+    /// A bearer token.
+    Token(&'a str),
+    /// A client certificate.
+    Certificate(&'a Issued),
+}
+
+/// A kubeconfig with one cluster and one user.
+pub(super) fn render(server: &str, authority: &str, user: &str, who: &Credential<'_>) -> String {
+    let authority = BASE64_STANDARD.encode(authority);
+    let credential = match who {
+        Credential::Token(token) => format!("token: {token}"),
+        Credential::Certificate(issued) => format!(
+            "client-certificate-data: {}\n    client-key-data: {}",
+            BASE64_STANDARD.encode(&issued.certificate),
+            BASE64_STANDARD.encode(&issued.key),
+        ),
+    };
+    format!(
+        "\
+apiVersion: v1
+kind: Config
+clusters:
+- name: testbed
+  cluster:
+    server: {server}
+    certificate-authority-data: {authority}
+users:
+- name: {user:?}
+  user:
+    {credential}
+contexts:
+- name: testbed
+  context:
+    cluster: testbed
+    user: {user:?}
+current-context: testbed
+"
+    )
+}
+
+/// A client that is what the kubeconfig file says. It works only within the current runtime.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("cannot use the kubeconfig {}", kubeconfig.display()))?;
+    Ok(Client::try_from(config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rendered_kubeconfig_reads_back() {
+        let who = Credential::Token("t0ken");
+        let text = render("https://127.0.0.1:1", "PEM", "system:serviceaccount:a:b", &who);
+        let read = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+        let cluster = read.clusters[0].cluster.as_ref().expect("a cluster");
+        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:1"));
+        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("UEVN"));
+        assert_eq!(read.auth_infos[0].name, "system:serviceaccount:a:b");
+        assert!(read.auth_infos[0].auth_info.as_ref().expect("a user").token.is_some());
+    }
+}

@@ -1,0 +1,170 @@
+//! The command lines of the control plane's programs.
+//!
+//! Here: every flag, with its reason where it is not the default of a real cluster.
+//! Elsewhere: the order of starting (`crate::control_plane`), the files (`state`).
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::state::{State, write_private};
+use crate::binaries::{Binaries, testbed};
+
+/// A program that is about to be started.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) command: Command,
+}
+
+/// etcd and the API server, then those that need the API server.
+/// `ports`: API server, etcd for clients, etcd for peers, kwok.
+pub(super) fn all(state: &State, binaries: &Binaries, ports: [u16; 4]) -> Result<Vec<Program>> {
+    let [api, etcd, peer, kwok] = ports;
+    let program = |name: &'static str, flags: Vec<String>| -> Result<Program> {
+        let mut command = Command::new(binaries.path(name)?);
+        // Nothing may be read from, or written to, the home of whoever runs the tests.
+        command.args(flags).current_dir(state.folder()).env("HOME", state.folder());
+        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "KUBECONFIG"] {
+            command.env_remove(proxy);
+        }
+        Ok(Program { name, command })
+    };
+    Ok(vec![
+        program("etcd", etcd_flags(state, etcd, peer))?,
+        program("kube-apiserver", api_server_flags(state, api, etcd)?)?,
+        program("kube-controller-manager", controller_manager_flags(state))?,
+        program("kube-scheduler", scheduler_flags(state)?)?,
+        program("kwok", kwok_flags(state, kwok)?)?,
+    ])
+}
+
+/// Nothing needs to survive a power failure, so nothing is synced to disk.
+fn etcd_flags(state: &State, client: u16, peer: u16) -> Vec<String> {
+    vec![
+        "--name=testbed".into(),
+        format!("--data-dir={}", show(&state.folder().join("etcd"))),
+        format!("--listen-client-urls=http://127.0.0.1:{client}"),
+        format!("--advertise-client-urls=http://127.0.0.1:{client}"),
+        format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-cluster=testbed=http://127.0.0.1:{peer}"),
+        "--unsafe-no-fsync".into(),
+        "--log-level=warn".into(),
+        "--quota-backend-bytes=4294967296".into(),
+        "--auto-compaction-mode=periodic".into(),
+        "--auto-compaction-retention=5m".into(),
+    ]
+}
+
+fn api_server_flags(state: &State, port: u16, etcd: u16) -> Result<Vec<String>> {
+    let pki = |name: &str| show(&state.pki().join(name));
+    let policy = state.pki().join("audit-policy.yaml");
+    write_private(
+        &policy,
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+         rules: [{level: Metadata}]\n",
+    )?;
+    Ok(vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        format!("--tls-cert-file={}", pki("api-server.crt")),
+        format!("--tls-private-key-file={}", pki("api-server.key")),
+        format!("--client-ca-file={}", pki("ca.crt")),
+        format!("--token-auth-file={}", pki("tokens.csv")),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--service-account-key-file={}", pki("service-account.pub")),
+        format!("--service-account-signing-key-file={}", pki("service-account.key")),
+        "--authorization-mode=RBAC".into(),
+        "--service-cluster-ip-range=10.96.0.0/16".into(),
+        // Loopback is not allowed as an endpoint, and nobody calls the API through its Service.
+        "--endpoint-reconciler-type=none".into(),
+        "--allow-privileged=true".into(),
+        // The node would stay tainted: its lifecycle controller does not run.
+        "--disable-admission-plugins=TaintNodesByCondition".into(),
+        // The node's name does not resolve; logs are read from its address.
+        "--kubelet-preferred-address-types=InternalIP".into(),
+        format!("--audit-policy-file={}", show(&policy)),
+        format!("--audit-log-path={}", show(&state.audit_log())),
+        "--audit-log-maxsize=200".into(),
+        "--audit-log-maxbackup=1".into(),
+        "--profiling=false".into(),
+        "--shutdown-delay-duration=0s".into(),
+        "--event-ttl=15m".into(),
+    ])
+}
+
+fn controller_manager_flags(state: &State) -> Vec<String> {
+    let pki = |name: &str| show(&state.pki().join(name));
+    vec![
+        format!("--kubeconfig={}", pki("controller-manager.kubeconfig")),
+        "--secure-port=0".into(),
+        "--leader-elect=false".into(),
+        format!("--root-ca-file={}", pki("ca.crt")),
+        format!("--service-account-private-key-file={}", pki("service-account.key")),
+        "--service-cluster-ip-range=10.96.0.0/16".into(),
+        "--allocate-node-cidrs=false".into(),
+        "--kube-api-qps=300".into(),
+        "--kube-api-burst=600".into(),
+        "--concurrent-namespace-syncs=20".into(),
+        // No machines, no disks, no metrics: the loops that look after them only cost time.
+        "--controllers=*,-node-lifecycle-controller,-node-ipam-controller,\
+         -node-route-controller,-cloud-node-lifecycle-controller,-ttl-controller,\
+         -persistentvolume-attach-detach-controller,-horizontal-pod-autoscaler-controller"
+            .into(),
+        "--profiling=false".into(),
+    ]
+}
+
+fn scheduler_flags(state: &State) -> Result<Vec<String>> {
+    let config = state.pki().join("scheduler.yaml");
+    let kubeconfig = show(&state.pki().join("scheduler.kubeconfig"));
+    write_private(
+        &config,
+        &format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+             leaderElection: {{leaderElect: false}}\n\
+             clientConnection: {{kubeconfig: {kubeconfig:?}, qps: 300, burst: 600}}\n"
+        ),
+    )?;
+    Ok(vec![format!("--config={}", show(&config)), "--secure-port=0".into()])
+}
+
+/// kwok also answers for the node's kubelet, so that reading logs works: every container has
+/// printed the same line.
+fn kwok_flags(state: &State, port: u16) -> Result<Vec<String>> {
+    let pki = |name: &str| show(&state.pki().join(name));
+    let log = state.pki().join("container.log");
+    write_private(
+        &log,
+        "2026-01-01T00:00:00.000000000Z stdout F this container exists on the test bed only\n",
+    )?;
+    let logs = state.pki().join("kwok-logs.yaml");
+    write_private(
+        &logs,
+        &format!(
+            "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: ClusterLogs\nmetadata: {{name: all}}\n\
+             spec: {{logs: [{{logsFile: {:?}, previousLogsFile: {0:?}}}]}}\n",
+            show(&log)
+        ),
+    )?;
+    Ok(vec![
+        format!("--kubeconfig={}", pki("kwok.kubeconfig")),
+        format!("--config={}", show(&testbed().join("kwok/stages.yaml"))),
+        format!("--config={}", show(&logs)),
+        "--manage-all-nodes".into(),
+        "--cidr=10.64.0.1/16".into(),
+        "--node-ip=127.0.0.1".into(),
+        format!("--node-port={port}"),
+        format!("--server-address=127.0.0.1:{port}"),
+        format!("--tls-cert-file={}", pki("api-server.crt")),
+        format!("--tls-private-key-file={}", pki("api-server.key")),
+        "--node-lease-duration-seconds=200".into(),
+    ])
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}

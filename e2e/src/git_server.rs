@@ -1,0 +1,196 @@
+//! A real Git server for stories and demonstrations: `git http-backend` behind HTTP or HTTPS.
+//!
+//! Here: starting and ending it, who may read, what was asked of it.
+//! Elsewhere: answering one request (`http`), TLS (`tls`), making commits (`repository`), the
+//! same repositories over SSH (`ssh`).
+
+mod http;
+mod repository;
+mod ssh;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+use crate::authority::Authority;
+use crate::keeper::Keeper;
+
+pub use repository::Repository;
+pub use ssh::SshServer;
+
+/// Who may read.
+#[derive(Clone, Default)]
+pub enum Access {
+    /// Everybody.
+    #[default]
+    Open,
+    /// Whoever knows a user name and a password.
+    Basic {
+        /// The user name.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// Whoever carries a token.
+    Bearer(String),
+}
+
+/// One request as the server saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `GET` or `POST`.
+    pub method: String,
+    /// The path without the query, `/app.git/info/refs`.
+    pub path: String,
+    /// What follows the `?`.
+    pub query: String,
+    /// The status that was answered.
+    pub status: u16,
+    /// How many bytes of body were received.
+    pub received: u64,
+    /// How many bytes of body have been sent so far.
+    pub sent: u64,
+}
+
+/// A Git server on loopback. Ends, with its repositories, when dropped or when this process ends.
+///
+/// It serves from a thread of its own, so a story may block while it talks to the server.
+pub struct GitServer {
+    address: SocketAddr,
+    folder: PathBuf,
+    authority: Option<Authority>,
+    requests: Arc<Mutex<Vec<Request>>>,
+    is_stalling: watch::Sender<bool>,
+    /// The thread ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+    keeper: Keeper,
+}
+
+impl GitServer {
+    /// Starts a server over plain HTTP.
+    pub fn start(access: Access) -> Result<Self> {
+        Self::start_with(access, None)
+    }
+
+    /// Starts a server over HTTPS, with a certificate that only [`GitServer::authority`] vouches
+    /// for.
+    pub fn start_tls(access: Access) -> Result<Self> {
+        Self::start_with(access, Some(Authority::generate()?))
+    }
+
+    fn start_with(access: Access, authority: Option<Authority>) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("windlass-git-").tempdir()?.keep();
+        let keeper = Keeper::start(Some(&folder))?;
+        std::fs::create_dir(folder.join("served")).context("cannot create the served folder")?;
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (is_stalling, stalling) = watch::channel(true);
+        let backend = http::Backend {
+            root: folder.join("served"),
+            access,
+            requests: Arc::clone(&requests),
+            stalling,
+        };
+        let acceptor = authority.as_ref().map(tls::acceptor).transpose()?;
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::Builder::new().name("git-server".into()).spawn(move || {
+            let outcome = run(backend, acceptor, stopped, &tell);
+            // Nobody listens any more once the address was told; then it has ended as wished.
+            tell.send(outcome.map(|()| None)).ok();
+        })?;
+        let address = told.recv()??.context("the Git server ended before it began")?;
+        Ok(Self { address, folder, authority, requests, is_stalling, _stop: stop, keeper })
+    }
+
+    /// Creates the empty repository `name`, which may contain `/`, with the branch `main`.
+    pub fn repository(&self, name: &str) -> Result<Repository> {
+        Repository::create(&self.root(), &self.folder.join("work"), name)
+    }
+
+    /// The folder of the served repositories, for [`SshServer::start`].
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("served")
+    }
+
+    /// The URL to clone from.
+    pub fn url(&self, repository: &Repository) -> String {
+        format!("{}/{}.git", self.base_url(), repository.name())
+    }
+
+    /// The same repository behind a server that does not answer until [`GitServer::release`].
+    pub fn slow_url(&self, repository: &Repository) -> String {
+        format!("{}/slow/{}.git", self.base_url(), repository.name())
+    }
+
+    /// Lets all requests below `/slow/` go on, those that wait and those to come.
+    pub fn release(&self) {
+        self.is_stalling.send_replace(false);
+    }
+
+    /// Lets requests below `/slow/` wait again.
+    pub fn stall(&self) {
+        self.is_stalling.send_replace(true);
+    }
+
+    /// All requests since the start or [`GitServer::forget_requests`], in order of arrival of
+    /// their answers.
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins counting anew.
+    pub fn forget_requests(&self) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Who vouches for the server's certificate; none over plain HTTP.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
+    }
+
+    /// Starts an SSH server over the same repositories; it ends with this one.
+    pub fn ssh(&self) -> Result<SshServer> {
+        SshServer::start(&self.folder.join("ssh"), &self.root(), &self.keeper)
+    }
+
+    /// `http://127.0.0.1:PORT`, or with `https`.
+    pub fn base_url(&self) -> String {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// A folder for the story's own files about this server; it goes with the server.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+type Told = Result<Option<SocketAddr>>;
+
+/// The server's thread: tells its address, then serves until it is stopped.
+#[tokio::main(flavor = "current_thread")]
+async fn run(
+    backend: http::Backend,
+    acceptor: Option<tokio_rustls::TlsAcceptor>,
+    stopped: oneshot::Receiver<()>,
+    tell: &std::sync::mpsc::Sender<Told>,
+) -> Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
+    tell.send(Ok(Some(listener.local_addr()?))).ok();
+    let router = http::router(backend);
+    let serve = async {
+        match acceptor {
+            Some(acceptor) => axum::serve(tls::Listener::new(listener, acceptor), router).await,
+            None => axum::serve(listener, router).await,
+        }
+    };
+    tokio::select! {
+        outcome = serve => outcome.context("the Git server failed"),
+        _ = stopped => Ok(()),
+    }
+}

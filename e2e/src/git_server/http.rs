@@ -1,0 +1,183 @@
+//! One request to the Git server: access, stalling, and the CGI that answers.
+//!
+//! Here: the bridge to `git http-backend` (RFC 3875), and the record of requests.
+//! Elsewhere: starting the server (`super`), what is served (`super::repository`).
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use axum::response::{IntoResponse, Response};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use futures::StreamExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio_util::io::ReaderStream;
+
+use super::repository::isolate;
+use super::{Access, Request};
+
+/// The most that one push may carry.
+const BODY_LIMIT: usize = 256 << 20;
+
+/// What every request needs to know.
+#[derive(Clone)]
+pub(super) struct Backend {
+    pub(super) root: PathBuf,
+    pub(super) access: Access,
+    pub(super) requests: Arc<Mutex<Vec<Request>>>,
+    pub(super) stalling: watch::Receiver<bool>,
+}
+
+pub(super) fn router(backend: Backend) -> Router {
+    Router::new().fallback(answer).with_state(backend)
+}
+
+async fn answer(State(backend): State<Backend>, request: axum::extract::Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let received = body.len() as u64;
+    if !backend.access.admits(&parts.headers) {
+        let response = refusal(&backend.access);
+        backend.record(&parts, received, response.status());
+        return response;
+    }
+    let path = match parts.uri.path().strip_prefix("/slow/") {
+        Some(path) => {
+            let mut stalling = backend.stalling.clone();
+            if stalling.wait_for(|is_stalling| !is_stalling).await.is_err() {
+                return StatusCode::SERVICE_UNAVAILABLE.into_response();
+            }
+            format!("/{path}")
+        }
+        None => parts.uri.path().to_owned(),
+    };
+    match backend.run(&parts, &path, body).await {
+        Ok((status, headers, output, child)) => {
+            let index = backend.record(&parts, received, status);
+            let body = backend.count(output, index, child);
+            (status, headers, body).into_response()
+        }
+        Err(error) => {
+            backend.record(&parts, received, StatusCode::INTERNAL_SERVER_ERROR);
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")).into_response()
+        }
+    }
+}
+
+impl Backend {
+    async fn run(
+        &self,
+        parts: &Parts,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, HeaderMap, BufReader<ChildStdout>, Child)> {
+        let mut command = Command::from(isolate("git"));
+        let header = |name: HeaderName| {
+            parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
+        command
+            .arg("http-backend")
+            .env("GIT_PROJECT_ROOT", &self.root)
+            .env("GIT_HTTP_EXPORT_ALL", "1")
+            .env("GATEWAY_INTERFACE", "CGI/1.1")
+            .env("SERVER_PROTOCOL", "HTTP/1.1")
+            .env("REQUEST_METHOD", parts.method.as_str())
+            .env("PATH_INFO", path)
+            .env("QUERY_STRING", parts.uri.query().unwrap_or_default())
+            .env("REMOTE_ADDR", "127.0.0.1")
+            .env("CONTENT_TYPE", header(header::CONTENT_TYPE))
+            .env("CONTENT_LENGTH", body.len().to_string())
+            .env("HTTP_CONTENT_ENCODING", header(header::CONTENT_ENCODING))
+            .env("GIT_PROTOCOL", header(HeaderName::from_static("git-protocol")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        let mut child = command.spawn().context("cannot start `git http-backend`")?;
+        let mut input = child.stdin.take().context("`git` has no input")?;
+        tokio::spawn(async move {
+            // `git` may have read enough before the end.
+            input.write_all(&body).await.ok();
+        });
+        let mut output = BufReader::new(child.stdout.take().context("`git` has no output")?);
+        let (status, headers) = read_head(&mut output).await?;
+        Ok((status, headers, output, child))
+    }
+
+    /// Streams the answer, counting its bytes and keeping the process that makes it.
+    fn count(&self, output: BufReader<ChildStdout>, index: usize, child: Child) -> Body {
+        let requests = Arc::clone(&self.requests);
+        let stream = ReaderStream::new(output).inspect(move |chunk| {
+            let _alive = &child;
+            let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Ok(chunk), Some(request)) = (chunk, requests.get_mut(index)) {
+                request.sent += chunk.len() as u64;
+            }
+        });
+        Body::from_stream(stream)
+    }
+
+    /// Notes a request, and returns its place in the list.
+    fn record(&self, parts: &Parts, received: u64, status: StatusCode) -> usize {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.push(Request {
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            status: status.as_u16(),
+            received,
+            sent: 0,
+        });
+        requests.len() - 1
+    }
+}
+
+impl Access {
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let wanted = match self {
+            Self::Open => return true,
+            Self::Basic { user, password } => {
+                format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+            }
+            Self::Bearer(token) => format!("Bearer {token}"),
+        };
+        headers.get(header::AUTHORIZATION).is_some_and(|value| value == wanted.as_str())
+    }
+}
+
+fn refusal(access: &Access) -> Response {
+    let scheme = if matches!(access, Access::Bearer(_)) { "Bearer" } else { "Basic" };
+    let challenge = format!("{scheme} realm=\"testbed\"");
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+}
+
+/// Reads the header block of a CGI answer; its `Status` line, if any, is the status.
+async fn read_head(output: &mut BufReader<ChildStdout>) -> Result<(StatusCode, HeaderMap)> {
+    let mut status = StatusCode::OK;
+    let mut headers = HeaderMap::new();
+    loop {
+        let mut line = String::new();
+        let length = output.read_line(&mut line).await.context("`git http-backend` failed")?;
+        anyhow::ensure!(length > 0, "`git http-backend` ended without an answer");
+        let line = line.trim_end();
+        if line.is_empty() {
+            return Ok((status, headers));
+        }
+        let (name, value) = line.split_once(": ").context("not a CGI header")?;
+        if name.eq_ignore_ascii_case("status") {
+            let code = value.split(' ').next().unwrap_or_default();
+            status = code.parse().context("not a status")?;
+        } else {
+            headers.append(HeaderName::try_from(name)?, HeaderValue::try_from(value)?);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! HTTPS for the Git server.
+//!
+//! Here: a listener that shakes hands before it hands a connection on.
+//! Elsewhere: certificates (`crate::authority`), requests (`super::http`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::authority::Authority;
+
+/// Shakes hands with a certificate for loopback, issued by `authority`.
+pub(super) fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
+    let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
+    let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
+        .context("the certificate is damaged")?;
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).context("the key is damaged")?;
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts TLS connections; those that cannot agree on TLS are dropped, as any server does.
+pub(super) struct Listener {
+    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    address: io::Result<SocketAddr>,
+}
+
+impl Listener {
+    /// Begins to accept, on the current runtime.
+    pub(super) fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
+        let address = listener.local_addr();
+        let (send, ready) = mpsc::channel(16);
+        tokio::spawn(async move {
+            while let Ok((stream, peer)) = listener.accept().await {
+                let (acceptor, send) = (acceptor.clone(), send.clone());
+                // A peer that never finishes its handshake must not hold up the others.
+                tokio::spawn(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        send.send((stream, peer)).await.ok();
+                    }
+                });
+            }
+        });
+        Self { ready, address }
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.ready.recv().await {
+            Some(accepted) => accepted,
+            // The socket is gone; there is nothing more to accept.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        match &self.address {
+            Ok(address) => Ok(*address),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What stories are written with.
+//!
+//! Here: waiting for the world, and the re-exports stories use.
+//! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
+//! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
+//! them (`flux`), manifests for repositories (`manifests`), the servers around it
+//! (`crate::git_server`, `crate::operator`).
+//!
+//! ```no_run
+//! # use e2e::harness::{Story, Target};
+//! # use std::time::Duration;
+//! # async fn example() -> anyhow::Result<()> {
+//! let story = Story::begin("web-becomes-available").await?;
+//! story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await?;
+//! let web = Target::new("apps/v1", "Deployment", "web");
+//! story.await_condition(&web, "Available", "True", Duration::from_secs(20)).await?;
+//! story.end().await
+//! # }
+//! ```
+
+mod bed;
+mod diagnosis;
+pub mod flux;
+pub mod manifests;
+mod story;
+mod windlass;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+pub use bed::Bed;
+pub use story::{Story, Target};
+pub use windlass::Windlass;
+
+/// Asks again and again until there is an answer.
+///
+/// `Ok(None)` and errors both mean "not yet"; the last error is told when time is up.
+pub async fn await_until<T>(
+    what: &str,
+    timeout: Duration,
+    mut ask: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let why = match ask().await {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => String::new(),
+            Err(error) => format!("; the last error was: {error:#}"),
+        };
+        if Instant::now() >= deadline {
+            bail!("waited {timeout:?} in vain: {what}{why}");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

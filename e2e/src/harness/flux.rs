@@ -1,0 +1,251 @@
+//! The words in which stories speak about Flux's objects.
+//!
+//! Here: a repository that is followed, Kustomizations, waiting for what becomes of them.
+//! Elsewhere: windlass itself (`super::windlass`), manifests to put into repositories
+//! (`super::manifests`), reading and waiting in general (`super::story`).
+//!
+//! Intervals and retries are ten minutes long, so whatever happens within a story happened
+//! because something woke windlass.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use super::{Story, Target};
+use crate::git_server::{Access, GitServer, Repository};
+
+/// Within what time everything happens that is not waited for on purpose. Long, because it is
+/// only ever waited for by a story that fails.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Longer than any story, so that nothing in it happens by looking again.
+pub const NEVER: &str = "10m";
+
+/// Asks for a look at an object (`flux reconcile`).
+pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+
+impl Target {
+    /// A Kustomization of Flux.
+    pub fn kustomization(name: &str) -> Self {
+        Self::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name)
+    }
+
+    /// A GitRepository of Flux.
+    pub fn git_repository(name: &str) -> Self {
+        Self::new("source.toolkit.fluxcd.io/v1", "GitRepository", name)
+    }
+
+    /// A ConfigMap.
+    pub fn config_map(name: &str) -> Self {
+        Self::new("v1", "ConfigMap", name)
+    }
+}
+
+/// A condition of an object's status; null if there is none of that type.
+pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a Value {
+    let conditions = object.data["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
+}
+
+/// The ids in a Kustomization's inventory.
+pub fn inventory(object: &DynamicObject) -> Vec<&str> {
+    let entries = object.data["status"]["inventory"]["entries"].as_array();
+    entries.into_iter().flatten().filter_map(|it| it["id"].as_str()).collect()
+}
+
+/// The revision that a commit of the branch `main` has in statuses.
+pub fn revision(sha: &str) -> String {
+    format!("main@sha1:{sha}")
+}
+
+/// Files to commit: path and content.
+pub type Files<'a> = [(&'a str, String)];
+
+/// A repository and the GitRepository that follows its branch `main`.
+pub struct Upstream<'a> {
+    story: &'a Story,
+    name: String,
+    /// The server of the repository.
+    pub server: GitServer,
+    /// The repository.
+    pub repository: Repository,
+}
+
+impl Upstream<'_> {
+    /// Commits files and has windlass look; returns the revision.
+    pub async fn push(&self, files: &Files<'_>) -> Result<String> {
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
+        let sha = self.repository.commit(&files, "a change")?;
+        self.story.request(&Target::git_repository(&self.name)).await?;
+        Ok(revision(&sha))
+    }
+
+    /// Deletes files or folders and has windlass look; returns the revision.
+    pub async fn remove(&self, paths: &[&str]) -> Result<String> {
+        let sha = self.repository.delete(paths, "a removal")?;
+        self.story.request(&Target::git_repository(&self.name)).await?;
+        Ok(revision(&sha))
+    }
+}
+
+impl Story {
+    /// Starts a Git server with the files in its only repository, and a GitRepository that
+    /// follows it. Does not wait for it.
+    pub async fn follow(&self, name: &str, files: &Files<'_>) -> Result<Upstream<'_>> {
+        let server = GitServer::start(Access::Open)?;
+        let repository = server.repository(name)?;
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
+        repository.commit(&files, "the first files")?;
+        self.git_repository(name, &server.url(&repository), json!({})).await?;
+        Ok(Upstream { story: self, name: name.to_owned(), server, repository })
+    }
+
+    /// Creates or replaces a GitRepository of the branch `main`. `more` goes over its spec, where
+    /// null removes a field.
+    pub async fn git_repository(&self, name: &str, url: &str, more: Value) -> Result<()> {
+        let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
+        self.apply_flux(("source.toolkit.fluxcd.io/v1", "GitRepository"), name, spec, more).await
+    }
+
+    /// Creates or replaces a Kustomization that applies all of a GitRepository to the story's
+    /// namespace. `more` goes over its spec, where null removes a field.
+    pub async fn kustomization(&self, name: &str, source: &str, more: Value) -> Result<()> {
+        let spec = json!({
+            "interval": NEVER,
+            "prune": true,
+            "sourceRef": {"kind": "GitRepository", "name": source},
+            "targetNamespace": self.namespace,
+        });
+        self.apply_flux(("kustomize.toolkit.fluxcd.io/v1", "Kustomization"), name, spec, more).await
+    }
+
+    async fn apply_flux(
+        &self,
+        (api_version, kind): (&str, &str),
+        name: &str,
+        mut spec: Value,
+        more: Value,
+    ) -> Result<()> {
+        let over = more.as_object().context("what goes over a spec is an object")?;
+        for (key, value) in over {
+            spec[key] = value.clone();
+        }
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let object = json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": {"name": name}, "spec": spec,
+        });
+        self.apply_value(object).await.map(drop)
+    }
+
+    /// Asks windlass to look at an object now; returns the token it will have handled.
+    pub async fn request(&self, target: &Target) -> Result<String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let token = format!("look {}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
+        self.merge(target, patch).await?;
+        Ok(token)
+    }
+
+    /// Waits until an object is Ready for its newest generation.
+    pub async fn await_ready(&self, target: &Target) -> Result<DynamicObject> {
+        self.await_condition(target, "Ready", "True", SOON).await
+    }
+
+    /// Waits until a Kustomization is Ready with a revision.
+    pub async fn await_applied(&self, name: &str, revision: &str) -> Result<DynamicObject> {
+        self.await_applied_within(name, revision, SOON).await
+    }
+
+    /// [`Story::await_applied`], with a time limit.
+    pub async fn await_applied_within(
+        &self,
+        name: &str,
+        revision: &str,
+        limit: Duration,
+    ) -> Result<DynamicObject> {
+        let target = Target::kustomization(name);
+        let is_applied = |object: &DynamicObject| {
+            let status = &object.data["status"];
+            condition(object, "Ready")["status"] == "True"
+                && status["lastAppliedRevision"] == revision
+                && status["observedGeneration"].as_i64() == object.metadata.generation
+        };
+        let outcome = self.await_object(&target, limit, is_applied).await;
+        outcome.with_context(|| format!("{target} was not applied at {revision}"))
+    }
+
+    /// Waits until an object is not Ready for this reason, at its newest generation; returns the
+    /// condition's message.
+    pub async fn await_failure(&self, target: &Target, reason: &str) -> Result<String> {
+        let object = self
+            .await_object(target, SOON, |object| {
+                let ready = condition(object, "Ready");
+                ready["status"] == "False"
+                    && ready["reason"] == reason
+                    && ready["observedGeneration"].as_i64() == object.metadata.generation
+            })
+            .await
+            .with_context(|| format!("{target} did not fail with {reason}"))?;
+        let message = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
+        Ok(message.to_owned())
+    }
+
+    /// Waits until a Kustomization waits for the health of a revision.
+    pub async fn await_waiting(&self, name: &str, revision: &str) -> Result<DynamicObject> {
+        let target = Target::kustomization(name);
+        let outcome = self
+            .await_object(&target, SOON, |object| {
+                let ready = condition(object, "Ready");
+                let message = ready["message"].as_str().unwrap_or_default();
+                ready["status"] == "Unknown"
+                    && message.starts_with("Running health checks")
+                    && message.contains(revision)
+            })
+            .await;
+        outcome.with_context(|| format!("{target} does not wait for the health of {revision}"))
+    }
+
+    /// Waits until a ConfigMap made by [`super::manifests::config_map`] has a value.
+    pub async fn await_value(&self, name: &str, value: &str) -> Result<DynamicObject> {
+        let holds = |object: &DynamicObject| object.data["data"]["value"] == value;
+        let outcome = self.await_object(&Target::config_map(name), SOON, holds).await;
+        outcome.with_context(|| format!("ConfigMap {name} did not come to hold {value}"))
+    }
+
+    /// Reads an object that must be there.
+    pub async fn expect(&self, target: &Target) -> Result<DynamicObject> {
+        self.read(target).await?.with_context(|| format!("there is no {target}"))
+    }
+
+    /// The messages of the events about an object, with type and reason: `Normal Reason: message`.
+    pub async fn events(&self, kind: &str, name: &str) -> Result<Vec<String>> {
+        let api = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let mut items = api.list(&ListParams::default().fields(&about)).await?.items;
+        items.sort_by_key(ResourceExt::name_any);
+        let word = |text: Option<String>| text.unwrap_or_default();
+        let tell =
+            |it: Event| format!("{} {}: {}", word(it.type_), word(it.reason), word(it.message));
+        Ok(items.into_iter().map(tell).collect())
+    }
+
+    /// Waits until an event about an object contains a text.
+    pub async fn await_event(&self, kind: &str, name: &str, text: &str) -> Result<()> {
+        self.await_until(&format!("an event of {kind} {name} with `{text}`"), SOON, async || {
+            let events = self.events(kind, name).await?;
+            if events.iter().any(|it| it.contains(text)) {
+                return Ok(Some(()));
+            }
+            Err(anyhow!("its events are {events:#?}"))
+        })
+        .await
+    }
+}

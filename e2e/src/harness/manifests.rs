@@ -1,0 +1,129 @@
+//! Manifests that stories put into repositories, as YAML texts without a namespace.
+//!
+//! Elsewhere: how pods behave that carry the annotation (`testbed/kwok/stages.yaml`).
+
+/// How the pods of a workload behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pods {
+    /// They are ready at once; those of Jobs complete.
+    Ready,
+    /// They run and are never ready.
+    Unready,
+    /// They end with an error.
+    Fail,
+    /// They restart again and again.
+    CrashLoop,
+}
+
+impl Pods {
+    fn annotation(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Unready => "unready",
+            Self::Fail => "fail",
+            Self::CrashLoop => "crash-loop",
+        }
+    }
+}
+
+/// A ConfigMap with `data.value`.
+pub fn config_map(name: &str, value: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{value: \"{value}\"}}}}\n"
+    )
+}
+
+/// A ConfigMap with `data.value` and one annotation.
+pub fn annotated(name: &str, value: &str, annotation: &str, says: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {name}
+  annotations: {{{annotation}: \"{says}\"}}
+data:
+  value: \"{value}\"
+"
+    )
+}
+
+/// The label by which a workload finds its pods, and their template, indented for `spec`.
+fn template(name: &str, pods: Pods, restart: &str) -> String {
+    let behaviour = pods.annotation();
+    format!(
+        "  template:
+    metadata:
+      labels: {{app: {name}}}
+      annotations: {{windlass.dev/testbed: {behaviour}}}
+    spec:
+      restartPolicy: {restart}
+      containers: [{{name: main, image: example.com/app:1}}]
+"
+    )
+}
+
+/// A workload of `apps/v1`: `Deployment`, `StatefulSet` or `DaemonSet`.
+pub fn workload(kind: &str, name: &str, pods: Pods) -> String {
+    let more = match kind {
+        "StatefulSet" => "  replicas: 1\n  serviceName: none\n",
+        "DaemonSet" => "",
+        _ => "  replicas: 1\n",
+    };
+    let template = template(name, pods, "Always");
+    format!(
+        "
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}}}
+spec:
+{more}  selector: {{matchLabels: {{app: {name}}}}}
+{template}"
+    )
+}
+
+/// A Deployment of one pod.
+pub fn deployment(name: &str, pods: Pods) -> String {
+    workload("Deployment", name, pods)
+}
+
+/// A Job of one pod that is tried once.
+pub fn job(name: &str, pods: Pods) -> String {
+    let template = template(name, pods, "Never");
+    format!(
+        "\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec:\n  backoffLimit: 0\n{template}"
+    )
+}
+
+/// The definition of the kind `Widget` in a group, with any spec and a status of its own.
+pub fn widget_definition(group: &str) -> String {
+    format!(
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: widgets.{group}}}
+spec:
+  group: {group}
+  scope: Namespaced
+  names: {{kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {{status: {{}}}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+            status: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+"
+    )
+}
+
+/// A Widget of that definition.
+pub fn widget(group: &str, name: &str) -> String {
+    format!(
+        "{{apiVersion: {group}/v1, kind: Widget, metadata: {{name: {name}}}, spec: {{size: 1}}}}\n"
+    )
+}

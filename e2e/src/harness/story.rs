@@ -1,0 +1,307 @@
+//! One story: a namespace of its own on the shared bed.
+//!
+//! Here: applying, reading, waiting and cleaning up.
+//! Elsewhere: the bed (`super::bed`), what a failure shows (`super::diagnosis`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::{self, Discovery, Scope};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::bed::Bed;
+use super::{await_until, diagnosis};
+
+/// The groups whose objects may carry finalizers of a program that has ended.
+const OURS: [&str; 2] = [".toolkit.fluxcd.io", "windlass.dev"];
+
+/// An object by kind and name, in the story's namespace unless it says otherwise.
+#[derive(Debug, Clone)]
+pub struct Target {
+    kind: GroupVersionKind,
+    name: String,
+    namespace: Option<String>,
+}
+
+impl Target {
+    /// For example `Target::new("apps/v1", "Deployment", "web")`.
+    pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        Self { kind, name: name.to_owned(), namespace: None }
+    }
+
+    /// The object `name` of a type that knows its kind.
+    pub fn of<K: Resource<DynamicType = ()>>(name: &str) -> Self {
+        Self::new(&K::api_version(&()), &K::kind(&()), name)
+    }
+
+    /// The same object of another namespace.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}", self.kind.kind, self.name)
+    }
+}
+
+/// A story that is being told.
+///
+/// End it with [`Story::end`]. When a story fails before, its namespace stays until the bed goes,
+/// so that whoever keeps a bed running can look at it.
+pub struct Story {
+    /// A client with an administrator's rights.
+    pub client: Client,
+    /// The namespace that is this story's own.
+    pub namespace: String,
+    /// The bed it is told on.
+    pub bed: &'static Bed,
+    kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
+}
+
+impl Story {
+    /// Creates a namespace whose name begins with `name` and that nobody has used before.
+    pub async fn begin(name: &str) -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let bed = Bed::shared().await?;
+        let client = bed.client().await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("{name}-{:06x}{count:02x}", now & 0xff_ffff);
+        let object =
+            json!({"metadata": {"name": namespace, "labels": {"windlass.dev/story": name}}});
+        let object: Namespace = serde_json::from_value(object)?;
+        Api::<Namespace>::all(client.clone())
+            .create(&Default::default(), &object)
+            .await
+            .with_context(|| format!("cannot create the namespace {namespace}"))?;
+        let story = Self { client, namespace, bed, kinds: Mutex::default() };
+        // Pods are refused until the controller manager has made the account they run as.
+        let account = Target::new("v1", "ServiceAccount", "default");
+        story.await_object(&account, Duration::from_secs(20), |_| true).await?;
+        Ok(story)
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        self.bed.kubeconfig()
+    }
+
+    /// Server-side applies every document of a YAML text.
+    /// Objects that live in namespaces go to the story's, unless they name one.
+    pub async fn apply(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(yaml).context("the story's YAML is wrong")?;
+        let mut applied = Vec::new();
+        for document in documents {
+            if !document.is_null() {
+                applied.push(self.apply_value(document).await?);
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Server-side applies one object.
+    pub async fn apply_value(&self, object: Value) -> Result<DynamicObject> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let name = word(&object["metadata"]["name"]);
+        let mut target = Target::new(&word(&object["apiVersion"]), &word(&object["kind"]), &name);
+        target.namespace = object["metadata"]["namespace"].as_str().map(ToOwned::to_owned);
+        let api = self.api(&target).await?;
+        let params = PatchParams::apply("story").force();
+        let answer = api.patch(&name, &params, &Patch::Apply(&object)).await;
+        answer.with_context(|| format!("cannot apply {target}"))
+    }
+
+    /// Changes an object by a JSON merge patch.
+    pub async fn merge(&self, target: &Target, patch: Value) -> Result<DynamicObject> {
+        let api = self.api(target).await?;
+        let answer = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        answer.with_context(|| format!("cannot change {target}"))
+    }
+
+    /// Changes an object's status by a JSON merge patch.
+    pub async fn merge_status(&self, target: &Target, patch: Value) -> Result<DynamicObject> {
+        let api = self.api(target).await?;
+        let params = PatchParams::default();
+        let answer = api.patch_status(&target.name, &params, &Patch::Merge(&patch)).await;
+        answer.with_context(|| format!("cannot change the status of {target}"))
+    }
+
+    /// Asks for an object's deletion; it may linger until its finalizers are gone.
+    pub async fn delete(&self, target: &Target) -> Result<()> {
+        let api = self.api(target).await?;
+        let answer = api.delete(&target.name, &DeleteParams::background()).await;
+        answer.with_context(|| format!("cannot delete {target}"))?;
+        Ok(())
+    }
+
+    /// Reads an object of the story's namespace.
+    pub async fn get<K>(&self, name: &str) -> Result<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), &self.namespace);
+        let answer = api.get(name).await;
+        answer.with_context(|| format!("cannot read {} {name}", K::kind(&())))
+    }
+
+    /// Reads an object of any kind; none if it does not exist.
+    pub async fn read(&self, target: &Target) -> Result<Option<DynamicObject>> {
+        Ok(self.api(target).await?.get_opt(&target.name).await?)
+    }
+
+    /// Waits until a status condition has a value, and is about the newest generation where it
+    /// says which one it is about.
+    pub async fn await_condition(
+        &self,
+        target: &Target,
+        condition: &str,
+        status: &str,
+        timeout: Duration,
+    ) -> Result<DynamicObject> {
+        let holds = |object: &DynamicObject| {
+            let generation = object.metadata.generation;
+            let conditions = object.data["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| {
+                all.iter().any(|it| {
+                    let seen = it["observedGeneration"].as_i64();
+                    let is_current = seen.is_none() || generation.is_none() || seen == generation;
+                    it["type"] == condition && it["status"] == status && is_current
+                })
+            })
+        };
+        let outcome = self.await_object(target, timeout, holds).await;
+        outcome.with_context(|| format!("{target} did not come to {condition}={status}"))
+    }
+
+    /// Waits until an object exists and is as wished; a failure shows how it was last, the
+    /// namespace's events, and the operator's log.
+    pub async fn await_object(
+        &self,
+        target: &Target,
+        timeout: Duration,
+        is_wished: impl Fn(&DynamicObject) -> bool,
+    ) -> Result<DynamicObject> {
+        let mut last = None;
+        let outcome = await_until(&target.to_string(), timeout, async || {
+            last = self.read(target).await?;
+            Ok(last.clone().filter(|object| is_wished(object)))
+        })
+        .await;
+        match outcome {
+            Ok(object) => Ok(object),
+            Err(error) => {
+                let state = last.as_ref().map_or("  it does not exist\n".into(), diagnosis::status);
+                let around = diagnosis::surroundings(&self.client, &self.namespace).await;
+                Err(anyhow!("{error:#}\n{target}:\n{state}{around}"))
+            }
+        }
+    }
+
+    /// Waits until an object is gone.
+    pub async fn await_gone(&self, target: &Target, timeout: Duration) -> Result<()> {
+        self.await_until(&format!("{target} to be gone"), timeout, async || {
+            Ok(self.read(target).await?.is_none().then_some(()))
+        })
+        .await
+    }
+
+    /// [`await_until`], with the namespace's events and the operator's log when it fails.
+    pub async fn await_until<T>(
+        &self,
+        what: &str,
+        timeout: Duration,
+        ask: impl AsyncFnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        match await_until(what, timeout, ask).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                let around = diagnosis::surroundings(&self.client, &self.namespace).await;
+                Err(anyhow!("{error:#}\n{around}"))
+            }
+        }
+    }
+
+    /// Asks for the namespace's deletion and takes the finalizers off our own kinds, since the
+    /// program that would do so may have ended. Does not wait.
+    pub async fn end(self) -> Result<()> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        namespaces
+            .delete(&self.namespace, &DeleteParams::background())
+            .await
+            .with_context(|| format!("cannot delete the namespace {}", self.namespace))?;
+        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
+        let is_ours = |name: &str| OURS.iter().any(|suffix| name.ends_with(suffix));
+        for group in discovery.groups().filter(|group| is_ours(group.name())) {
+            for (resource, abilities) in group.recommended_resources() {
+                if abilities.scope == Scope::Namespaced {
+                    self.release(&resource).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&self, resource: &ApiResource) -> Result<()> {
+        let api =
+            Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, resource);
+        let none = json!({"metadata": {"finalizers": null}});
+        for object in api.list_metadata(&ListParams::default()).await?.items {
+            let Some(name) = object.metadata.name else { continue };
+            let patch = Patch::Merge(&none);
+            match api.patch_metadata(&name, &PatchParams::default(), &patch).await {
+                Err(error) if !is_not_found(&error) => {
+                    return Err(error).with_context(|| format!("cannot release {name}"));
+                }
+                // Gone already is as good.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn api(&self, target: &Target) -> Result<Api<DynamicObject>> {
+        let (resource, scope) = self.resource(&target.kind).await?;
+        let namespace = target.namespace.as_ref().unwrap_or(&self.namespace);
+        Ok(match scope {
+            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+        })
+    }
+
+    /// Asks the API server about a kind once a story, and again while it does not know it.
+    async fn resource(&self, kind: &GroupVersionKind) -> Result<(ApiResource, Scope)> {
+        let key = format!("{}/{}", kind.api_version(), kind.kind);
+        let known = self.kinds.lock().map_err(|_| anyhow!("a test panicked"))?.get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = discovery::pinned_kind(&self.client, kind).await;
+        let (resource, abilities) =
+            found.with_context(|| format!("the API server does not know {key}"))?;
+        let entry = (resource, abilities.scope);
+        let mut kinds = self.kinds.lock().map_err(|_| anyhow!("a test panicked"))?;
+        kinds.insert(key, entry.clone());
+        Ok(entry)
+    }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}

@@ -1,0 +1,145 @@
+//! windlass as stories run it: on the bed, with its own storage and loopback addresses.
+//!
+//! Here: flags, waiting until it works, the one operator that stories share.
+//! Elsewhere: the process (`crate::operator`), the objects it is given (`super::flux`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use super::{Bed, Story, await_until};
+use crate::control_plane::free_ports;
+use crate::operator::Operator;
+
+/// How long the program may take until it works, on a machine that is busy.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running windlass.
+#[derive(Debug)]
+pub struct Windlass {
+    /// The process: to be killed, stopped, started again, asked for its log.
+    pub operator: Operator,
+    health: String,
+}
+
+impl Windlass {
+    /// Starts windlass on a bed, with more flags, and waits until it works.
+    /// The addresses stay the same over restarts.
+    pub async fn start(bed: &Bed, more: &[&str]) -> Result<Self> {
+        create_definitions(&bed.client().await?).await?;
+        for _ in 0..3 {
+            let [storage, health, metrics] = free_ports()?;
+            let mut arguments = vec![
+                "serve".to_owned(),
+                format!("--kubeconfig={}", bed.operator_kubeconfig().display()),
+                "--storage-path={folder}/storage".to_owned(),
+                format!("--storage-addr=127.0.0.1:{storage}"),
+                format!("--health-addr=127.0.0.1:{health}"),
+                format!("--metrics-addr=127.0.0.1:{metrics}"),
+                "--log-level=debug".to_owned(),
+            ];
+            arguments.extend(more.iter().map(|&flag| flag.to_owned()));
+            let operator = Operator::start(arguments)?;
+            let health = format!("http://127.0.0.1:{health}/readyz");
+            let mut windlass = Self { operator, health };
+            match windlass.await_ready().await {
+                Ok(()) => return Ok(windlass),
+                // Another program took a port between our look and its start.
+                Err(_) if windlass.operator.tail(20).contains("cannot listen") => {}
+                Err(error) => return Err(error),
+            }
+        }
+        anyhow::bail!("windlass found no free port three times")
+    }
+
+    /// Starts windlass for the namespace of one story only.
+    pub async fn start_for(story: &Story, more: &[&str]) -> Result<Self> {
+        let own = format!("--runtime-namespace={}", story.namespace);
+        let mut flags = vec!["--watch-all-namespaces=false", &own];
+        flags.extend(more);
+        Self::start(story.bed, &flags).await
+    }
+
+    /// Starts it again after it ended, and waits until it works.
+    pub async fn resume(&mut self) -> Result<()> {
+        self.operator.resume()?;
+        self.await_ready().await
+    }
+
+    /// The folder of its artifacts.
+    pub fn storage(&self) -> PathBuf {
+        self.operator.folder().join("storage")
+    }
+
+    async fn await_ready(&mut self) -> Result<()> {
+        let (health, operator) = (&self.health, &mut self.operator);
+        let outcome = await_until("windlass to be ready", START_LIMIT, async || {
+            if !operator.is_running()? {
+                return Ok(Some(false));
+            }
+            let answer = reqwest::get(health).await?;
+            Ok(answer.status().is_success().then_some(true))
+        })
+        .await;
+        let log = || format!("the operator's log ends:\n{}", self.operator.tail(30));
+        ensure!(outcome.with_context(log)?, "windlass ended during the start; {}", log());
+        Ok(())
+    }
+}
+
+/// Creates the CustomResourceDefinitions, and waits until they are served.
+async fn create_definitions(client: &Client) -> Result<()> {
+    let api = Api::<apiextensions::CustomResourceDefinition>::all(client.clone());
+    let params = PatchParams::apply("story").force();
+    try_join_all(crds::all().into_iter().map(|(_, definition)| {
+        let (api, params) = (&api, &params);
+        async move {
+            let name = definition.metadata.name.clone().unwrap_or_default();
+            api.patch(&name, params, &Patch::Apply(&definition)).await?;
+            await_until(&format!("{name} to be served"), START_LIMIT, async || {
+                let conditions = api.get(&name).await?.status.and_then(|it| it.conditions);
+                let is_served = |it: &apiextensions::CustomResourceDefinitionCondition| {
+                    it.type_ == "Established" && it.status == "True"
+                };
+                Ok(conditions.unwrap_or_default().iter().any(is_served).then_some(()))
+            })
+            .await
+        }
+    }))
+    .await
+    .context("cannot create the definitions")?;
+    Ok(())
+}
+
+/// The windlass that the stories of a test run share. It watches every namespace.
+///
+/// Whatever it would find by asking again it does not find here: dependencies are asked again
+/// only after ten minutes, as are the intervals and retries that stories give.
+async fn shared() -> Result<&'static Mutex<Windlass>> {
+    static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
+    SHARED
+        .get_or_try_init(async || {
+            let flags = ["--requeue-dependency=10m", "--concurrent-source=4"];
+            Windlass::start(Bed::shared().await?, &flags).await.map(Mutex::new)
+        })
+        .await
+}
+
+impl Story {
+    /// [`Story::begin`], with windlass at work in every namespace.
+    pub async fn with_windlass(name: &str) -> Result<Self> {
+        shared().await?;
+        Self::begin(name).await
+    }
+
+    /// The operator that all stories begun by [`Story::with_windlass`] share; look, don't touch.
+    pub async fn windlass(&self) -> Result<MutexGuard<'static, Windlass>> {
+        Ok(shared().await?.lock().await)
+    }
+}

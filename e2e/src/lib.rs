@@ -1,0 +1,15 @@
+//! The test bed and the stories told on it.
+//!
+//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`]),
+//! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
+//! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
+//! the command line (`cargo xtask cluster`, which calls [`cluster_command`]).
+
+pub mod authority;
+pub mod binaries;
+pub mod cluster_command;
+pub mod control_plane;
+pub mod git_server;
+pub mod harness;
+pub mod keeper;
+pub mod operator;

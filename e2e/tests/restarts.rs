@@ -1,0 +1,176 @@
+//! windlass is killed, stopped and started again, and nobody notices.
+//!
+//! A test binary of its own, because each story here has a windlass of its own, which watches
+//! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, inventory, revision};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::{Story, Target, Windlass};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Fetches the artifact that a Ready GitRepository names, and checks its digest.
+async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
+    let object = story.await_ready(&Target::git_repository(name)).await?;
+    let artifact = &object.data["status"]["artifact"];
+    let url = artifact["url"].as_str().context("no artifact")?;
+    let answer = reqwest::get(url).await?.error_for_status()?;
+    let digest: String =
+        Sha256::digest(answer.bytes().await?).iter().map(|byte| format!("{byte:02x}")).collect();
+    ensure!(artifact["digest"] == format!("sha256:{digest}"), "{artifact}");
+    Ok(())
+}
+
+fn config_maps(count: usize, value: &str) -> Vec<(String, String)> {
+    (0..count)
+        .map(|at| (format!("{at:03}.yaml"), config_map(&format!("map-{at:03}"), value)))
+        .collect()
+}
+
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (&**path, text.clone())).collect()
+}
+
+/// The names of all ConfigMaps that windlass owns.
+async fn owned(story: &Story) -> Result<Vec<String>> {
+    let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let list = api.list(&ListParams::default().labels("kustomize.toolkit.fluxcd.io/name")).await?;
+    Ok(list.items.iter().map(ResourceExt::name_any).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() -> Result<()> {
+    const COUNT: usize = 150;
+    let story = Story::begin("killed").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &borrowed(&config_maps(COUNT, "1"))).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let is_begun = async || Ok((!owned(&story).await?.is_empty()).then_some(()));
+    story.await_until("the first object", SOON, is_begun).await?;
+    windlass.operator.kill()?;
+
+    let app = story.expect(&Target::kustomization("app")).await?;
+    for name in owned(&story).await? {
+        let id = format!("{}_{name}__ConfigMap", story.namespace);
+        ensure!(inventory(&app).contains(&&*id), "{name} is in the cluster and in no inventory");
+    }
+    // What it applied so far may leave the repository meanwhile, and must not be left behind.
+    let sha = upstream.repository.delete(&["000.yaml", "001.yaml"], "two less")?;
+    windlass.resume().await?;
+    story.request(&Target::git_repository("app")).await?;
+    let app = story.await_applied("app", &revision(&sha)).await?;
+    ensure!(inventory(&app).len() == COUNT - 2, "{} objects", inventory(&app).len());
+    ensure!(owned(&story).await?.len() == COUNT - 2, "{:?}", owned(&story).await?);
+    ensure_fetchable(&story, "app").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Result<()> {
+    let story = Story::begin("restart").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let before = story.await_ready(&Target::kustomization("app")).await?;
+    let map = story.await_value("a", "1").await?;
+
+    let status = windlass.operator.stop(Duration::from_secs(5))?;
+    ensure!(status.success(), "it ended with {status}");
+    windlass.resume().await?;
+    ensure_fetchable(&story, "app").await?;
+    // The request is handled by a look at everything, so after it nothing more is to come.
+    let token = story.request(&Target::kustomization("app")).await?;
+    let is_handled = |object: &kube::api::DynamicObject| {
+        object.data["status"]["lastHandledReconcileAt"] == token
+    };
+    let after = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
+    for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
+        let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
+        ensure!(old == new, "{field} was {old} and is {new}");
+    }
+    let now = story.await_value("a", "1").await?;
+    ensure!(map.resource_version() == now.resource_version(), "an equal object was written");
+
+    // What happened while nobody watched is put right after the start.
+    windlass.operator.stop(Duration::from_secs(5))?;
+    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    let sha = upstream.repository.commit(&[("b.yaml", &config_map("b", "1"))], "second")?;
+    windlass.resume().await?;
+    story.await_value("a", "1").await?;
+    story.await_applied("app", &revision(&sha)).await?;
+    story.await_value("b", "1").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
+    let story = Story::begin("killed-waiting").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": NEVER})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    let healthy = |object: &kube::api::DynamicObject| {
+        e2e::harness::flux::condition(object, "Healthy").clone()
+    };
+    let since = healthy(&story.await_waiting("app", &first).await?);
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    let token = story.request(&Target::kustomization("app")).await?;
+    let is_handled = |object: &kube::api::DynamicObject| {
+        object.data["status"]["lastHandledReconcileAt"] == token
+    };
+    let object = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
+    ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
+    let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
+    story.await_applied("app", &mended).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
+    let story = Story::begin("stopped").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("slow", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
+    story.kustomization("web", "slow", json!({"wait": true, "timeout": NEVER})).await?;
+    story.await_waiting("web", "main@sha1:").await?;
+    // It waits for pods that never come, and for a server that does not answer.
+    story
+        .git_repository(
+            "stalled",
+            &upstream.server.slow_url(&upstream.repository),
+            json!({"timeout": "60s"}),
+        )
+        .await?;
+    let has_finalizer = |object: &kube::api::DynamicObject| !object.finalizers().is_empty();
+    story.await_object(&Target::git_repository("stalled"), SOON, has_finalizer).await?;
+    let status = windlass.operator.stop(Duration::from_secs(5))?;
+    ensure!(status.success(), "it ended with {status}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Result<()> {
+    let story = Story::begin("wiped").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    windlass.operator.kill()?;
+    std::fs::remove_dir_all(windlass.storage())?;
+    windlass.resume().await?;
+    story
+        .await_until("the artifact to be served again", SOON, async || {
+            Ok(ensure_fetchable(&story, "app").await.ok())
+        })
+        .await?;
+    let last = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    story.await_applied("app", &last).await?;
+    story.await_value("a", "2").await?;
+    story.end().await
+}

@@ -1,0 +1,140 @@
+//! What is committed is applied, and what is no longer committed goes, unless it says otherwise.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{inventory, revision};
+use e2e::harness::manifests::{annotated, config_map};
+use e2e::harness::{Story, Target, flux::SOON};
+use kube::ResourceExt;
+use serde_json::json;
+
+const PRUNE: &str = "kustomize.toolkit.fluxcd.io/prune";
+const RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
+const SSA: &str = "kustomize.toolkit.fluxcd.io/ssa";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_becomes_objects_with_owner_labels_and_an_inventory() -> Result<()> {
+    let story = Story::with_windlass("apply").await?;
+    let files = [
+        ("app/one.yaml", config_map("one", "1")),
+        ("app/deep/two.yml", config_map("two", "1")),
+        ("app/readme.txt", "not a manifest".to_owned()),
+        ("elsewhere/three.yaml", config_map("three", "1")),
+    ];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    let applied = story.await_applied("app", &first).await?;
+
+    let namespace = &story.namespace;
+    let expected = [format!("{namespace}_one__ConfigMap"), format!("{namespace}_two__ConfigMap")];
+    ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
+    ensure!(applied.data["status"]["inventory"]["entries"][0]["v"] == "v1", "{:?}", applied.data);
+    ensure!(applied.data["status"]["lastAttemptedRevision"] == first, "{:?}", applied.data);
+    for name in ["one", "two"] {
+        let object = story.expect(&Target::config_map(name)).await?;
+        let label = |key: &str| object.labels().get(&format!("kustomize.toolkit.fluxcd.io/{key}"));
+        ensure!(label("name").is_some_and(|it| it == "app"), "{:?}", object.labels());
+        ensure!(label("namespace") == Some(namespace), "{:?}", object.labels());
+        let managers = object.managed_fields().iter().filter_map(|it| it.manager.as_deref());
+        ensure!(managers.eq(["kustomize-controller"]), "{:?}", object.managed_fields());
+    }
+    ensure!(story.read(&Target::config_map("three")).await?.is_none(), "beyond spec.path");
+    let created = format!("ConfigMap/{namespace}/one created");
+    story.await_event("Kustomization", "app", &created).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_commit_configures_what_changed_and_prunes_what_is_gone() -> Result<()> {
+    let story = Story::with_windlass("prune").await?;
+    let files =
+        ["same", "changing", "leaving", "lasting"].map(|name| (name, config_map(name, "1")));
+    let files = files.map(|(name, text)| (format!("{name}.yaml"), text));
+    let files: Vec<_> = files.iter().map(|(path, text)| (&**path, text.clone())).collect();
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_value("same", "1").await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let before = story.expect(&Target::config_map("same")).await?;
+
+    // The file of `lasting` goes too, but the object says that it stays.
+    let lasting = annotated("lasting", "1", PRUNE, "disabled");
+    let marked = upstream.push(&[("lasting.yaml", lasting)]).await?;
+    story.await_applied("app", &marked).await?;
+    upstream.repository.delete(&["leaving.yaml", "lasting.yaml"], "gone")?;
+    let last = upstream.push(&[("changing.yaml", config_map("changing", "2"))]).await?;
+    let applied = story.await_applied("app", &last).await?;
+
+    let namespace = &story.namespace;
+    let expected = ["changing", "same"].map(|name| format!("{namespace}_{name}__ConfigMap"));
+    ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
+    story.await_gone(&Target::config_map("leaving"), SOON).await?;
+    story.expect(&Target::config_map("lasting")).await?;
+    story.await_value("changing", "2").await?;
+    let after = story.expect(&Target::config_map("same")).await?;
+    ensure!(before.resource_version() == after.resource_version(), "an equal object was written");
+    for line in ["changing configured", "leaving deleted"] {
+        let line = format!("ConfigMap/{namespace}/{line}");
+        story.await_event("Kustomization", "app", &line).await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_prune_what_is_gone_is_forgotten_and_stays() -> Result<()> {
+    let story = Story::with_windlass("forget").await?;
+    let files = ["kept", "dropped"].map(|name| (name, config_map(name, "1")));
+    let upstream = story
+        .follow(
+            "app",
+            &files.map(|(name, text)| (if name == "kept" { "a.yaml" } else { "b.yaml" }, text)),
+        )
+        .await?;
+    story.kustomization("app", "app", json!({"prune": false})).await?;
+    let both = story.await_ready(&Target::kustomization("app")).await?;
+    ensure!(inventory(&both).len() == 2, "{:?}", inventory(&both));
+    let last = upstream.remove(&["b.yaml"]).await?;
+    let applied = story.await_applied("app", &last).await?;
+    let expected = [format!("{}_kept__ConfigMap", story.namespace)];
+    ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
+    story.expect(&Target::config_map("dropped")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
+    let story = Story::with_windlass("alone").await?;
+    let all = |value: &str| {
+        [
+            ("once.yaml", annotated("once", value, SSA, "IfNotPresent")),
+            ("ignored.yaml", annotated("ignored", value, SSA, "Ignore")),
+            ("disabled.yaml", annotated("disabled", value, RECONCILE, "Disabled")),
+            ("claimed.yaml", config_map("claimed", value)),
+            ("usual.yaml", config_map("usual", value)),
+        ]
+    };
+    let upstream = story.follow("app", &all("1")).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    for name in ["ignored", "disabled"] {
+        ensure!(story.read(&Target::config_map(name)).await?.is_none(), "{name} was created");
+    }
+    // Somebody at the cluster takes an object out of windlass' hands.
+    let hands_off = json!({"metadata": {"annotations": {RECONCILE: "disabled"}}});
+    story.merge(&Target::config_map("claimed"), hands_off).await?;
+
+    let last = upstream.push(&all("2")).await?;
+    story.await_applied("app", &last).await?;
+    story.await_value("usual", "2").await?;
+    story.await_value("once", "1").await?;
+    story.await_value("claimed", "1").await?;
+    for name in ["ignored", "disabled"] {
+        ensure!(story.read(&Target::config_map(name)).await?.is_none(), "{name} was created");
+    }
+    // Leaving the manifests, only what was left alone by annotation stays.
+    let empty = upstream.remove(&["once.yaml", "claimed.yaml"]).await?;
+    story.await_applied("app", &empty).await?;
+    story.await_gone(&Target::config_map("once"), SOON).await?;
+    story.expect(&Target::config_map("claimed")).await?;
+    story.end().await
+}

@@ -1,0 +1,84 @@
+//! What becomes of the objects when their Kustomization is deleted.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use serde_json::{Value, json};
+
+/// A ConfigMap that somebody else keeps from ending.
+fn held(name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, finalizers: [example.com/held]}}}}\n"
+    )
+}
+
+async fn let_go(story: &Story, name: &str) -> Result<()> {
+    story.merge(&Target::config_map(name), json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&Target::config_map(name), SOON).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_says_whether_objects_go_with_their_kustomization() -> Result<()> {
+    let story = Story::with_windlass("policies").await?;
+    let cases: [(&str, Value, bool); 6] = [
+        ("default-prune", json!({"prune": true}), true),
+        ("default-keep", json!({"prune": false}), false),
+        ("mirror-keep", json!({"prune": false, "deletionPolicy": "MirrorPrune"}), false),
+        ("delete", json!({"prune": false, "deletionPolicy": "Delete"}), true),
+        ("terminate", json!({"prune": false, "deletionPolicy": "WaitForTermination"}), true),
+        ("orphan", json!({"prune": true, "deletionPolicy": "Orphan"}), false),
+    ];
+    let paths = cases.each_ref().map(|(name, ..)| format!("{name}/object.yaml"));
+    let files: Vec<_> = cases
+        .iter()
+        .zip(&paths)
+        .map(|((name, ..), path)| (&**path, config_map(name, "1")))
+        .collect();
+    let _upstream = story.follow("all", &files).await?;
+    for (name, more, _) in &cases {
+        let mut more = more.clone();
+        more["path"] = (*name).into();
+        story.kustomization(name, "all", more).await?;
+    }
+    for (name, ..) in &cases {
+        story.await_ready(&Target::kustomization(name)).await?;
+        story.delete(&Target::kustomization(name)).await?;
+    }
+    for (name, _, goes) in &cases {
+        story.await_gone(&Target::kustomization(name), SOON).await?;
+        let is_there = story.read(&Target::config_map(name)).await?.is_some();
+        ensure!(is_there != *goes, "{name}: the object is there: {is_there}");
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
+    let story = Story::with_windlass("termination").await?;
+    let files = [("waits/object.yaml", held("waits")), ("leaves/object.yaml", held("leaves"))];
+    let _upstream = story.follow("all", &files).await?;
+    for (name, policy) in [("waits", "WaitForTermination"), ("leaves", "Delete")] {
+        let more = json!({"path": name, "deletionPolicy": policy, "timeout": "10m"});
+        story.kustomization(name, "all", more).await?;
+        story.await_ready(&Target::kustomization(name)).await?;
+        story.delete(&Target::kustomization(name)).await?;
+    }
+    let waits = Target::kustomization("waits");
+    let says = |object: &kube::api::DynamicObject| {
+        let message = condition(object, "Ready")["message"].as_str().unwrap_or_default();
+        message.contains("termination")
+    };
+    story.await_object(&waits, SOON, says).await?;
+    story.await_gone(&Target::kustomization("leaves"), SOON).await?;
+    for name in ["waits", "leaves"] {
+        let object = story.expect(&Target::config_map(name)).await?;
+        ensure!(object.metadata.deletion_timestamp.is_some(), "{name} was not deleted");
+    }
+    story.expect(&waits).await?;
+
+    let_go(&story, "waits").await?;
+    story.await_gone(&waits, SOON).await?;
+    let_go(&story, "leaves").await?;
+    story.end().await
+}

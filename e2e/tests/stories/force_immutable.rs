@@ -1,0 +1,97 @@
+//! An object that may not change is recreated where that is allowed, and only if it helps.
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::manifests::{Pods, job};
+use e2e::harness::{Story, Target};
+use kube::ResourceExt;
+use serde_json::json;
+
+fn sealed(name: &str, value: &str, more: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {name}
+  {more}
+immutable: true
+data:
+  value: \"{value}\"
+"
+    )
+}
+
+async fn uid(story: &Story, target: &Target) -> Result<String> {
+    story.expect(target).await?.uid().context("an object without uid")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Result<()> {
+    let story = Story::with_windlass("force").await?;
+    let upstream = story
+        .follow(
+            "app",
+            &[("a.yaml", sealed("sealed", "1", "")), ("b.yaml", job("work", Pods::Ready))],
+        )
+        .await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    let (sealed_map, work) = (Target::config_map("sealed"), Target::new("batch/v1", "Job", "work"));
+    let before = [uid(&story, &sealed_map).await?, uid(&story, &work).await?];
+
+    let changed = job("work", Pods::Ready).replace("app:1", "app:2");
+    let last = upstream.push(&[("a.yaml", sealed("sealed", "2", "")), ("b.yaml", changed)]).await?;
+    let message = story.await_failure(&app, "ReconciliationFailed").await?;
+    for subject in ["ConfigMap", "Job"] {
+        let name = if subject == "Job" { "work" } else { "sealed" };
+        let subject = format!("{subject}/{}/{name}", story.namespace);
+        ensure!(message.contains(&subject), "{message}");
+    }
+    ensure!(message.contains("immutable"), "{message}");
+    ensure!(uid(&story, &sealed_map).await? == before[0], "recreated without being asked to");
+
+    story.kustomization("app", "app", json!({"force": true})).await?;
+    story.await_applied("app", &last).await?;
+    story.await_value("sealed", "2").await?;
+    ensure!(uid(&story, &sealed_map).await? != before[0], "the same object");
+    ensure!(uid(&story, &work).await? != before[1], "the same object");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_may_allow_its_own_recreation() -> Result<()> {
+    let story = Story::with_windlass("force-one").await?;
+    let force = "annotations: {kustomize.toolkit.fluxcd.io/force: enabled}";
+    let upstream = story.follow("app", &[("a.yaml", sealed("sealed", "1", force))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_value("sealed", "1").await?;
+    let last = upstream.push(&[("a.yaml", sealed("sealed", "2", force))]).await?;
+    story.await_applied("app", &last).await?;
+    story.await_value("sealed", "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn force_deletes_nothing_for_a_manifest_that_is_plainly_wrong() -> Result<()> {
+    let story = Story::with_windlass("force-wrong").await?;
+    let service = |port: u32| {
+        format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, \
+             spec: {{selector: {{app: web}}, ports: [{{port: {port}}}]}}}}\n"
+        )
+    };
+    let upstream = story.follow("app", &[("a.yaml", service(80))]).await?;
+    story.kustomization("app", "app", json!({"force": true})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    let web = Target::new("v1", "Service", "web");
+    let before = uid(&story, &web).await?;
+
+    upstream.push(&[("a.yaml", service(99_999))]).await?;
+    let message = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(message.contains(&format!("Service/{}/web", story.namespace)), "{message}");
+    ensure!(message.contains("99999"), "{message}");
+    ensure!(uid(&story, &web).await? == before, "a good object was deleted for a wrong manifest");
+    story.end().await
+}

@@ -1,0 +1,125 @@
+//! A Kustomization is Ready when what it applied is healthy, and says what is not.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition, revision};
+use e2e::harness::manifests::{Pods, config_map, job, widget, widget_definition, workload};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+const CLAIM: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_waits_for_everything_that_it_applied() -> Result<()> {
+    let story = Story::with_windlass("wait-all").await?;
+    let group = format!("{}.test", story.namespace);
+    let files = [
+        ("claim.yaml", CLAIM.to_owned()),
+        ("daemon-set.yaml", workload("DaemonSet", "daemon", Pods::Ready)),
+        ("definition.yaml", widget_definition(&group)),
+        ("deployment.yaml", workload("Deployment", "web", Pods::Ready)),
+        ("job.yaml", job("work", Pods::Ready)),
+        ("settings.yaml", config_map("settings", "1")),
+        ("stateful-set.yaml", workload("StatefulSet", "store", Pods::Ready)),
+        ("widget.yaml", widget(&group, "wheel")),
+    ];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    let waiting = story.await_waiting("app", &first).await?;
+    ensure!(condition(&waiting, "Reconciling")["status"] == "True", "{:?}", waiting.data);
+    ensure!(condition(&waiting, "Healthy")["status"] == "Unknown", "{:?}", waiting.data);
+    story
+        .await_condition(&Target::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
+        .await?;
+    let app = Target::kustomization("app");
+    let waiting = story.expect(&app).await?;
+    ensure!(condition(&waiting, "Ready")["status"] == "Unknown", "nothing has bound the claim yet");
+
+    let claim = Target::new("v1", "PersistentVolumeClaim", "claim");
+    story.merge_status(&claim, json!({"status": {"phase": "Bound"}})).await?;
+    let applied = story.await_applied("app", &first).await?;
+    let healthy = condition(&applied, "Healthy");
+    ensure!(healthy["status"] == "True", "{healthy}");
+    let message = healthy["message"].as_str().unwrap_or_default();
+    ensure!(message.starts_with("Health check passed in "), "{message}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_waits_for_the_objects_that_it_is_told_to_even_if_others_made_them() -> Result<()> {
+    let story = Story::with_windlass("wait-named").await?;
+    let group = format!("{}.test", story.namespace);
+    let definition = Target::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    );
+    story.apply(&widget_definition(&group)).await?;
+    story.await_condition(&definition, "Established", "True", SOON).await?;
+    let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    story.apply(&widget(&group, "wheel")).await?;
+    let api_version = format!("{group}/v1");
+    let wheel = Target::new(&api_version, "Widget", "wheel");
+    story.merge_status(&wheel, ready("False")).await?;
+
+    let files = [("web.yaml", workload("Deployment", "web", Pods::Unready))];
+    let upstream = story.follow("app", &files).await?;
+    let checks = json!([{"apiVersion": api_version, "kind": "Widget", "name": "wheel", "namespace": story.namespace}]);
+    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "10m"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    story.await_waiting("app", &first).await?;
+    // The Deployment is not on the list, so nobody waits for it.
+    story.merge_status(&wheel, ready("True")).await?;
+    story.await_applied("app", &first).await?;
+    story.delete(&definition).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
+    let story = Story::with_windlass("unhealthy").await?;
+    let cases = [
+        ("slow", "Deployment", workload("Deployment", "slow", Pods::Unready)),
+        ("crashing", "StatefulSet", workload("StatefulSet", "crashing", Pods::CrashLoop)),
+        ("none", "DaemonSet", workload("DaemonSet", "none", Pods::Unready)),
+    ];
+    let paths = cases.each_ref().map(|(name, ..)| format!("{name}/object.yaml"));
+    let files: Vec<_> =
+        cases.iter().zip(&paths).map(|((.., text), path)| (&**path, text.clone())).collect();
+    let _upstream = story.follow("app", &files).await?;
+    for (name, ..) in &cases {
+        let more = json!({"path": name, "wait": true, "timeout": "3s"});
+        story.kustomization(name, "app", more).await?;
+    }
+    for (name, kind, _) in &cases {
+        let target = Target::kustomization(name);
+        let message = story.await_failure(&target, "HealthCheckFailed").await?;
+        let subject = format!("{kind}/{}/{name}", story.namespace);
+        ensure!(message.contains(&subject), "{message}");
+        let object = story.expect(&target).await?;
+        ensure!(condition(&object, "Healthy")["status"] == "False", "{:?}", object.data);
+        story.await_event("Kustomization", name, &subject).await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<()> {
+    let story = Story::with_windlass("failed-job").await?;
+    let upstream = story.follow("app", &[("job.yaml", job("work", Pods::Fail))]).await?;
+    let more = json!({"wait": true, "timeout": "10m", "force": true});
+    story.kustomization("app", "app", more).await?;
+    let message = story.await_failure(&Target::kustomization("app"), "HealthCheckFailed").await?;
+    ensure!(message.contains(&format!("Job/{}/work", story.namespace)), "{message}");
+
+    let fixed = upstream.push(&[("job.yaml", job("work", Pods::Ready))]).await?;
+    story.await_applied("app", &fixed).await?;
+    story.end().await
+}

@@ -1,0 +1,21 @@
+//! What windlass does for its users, told on a real control plane: one module a user story.
+//!
+//! All stories share one control plane and one windlass, each has a namespace of its own.
+//! Elsewhere: stories that end and restart windlass (`tests/restarts.rs`), stories about the bed
+//! itself (`tests/bed.rs`), the words they are told in (`e2e::harness`).
+
+mod apply_and_prune;
+mod bad_input;
+mod crd_cr_namespace;
+mod deletion_policies;
+mod dependency_cycle;
+mod force_immutable;
+mod health;
+mod kubectl_wait;
+mod ownership;
+mod requested_at;
+mod sources;
+mod superseded;
+mod suspend_resume;
+mod unsupported_field;
+mod wake_ups;

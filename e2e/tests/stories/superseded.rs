@@ -1,0 +1,24 @@
+//! A rollout that will never be ready does not keep its own correction waiting.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e::harness::flux::revision;
+use e2e::harness::manifests::{Pods, deployment};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_mends_a_rollout_is_applied_while_the_broken_one_is_waited_for() -> Result<()>
+{
+    let story = Story::with_windlass("superseded").await?;
+    let upstream = story.follow("app", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
+    story.await_waiting("app", &revision(&upstream.repository.hash("main")?)).await?;
+
+    let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
+    story.await_applied_within("app", &mended, Duration::from_secs(10)).await?;
+    let web = Target::new("apps/v1", "Deployment", "web");
+    story.await_condition(&web, "Available", "True", Duration::from_secs(1)).await?;
+    story.end().await
+}

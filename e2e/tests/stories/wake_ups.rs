@@ -1,0 +1,131 @@
+//! Everything that matters wakes windlass at once: no interval, retry or poll is waited for.
+//!
+//! Here every interval and retry is ten minutes long, as is the operator's `--requeue-dependency`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, revision};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::{Story, Target};
+use kube::ResourceExt;
+use serde_json::json;
+
+/// For each story here, on a machine that is busy with others.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_of_ten_dependencies_comes_up_and_follows_a_commit() -> Result<()> {
+    let story = Story::with_windlass("chain").await?;
+    let begun = Instant::now();
+    let names: Vec<String> = (0..10).map(|at| format!("link-{at}")).collect();
+    let paths: Vec<String> = names.iter().map(|name| format!("{name}/a.yaml")).collect();
+    let all = |value: &str| -> Vec<(&str, String)> {
+        names.iter().zip(&paths).map(|(name, path)| (&**path, config_map(name, value))).collect()
+    };
+    let upstream = story.follow("app", &all("1")).await?;
+    // The last one first, so that each finds its dependency missing.
+    for (at, name) in names.iter().enumerate().rev() {
+        let before = at.checked_sub(1).map(|at| json!([{"name": names[at]}]));
+        story.kustomization(name, "app", json!({"path": name, "dependsOn": before})).await?;
+    }
+    let first = revision(&upstream.repository.hash("main")?);
+    story.await_applied(&names[9], &first).await?;
+    let second = upstream.push(&all("2")).await?;
+    story.await_applied(&names[9], &second).await?;
+    for name in &names {
+        story.await_value(name, "2").await?;
+    }
+    ensure!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_drifts_is_put_back() -> Result<()> {
+    let story = Story::with_windlass("drift").await?;
+    let labelled = config_map("labelled", "1")
+        .replace("{name: labelled}", "{name: labelled, labels: {kept: as-is}}");
+    let files = [
+        ("a.yaml", config_map("edited", "1")),
+        ("b.yaml", config_map("deleted", "1")),
+        ("c.yaml", config_map("stripped", "1")),
+        ("d.yaml", labelled),
+        ("e.yaml", deployment("web", Pods::Ready)),
+    ];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let begun = Instant::now();
+    let deleted = Target::config_map("deleted");
+    let uid = story.expect(&deleted).await?.uid();
+    let web = Target::new("apps/v1", "Deployment", "web");
+
+    let owner = "kustomize.toolkit.fluxcd.io/name";
+    story.merge(&Target::config_map("edited"), json!({"data": {"value": "edited"}})).await?;
+    story.delete(&deleted).await?;
+    let without = json!({"metadata": {"labels": {owner: null}}, "data": {"value": "edited"}});
+    story.merge(&Target::config_map("stripped"), without).await?;
+    story
+        .merge(&Target::config_map("labelled"), json!({"metadata": {"labels": {"kept": "not"}}}))
+        .await?;
+    story.merge(&web, json!({"spec": {"replicas": 7}})).await?;
+
+    story.await_value("edited", "1").await?;
+    story.await_object(&deleted, SOON, |object| object.uid() != uid).await?;
+    story.await_value("stripped", "1").await?;
+    let is_labelled = |key: &'static str, value: &'static str| {
+        move |object: &kube::api::DynamicObject| {
+            object.labels().get(key).is_some_and(|found| found == value)
+        }
+    };
+    story.await_object(&Target::config_map("stripped"), SOON, is_labelled(owner, "app")).await?;
+    story.await_object(&Target::config_map("labelled"), SOON, is_labelled("kept", "as-is")).await?;
+    story.await_object(&web, SOON, |object| object.data["spec"]["replicas"] == 1).await?;
+    ensure!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_that_recovers_or_appears_wakes_those_that_need_it() -> Result<()> {
+    let story = Story::with_windlass("dependency").await?;
+    let begun = Instant::now();
+    let files =
+        [("base/a.yaml", config_map("Not_A_Name", "1")), ("app/a.yaml", config_map("app", "1"))];
+    let upstream = story.follow("app", &files).await?;
+    story
+        .kustomization("app", "app", json!({"path": "app", "dependsOn": [{"name": "base"}]}))
+        .await?;
+    let app = Target::kustomization("app");
+    let message = story.await_failure(&app, "DependencyNotReady").await?;
+    ensure!(message.contains("not found"), "{message}");
+    story.kustomization("base", "app", json!({"path": "base"})).await?;
+    story.await_failure(&Target::kustomization("base"), "ReconciliationFailed").await?;
+    ensure!(story.read(&Target::config_map("app")).await?.is_none(), "it did not wait");
+
+    let mended = upstream.push(&[("base/a.yaml", config_map("base", "1"))]).await?;
+    story.await_applied("app", &mended).await?;
+    story.await_value("app", "1").await?;
+    ensure!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()> {
+    let story = Story::with_windlass("appears").await?;
+    let group = format!("{}.test", story.namespace);
+    story.kustomization("app", "app", json!({})).await?;
+    let app = Target::kustomization("app");
+    let message = story.await_failure(&app, "ArtifactFailed").await?;
+    ensure!(message.contains("not found"), "{message}");
+    let widget = e2e::harness::manifests::widget(&group, "wheel");
+    let _upstream = story.follow("app", &[("a.yaml", widget)]).await?;
+    let message = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(message.contains("Widget"), "{message}");
+    story.apply(&e2e::harness::manifests::widget_definition(&group)).await?;
+    story.await_ready(&app).await?;
+    let definition = format!("widgets.{group}");
+    story
+        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition))
+        .await?;
+    story.end().await
+}

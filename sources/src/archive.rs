@@ -1,0 +1,66 @@
+//! The archives that artifacts are: gzip around tar, the same bytes for the same files.
+//!
+//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading one that nobody vouches for ([`extract`]).
+//! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
+
+mod contents;
+mod digest;
+mod extract;
+mod header;
+mod reader;
+mod sink;
+mod writer;
+
+pub use contents::{Contents, write};
+pub use digest::{Digesting, Sealed};
+pub use extract::{ExtractError, ExtractOptions, Symlinks, extract, extract_to_dir};
+pub use writer::Writer;
+
+use std::{error::Error as StdError, io};
+
+use tree::RelPath;
+
+/// Why no archive was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What the archive is written to refused it.
+    #[error("cannot write the archive")]
+    Write(#[source] io::Error),
+    /// The source of a file failed.
+    #[error("cannot read `{path}` to archive it")]
+    Load {
+        /// The file.
+        path: RelPath,
+        /// What its source said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// A place is claimed by a file and by a folder.
+    #[error("`{0}` is both a file and a directory")]
+    Collision(RelPath),
+    /// Entries came in another order than that of a walk, which would make the bytes depend on it.
+    #[error("`{path}` was archived after `{after}`, but belongs before it")]
+    Order {
+        /// The entry that came too late.
+        path: RelPath,
+        /// The entry before it.
+        after: RelPath,
+    },
+    /// A file was shorter or longer than announced.
+    #[error("`{path}` was announced with {announced} bytes and has {found}")]
+    Length {
+        /// The file.
+        path: RelPath,
+        /// What its header says already.
+        announced: u64,
+        /// What its source gave; when there was too much, one byte more than announced.
+        found: u64,
+    },
+    /// A file is too big for the size field of a tar header.
+    #[error("`{path}` has {len} bytes, more than an archive can hold in one file")]
+    TooLarge {
+        /// The file.
+        path: RelPath,
+        /// Its size in bytes.
+        len: u64,
+    },
+}

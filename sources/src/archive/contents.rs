@@ -1,0 +1,128 @@
+//! What goes into an archive, put into the order of a walk.
+//!
+//! Here: collecting paths in any order, leaving out what is ignored, writing the rest.
+//! Elsewhere: the bytes of an entry ([`super::Writer`]).
+
+use std::{collections::BTreeMap, error::Error as StdError, io::Write};
+
+use tree::RelPath;
+
+use super::{Error, Writer};
+use crate::ignore::Matcher;
+
+/// The files and folders of an archive to be, each file with where its body comes from.
+///
+/// `T` is whatever finds the body later: an object id, a path on disk, the bytes themselves.
+#[derive(Debug, Clone)]
+pub struct Contents<T> {
+    entries: BTreeMap<RelPath, Item<T>>,
+}
+
+#[derive(Debug, Clone)]
+enum Item<T> {
+    Dir,
+    File { executable: bool, source: T },
+}
+
+impl<T> Default for Contents<T> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+}
+
+impl<T> Contents<T> {
+    /// Nothing but the root.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file and the folders above it; a file that is there already is replaced.
+    ///
+    /// # Errors
+    /// A folder is there, or a file is where a folder must be.
+    pub fn file(&mut self, path: RelPath, executable: bool, source: T) -> Result<(), Error> {
+        if path.is_root() || matches!(self.entries.get(&path), Some(Item::Dir)) {
+            return Err(Error::Collision(path));
+        }
+        self.parents(&path)?;
+        self.entries.insert(path, Item::File { executable, source });
+        Ok(())
+    }
+
+    /// Adds a folder and those above it, so that it is archived even when nothing in it is.
+    ///
+    /// # Errors
+    /// A file is there, or where a folder must be.
+    pub fn dir(&mut self, path: RelPath) -> Result<(), Error> {
+        self.parents(&path)?;
+        if path.is_root() {
+            return Ok(());
+        }
+        if let Item::File { .. } = self.entries.entry(path.clone()).or_insert(Item::Dir) {
+            return Err(Error::Collision(path));
+        }
+        Ok(())
+    }
+
+    /// Takes out what is ignored.
+    ///
+    /// Each path is judged alone: a file may stay while its folder goes, and the other way round.
+    pub fn leave_out(&mut self, ignored: &Matcher) {
+        self.entries.retain(|path, item| !ignored.is_ignored(path, matches!(item, Item::Dir)));
+    }
+
+    /// The files, in the order in which they are archived.
+    pub fn files(&self) -> impl Iterator<Item = (&RelPath, &T)> {
+        self.entries.iter().filter_map(|(path, item)| match item {
+            Item::File { source, .. } => Some((path, source)),
+            Item::Dir => None,
+        })
+    }
+
+    fn parents(&mut self, path: &RelPath) -> Result<(), Error> {
+        let mut above = path.parent();
+        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            match self.entries.get(&dir) {
+                Some(Item::Dir) => break,
+                Some(Item::File { .. }) => return Err(Error::Collision(dir)),
+                None => above = dir.parent(),
+            }
+            self.entries.insert(dir, Item::Dir);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the whole archive, asking for one body after the other, and gives `out` back.
+///
+/// # Guarantees
+/// The bytes depend on the paths, execute bits and bodies only, not on the order in which they were collected.
+///
+/// # Errors
+/// A body cannot be loaded, or `out` refuses what is written.
+pub fn write<T, W, B, E>(
+    out: W,
+    contents: &Contents<T>,
+    mut load: impl FnMut(&RelPath, &T) -> Result<B, E>,
+) -> Result<W, Error>
+where
+    W: Write,
+    B: AsRef<[u8]>,
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let mut writer = Writer::new(out);
+    writer.dir(&RelPath::root())?;
+    for (path, item) in &contents.entries {
+        match item {
+            Item::Dir => writer.dir(path)?,
+            Item::File { executable, source } => {
+                let failed = |error: E| Error::Load { path: path.clone(), source: error.into() };
+                let body = load(path, source).map_err(failed)?;
+                let body = body.as_ref();
+                writer.file(path, *executable, body.len() as u64, &mut &*body)?;
+            }
+        }
+    }
+    writer.finish()
+}

@@ -1,0 +1,51 @@
+//! A digest and a size, taken while bytes pass by.
+//!
+//! Here: the writer that does it.
+//! Elsewhere: checking a digest later ([`crate::store`]).
+
+use std::io::{self, Write};
+
+use sha2::{Digest as _, Sha256};
+
+/// What is known of an artifact once it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// `sha256:` and 64 hexadecimal digits, over all bytes written.
+    pub digest: String,
+    /// The number of bytes written.
+    pub size: u64,
+}
+
+/// A writer that hashes and counts what passes through it.
+#[derive(Debug)]
+pub struct Digesting<W> {
+    out: W,
+    hash: Sha256,
+    size: u64,
+}
+
+impl<W: Write> Digesting<W> {
+    /// Begins with nothing written.
+    pub fn new(out: W) -> Self {
+        Self { out, hash: Sha256::new(), size: 0 }
+    }
+
+    /// The inner writer, and what passed through to it.
+    pub fn finish(self) -> (W, Sealed) {
+        let digest = format!("sha256:{}", hex::encode(self.hash.finalize()));
+        (self.out, Sealed { digest, size: self.size })
+    }
+}
+
+impl<W: Write> Write for Digesting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

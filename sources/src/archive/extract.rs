@@ -1,0 +1,347 @@
+//! Takes an archive apart that nobody vouches for.
+//!
+//! Here: what is accepted, skipped and refused, and the limits.
+//! Elsewhere: reading headers ([`super::reader`]), keeping files ([`super::sink`]).
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::read::MultiGzDecoder;
+use tree::{BuildError, Limits, Memory, RelPath};
+
+use super::{
+    reader::{Entry, Reader},
+    sink::{Directory, Sink},
+};
+
+/// Decompressed bytes that need no justification by their ratio.
+const RATIO_FLOOR: u64 = 16 << 20;
+
+/// What happens to symbolic links; they are never made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Symlinks {
+    /// They are left out, as Flux does with what it fetched.
+    Skip,
+    /// They are an error.
+    Refuse,
+}
+
+/// How an archive is taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExtractOptions {
+    /// What happens to symbolic links.
+    pub symlinks: Symlinks,
+    /// The most bytes in all entries together, as their headers claim; Flux's `WithMaxUntarSize`.
+    pub max_size: Option<u64>,
+    /// What a tree may hold, and the most entries that are looked at.
+    pub limits: Limits,
+    /// How many times larger than its compressed form an archive may be; it may always have 16 MiB.
+    pub max_ratio: u64,
+}
+
+impl Default for ExtractOptions {
+    /// For a fetched artifact: links skipped, the default limits of a tree, at most 250 times its compressed size.
+    fn default() -> Self {
+        Self { symlinks: Symlinks::Skip, max_size: None, limits: Limits::default(), max_ratio: 250 }
+    }
+}
+
+/// Why an archive was not taken apart.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtractError {
+    /// It does not begin as gzip does.
+    #[error("requires gzip-compressed body")]
+    NotGzip,
+    /// It cannot be read or decompressed.
+    #[error("cannot read the archive")]
+    Read(#[source] io::Error),
+    /// It is no tar archive inside.
+    #[error("tar error: {0}")]
+    Tar(&'static str),
+    /// A file ends before its size.
+    #[error("`{path}` should have {size} bytes and has {found}")]
+    Truncated {
+        /// The file.
+        path: RelPath,
+        /// What its header claims.
+        size: u64,
+        /// What was there.
+        found: u64,
+    },
+    /// It holds more than [`ExtractOptions::max_size`].
+    #[error("tar {name:?} is bigger than max archive size of {max} bytes")]
+    TooLarge {
+        /// The entry that was too much.
+        name: String,
+        /// The limit.
+        max: u64,
+    },
+    /// A name is absolute, climbs, or can be no file name.
+    #[error("tar contained invalid name error {0:?}")]
+    Name(String),
+    /// It holds a symbolic link, which the options refuse.
+    #[error("tar file entry {0} is a symlink, which is not allowed in this context")]
+    Symlink(String),
+    /// It holds something else than files, folders and links.
+    #[error("tar file entry {name} contained unsupported file type {mode}")]
+    Unsupported {
+        /// The entry.
+        name: String,
+        /// Its type and permissions as `ls` shows them, or its type flag.
+        mode: String,
+    },
+    /// A folder is where the file should go.
+    #[error("open {0}: is a directory")]
+    IsDirectory(String),
+    /// A file is where the folder should go.
+    #[error("mkdir {0}: not a directory")]
+    NotDirectory(String),
+    /// A limit of the tree is reached.
+    #[error(transparent)]
+    Limit(BuildError),
+    /// It grows too much.
+    #[error(
+        "the archive expands to more than {0} times its size, so it is taken for a decompression bomb"
+    )]
+    Bomb(u64),
+    /// There is something in the target directory already.
+    #[error("`{}` is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// The disk refused a file.
+    #[error("cannot {action} `{}`", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl From<BuildError> for ExtractError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::IsDirectory(path) => Self::IsDirectory(path.to_string()),
+            BuildError::NotDirectory(path) => Self::NotDirectory(path.to_string()),
+            BuildError::Path(_)
+            | BuildError::FileTooLarge { .. }
+            | BuildError::TooLarge { .. }
+            | BuildError::TooMany { .. }
+            | BuildError::TooDeep { .. } => Self::Limit(error),
+        }
+    }
+}
+
+impl From<io::Error> for ExtractError {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(TooDense(ratio)) => Self::Bomb(*ratio),
+            None => Self::Read(error),
+        }
+    }
+}
+
+/// Reads an archive into a tree.
+///
+/// # Guarantees
+/// Memory and time are bounded by the options, whatever the archive claims.
+///
+/// # Errors
+/// It is no archive, a name leaves the tree, an entry is of another kind, or a limit is reached.
+pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<Memory, ExtractError> {
+    let mut tree = Memory::builder(options.limits);
+    run(archive, options, &mut tree)?;
+    Ok(tree.build())
+}
+
+/// Reads an archive into a directory, which must be empty if it exists.
+///
+/// # Guarantees
+/// Nothing is written outside the directory, and no link, device or pipe is made in it.
+///
+/// # Errors
+/// As [`extract`], and when the disk refuses; what was written until then stays.
+pub fn extract_to_dir(
+    archive: impl Read,
+    options: &ExtractOptions,
+    dir: &Path,
+) -> Result<(), ExtractError> {
+    run(archive, options, &mut Directory::new(dir)?)
+}
+
+fn run(
+    mut archive: impl Read,
+    options: &ExtractOptions,
+    sink: &mut dyn Sink,
+) -> Result<(), ExtractError> {
+    let mut magic = Vec::new();
+    archive.by_ref().take(2).read_to_end(&mut magic).map_err(ExtractError::Read)?;
+    if magic != [0x1f, 0x8b] {
+        return Err(ExtractError::NotGzip);
+    }
+    let mut entries = Reader::new(Meter::new(magic.chain(archive), options.max_ratio));
+    let mut seen = 0;
+    let mut claimed: u64 = 0;
+    while let Some(entry) = entries.next()? {
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        seen += 1;
+        claimed = claimed.saturating_add(entry.size);
+        if let Some(max) = options.max_size.filter(|max| claimed > *max) {
+            return Err(ExtractError::TooLarge { name, max });
+        }
+        let path = place(&entry.name).ok_or_else(|| ExtractError::Name(name.clone()))?;
+        is_within(&path, entry.size, (seen, claimed), &options.limits)?;
+        let mode = u32::try_from(entry.mode & 0o777).unwrap_or_default();
+        match sort(&entry) {
+            Sort::File => {
+                // Parity(go): a hard link is an empty file, so one with a size is short of all its bytes.
+                sink.file(&path, mode, entry.size, &mut entries)?;
+            }
+            Sort::Dir => sink.dir(&path, mode)?,
+            Sort::Symlink => match options.symlinks {
+                Symlinks::Skip => {}
+                Symlinks::Refuse => return Err(ExtractError::Symlink(name)),
+            },
+            Sort::Other(mode) => return Err(ExtractError::Unsupported { name, mode }),
+        }
+    }
+    Ok(())
+}
+
+/// The place of an entry inside the target; none for a name that could lead elsewhere.
+///
+/// Differs(flux): a name that is not UTF-8 or ends in `..` is refused too.
+fn place(name: &[u8]) -> Option<RelPath> {
+    let name = str::from_utf8(name).ok()?;
+    if name.is_empty() || name.contains('\\') || name.split('/').any(|part| part == "..") {
+        return None;
+    }
+    RelPath::parse(name).ok()
+}
+
+/// Checks what must hold for every entry, kept or not.
+fn is_within(
+    path: &RelPath,
+    size: u64,
+    (seen, claimed): (usize, u64),
+    limits: &Limits,
+) -> Result<(), ExtractError> {
+    let path = || path.clone();
+    let Limits { total_bytes, file_bytes, entries, depth } = *limits;
+    let broken = if seen > entries {
+        BuildError::TooMany { path: path(), max: entries }
+    } else if size > file_bytes {
+        BuildError::FileTooLarge { path: path(), len: size, max: file_bytes }
+    } else if claimed > total_bytes {
+        BuildError::TooLarge { path: path(), max: total_bytes }
+    } else if path().depth() > depth {
+        BuildError::TooDeep { path: path(), max: depth }
+    } else {
+        return Ok(());
+    };
+    Err(ExtractError::Limit(broken))
+}
+
+/// What an entry is.
+enum Sort {
+    File,
+    Dir,
+    Symlink,
+    /// Nothing that is ever extracted, with its type and permissions in words.
+    Other(String),
+}
+
+/// Parity(go): the type comes from the type flag and, in old archives, from the mode as well.
+fn sort(entry: &Entry) -> Sort {
+    let by_flag = match entry.flag {
+        b'0' | b'1' | b'7' | b'g' => "",
+        b'2' => "L",
+        b'3' => "Dc",
+        b'4' => "D",
+        b'5' => "d",
+        b'6' => "p",
+        other => return Sort::Other(format!("`{}`", char::from(other).escape_default())),
+    };
+    let by_mode = match entry.mode & !0o7777 {
+        0o040_000 => "d",
+        0o010_000 => "p",
+        0o120_000 => "L",
+        0o060_000 => "D",
+        0o020_000 => "Dc",
+        0o140_000 => "S",
+        _ => "",
+    };
+    let letters = [by_flag, by_mode].concat();
+    if letters.is_empty() {
+        Sort::File
+    } else if letters.contains('d') {
+        Sort::Dir
+    } else if letters.contains('L') {
+        Sort::Symlink
+    } else {
+        Sort::Other(mode_in_words(&letters, entry.mode))
+    }
+}
+
+/// As Go prints a mode, for example `prw-r--r--`.
+fn mode_in_words(letters: &str, mode: u64) -> String {
+    let is_set = |letter: &char| {
+        let bit = match letter {
+            'u' => 0o4000,
+            'g' => 0o2000,
+            't' => 0o1000,
+            _ => 0,
+        };
+        mode & bit != 0 || letters.contains(*letter)
+    };
+    let permission =
+        |(at, letter): (usize, char)| if mode & (0o400 >> at) == 0 { '-' } else { letter };
+    let kinds = "dLDpSugct".chars().filter(is_set);
+    kinds.chain("rwxrwxrwx".chars().enumerate().map(permission)).collect()
+}
+
+/// More came out of the decompressor than the ratio allows.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {0} times the compressed size")]
+struct TooDense(u64);
+
+/// Decompresses while watching the ratio of what came out to what went in.
+struct Meter<R> {
+    gzip: MultiGzDecoder<Counted<R>>,
+    out: u64,
+    max_ratio: u64,
+}
+
+struct Counted<R> {
+    input: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.count += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: Read> Meter<R> {
+    fn new(input: R, max_ratio: u64) -> Self {
+        Self { gzip: MultiGzDecoder::new(Counted { input, count: 0 }), out: 0, max_ratio }
+    }
+}
+
+impl<R: Read> Read for Meter<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.gzip.read(buffer)?;
+        self.out += read as u64;
+        let allowed = self.gzip.get_ref().count.saturating_mul(self.max_ratio).max(RATIO_FLOOR);
+        if self.out > allowed {
+            return Err(io::Error::other(TooDense(self.max_ratio)));
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,112 @@
+//! Writes a canonical archive entry by entry.
+//!
+//! Here: order, bodies, padding, compression.
+//! Elsewhere: the header blocks ([`super::header`]), putting entries in order ([`super::Contents`]).
+
+use std::io::{self, Read, Write};
+
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use tree::RelPath;
+
+use super::{
+    Error,
+    header::{BLOCK, Description, MAX_SIZE, blocks},
+};
+
+/// The modes that every archive has, whatever those of the source were.
+const FILE_MODE: u32 = 0o600;
+const EXECUTABLE_MODE: u32 = 0o700;
+const DIR_MODE: u32 = 0o750;
+
+/// What the gzip header calls an unknown operating system.
+const UNKNOWN_SYSTEM: u8 = 255;
+
+/// Writes gzip around tar: regular files and folders only, owned by 0, at time zero.
+///
+/// # Guarantees
+/// The same entries give the same bytes.
+/// What is inside gzip is, byte for byte, what Go's `archive/tar` writes for Flux;
+/// the compressed bytes differ, since every compressor has its own.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: GzEncoder<W>,
+    last: Option<RelPath>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins an archive.
+    pub fn new(out: W) -> Self {
+        let gzip = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
+        Self { out: gzip.write(out, Compression::default()), last: None }
+    }
+
+    /// Adds a folder; the root is one too, called `.`.
+    ///
+    /// # Errors
+    /// It belongs before an entry that is written already, or the writer below fails.
+    pub fn dir(&mut self, path: &RelPath) -> Result<(), Error> {
+        self.header(path, Description { flag: b'5', mode: DIR_MODE, size: 0 })
+    }
+
+    /// Adds a file of exactly `len` bytes.
+    ///
+    /// # Errors
+    /// It belongs before an entry that is written already, it is not `len` bytes long or longer than tar can say,
+    /// or a reader or writer fails. The archive is useless then.
+    pub fn file(
+        &mut self,
+        path: &RelPath,
+        executable: bool,
+        len: u64,
+        body: &mut dyn Read,
+    ) -> Result<(), Error> {
+        if len > MAX_SIZE {
+            return Err(Error::TooLarge { path: path.clone(), len });
+        }
+        let mode = if executable { EXECUTABLE_MODE } else { FILE_MODE };
+        self.header(path, Description { flag: b'0', mode, size: len })?;
+        let mut found = 0;
+        let mut buffer = [0; 16 * 1024];
+        // One byte more than announced shows that there is too much.
+        let mut body = body.take(len + 1);
+        loop {
+            let read = match body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    return Err(Error::Load { path: path.clone(), source: error.into() });
+                }
+            };
+            found += read as u64;
+            if found > len {
+                break;
+            }
+            self.out.write_all(&buffer[..read]).map_err(Error::Write)?;
+        }
+        if found != len {
+            return Err(Error::Length { path: path.clone(), announced: len, found });
+        }
+        let used = usize::try_from(len % BLOCK as u64).unwrap_or_default();
+        let padding = used.next_multiple_of(BLOCK) - used;
+        self.out.write_all(&[0; BLOCK][..padding]).map_err(Error::Write)
+    }
+
+    /// Ends the archive, and gives the inner writer back.
+    ///
+    /// # Errors
+    /// The inner writer fails.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.out.write_all(&[0; 2 * BLOCK]).map_err(Error::Write)?;
+        self.out.finish().map_err(Error::Write)
+    }
+
+    fn header(&mut self, path: &RelPath, entry: Description) -> Result<(), Error> {
+        if let Some(after) = self.last.replace(path.clone())
+            && after >= *path
+        {
+            return Err(Error::Order { path: path.clone(), after });
+        }
+        self.out.write_all(&blocks(path, entry)).map_err(Error::Write)
+    }
+}

@@ -1,0 +1,229 @@
+//! Git repositories: what a remote has, and one commit of it with its files.
+//!
+//! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH.
+//! Elsewhere: turning files into an artifact ([`crate::archive`]), deciding when to ask (the program's `controllers` room).
+//!
+//! ```text
+//! Remote, Reference ──▶ conversation ──▶ smart_http │ ssh ──▶ wire (deadline, limit, cancellation)
+//!                            │
+//!                            └─▶ a pack in a scratch folder ──▶ snapshot: Fetched
+//! ```
+//!
+//! gix speaks the protocol; the transports under it are ours. No configuration of a user or system is read,
+//! and no program is run.
+
+mod conversation;
+mod credentials;
+mod error;
+mod known_hosts;
+mod reference;
+mod remote;
+mod smart_http;
+mod snapshot;
+mod ssh;
+mod wire;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gix::hash::ObjectId;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+pub use credentials::{Auth, Credentials};
+pub use error::Error;
+pub use reference::{Reference, Revision, Tip};
+pub use remote::{RemoteUrl, Scheme};
+pub use snapshot::{Commit, Entry, Fetched, Kind, Listing};
+
+use conversation::{Conversation, Found, History};
+use reference::Wanted;
+use wire::Wire;
+
+/// A repository and everything that is needed to speak to it.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// Where it is.
+    pub url: RemoteUrl,
+    /// As whom, and whom to trust.
+    pub credentials: Credentials,
+    /// What one [`tip`] or [`fetch`] may take, from connecting to the last byte; a day at most.
+    pub timeout: Duration,
+    /// How much is taken.
+    pub limits: Limits,
+}
+
+/// How much is taken from a remote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes received in one operation, after decompression by HTTP.
+    pub received: u64,
+    /// Files and folders in the tree.
+    pub entries: usize,
+    /// Bytes of one file; also of any object that is received.
+    pub file: u64,
+    /// Bytes of all the files that are read.
+    pub total: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { received: 1 << 30, entries: 200_000, file: 128 << 20, total: 1 << 30 }
+    }
+}
+
+/// What an operation works with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Where connections are driven; not from within a future, since [`tip`] and [`fetch`] block.
+    pub runtime: Handle,
+    /// Ends the operation early.
+    pub cancel: CancellationToken,
+    /// An existing folder in which a scratch repository may be made.
+    pub scratch: PathBuf,
+}
+
+/// What the remote has now, in one small exchange: for a branch or tag only matching references are sent.
+///
+/// For a bare commit nothing is sent: what it is cannot change.
+///
+/// # Errors
+/// [`Error::NoSuchRef`], or why it cannot be told.
+pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<Tip, Error> {
+    let name = match reference.wanted()? {
+        Wanted::Commit(id) => return Ok(Tip { sha: id.to_string(), refname: String::new() }),
+        Wanted::CommitOn(id, refname) => return Ok(Tip { sha: id.to_string(), refname }),
+        Wanted::Named(name) => name,
+    };
+    let wire = Wire::new(remote, context);
+    let mut conversation = Conversation::open(remote, &wire)?;
+    let found = look_up(&mut conversation, &name, reference, &wire)?;
+    Ok(Tip { sha: found.id.to_string(), refname: found.name })
+}
+
+/// Fetches one commit without its history, and reads what is known about it.
+///
+/// A commit with a branch takes the branch's history, unless it is the tip: only the history tells
+/// whether the branch leads to it. If a server does not give a bare commit, everything is fetched to look for it.
+///
+/// # Errors
+/// [`Error::is_retryable`] tells whether a later attempt may succeed by itself.
+pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Result<Fetched, Error> {
+    let wanted = reference.wanted()?;
+    let wire = Wire::new(remote, context);
+    let scratch = scratch_repository(context)?;
+    let mut conversation = Conversation::open(remote, &wire)?;
+    let id = match wanted {
+        Wanted::Named(name) => {
+            let found = look_up(&mut conversation, &name, reference, &wire)?;
+            receive(&mut conversation, &[found.id], History::None, &scratch, remote)?;
+            found.id
+        }
+        Wanted::CommitOn(id, name) => {
+            let branch = Reference::Branch(name.trim_start_matches("refs/heads/").to_owned());
+            let found = look_up(&mut conversation, &name, &branch, &wire)?;
+            let history = if found.id == id { History::None } else { History::All };
+            receive(&mut conversation, &[found.id], history, &scratch, remote)?;
+            if found.id != id && !leads_to(found.id, id, &scratch, remote, &wire)? {
+                let (remote, sha) = (wire.remote(), id.to_string());
+                let branch = name.trim_start_matches("refs/heads/").to_owned();
+                return Err(Error::NotOnBranch { remote, sha, branch });
+            }
+            id
+        }
+        Wanted::Commit(id) => {
+            match receive(&mut conversation, &[id], History::None, &scratch, remote) {
+                Err(Error::Refused { .. }) => {
+                    receive_everything(remote, &wire, &scratch)?;
+                }
+                otherwise => otherwise?,
+            }
+            id
+        }
+    };
+    drop(conversation);
+    let objects = snapshot::objects(&scratch, &remote.limits)?;
+    match kind_of(id, &objects) {
+        Some(gix::objs::Kind::Commit) => {}
+        Some(_) | None => return Err(no_such(reference, &wire)),
+    }
+    let revision = Revision::new(reference, &id.to_string());
+    Fetched::load(revision, id, objects, scratch, remote.limits, &wire)
+}
+
+fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
+    let failed = |source| Error::Scratch { path: context.scratch.clone(), source };
+    let scratch =
+        tempfile::Builder::new().prefix("git-").tempdir_in(&context.scratch).map_err(failed)?;
+    std::fs::create_dir_all(scratch.path().join("objects/pack")).map_err(failed)?;
+    Ok(scratch)
+}
+
+fn receive(
+    conversation: &mut Conversation,
+    wants: &[ObjectId],
+    history: History,
+    scratch: &TempDir,
+    remote: &Remote,
+) -> Result<(), Error> {
+    conversation.fetch(wants, history, scratch.path(), remote.limits.file)
+}
+
+/// Fetches all branches and tags, over a new connection: the old one ended with the server's refusal.
+fn receive_everything(remote: &Remote, wire: &Wire, scratch: &TempDir) -> Result<(), Error> {
+    let mut conversation = Conversation::open(remote, wire)?;
+    let found = conversation.references(&["refs/heads/", "refs/tags/"])?;
+    let mut wants: Vec<ObjectId> = found.into_iter().map(|found| found.id).collect();
+    wants.sort_unstable();
+    wants.dedup();
+    if wants.is_empty() {
+        return Err(Error::EmptyRepository { remote: wire.remote() });
+    }
+    receive(&mut conversation, &wants, History::All, scratch, remote)
+}
+
+/// Finds a reference by its full name.
+fn look_up(
+    conversation: &mut Conversation,
+    name: &str,
+    reference: &Reference,
+    wire: &Wire,
+) -> Result<Found, Error> {
+    let matching = conversation.references(&[name])?;
+    if let Some(found) = matching.into_iter().find(|found| found.name == name) {
+        return Ok(found);
+    }
+    // Only now does it matter whether there is anything at all.
+    if conversation.references(&["refs/heads/", "refs/tags/"])?.is_empty() {
+        return Err(Error::EmptyRepository { remote: wire.remote() });
+    }
+    Err(no_such(reference, wire))
+}
+
+fn no_such(reference: &Reference, wire: &Wire) -> Error {
+    Error::NoSuchRef { remote: wire.remote(), reference: reference.to_string() }
+}
+
+fn kind_of(id: ObjectId, objects: &gix::odb::Handle) -> Option<gix::objs::Kind> {
+    use gix::odb::HeaderExt;
+    objects.header(id).ok().map(|header| header.kind())
+}
+
+/// Whether a commit is among the ancestors of another.
+fn leads_to(
+    tip: ObjectId,
+    wanted: ObjectId,
+    scratch: &TempDir,
+    remote: &Remote,
+    wire: &Wire,
+) -> Result<bool, Error> {
+    let objects = snapshot::objects(scratch, &remote.limits)?;
+    for ancestor in gix::traverse::commit::Simple::new(Some(tip), &objects) {
+        wire.check()?;
+        if ancestor.map_err(|error| wire.explain(&error))?.id == wanted {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,183 @@
+//! What is said to a remote: shake hands, list references, fetch a pack.
+//!
+//! Nothing is negotiated: we start from nothing every time, so the wanted commits are named and "done" is said.
+//! Elsewhere: the transports under it (`smart_http`, `ssh`), what is made of the pack (`snapshot`).
+
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use gix::hash::ObjectId;
+use gix::odb::pack;
+use gix::progress::Discard;
+use gix::protocol::fetch::negotiate::{Action, Round, one_round};
+use gix::protocol::fetch::{Arguments, Context as FetchContext, Negotiate, Options, Response};
+use gix::protocol::fetch::{Shallow, Tags};
+use gix::protocol::handshake::Ref;
+use gix::protocol::ls_refs::RefPrefixes;
+use gix::protocol::{Handshake, LsRefsCommand};
+use gix_transport::Service;
+use gix_transport::client::blocking_io::Transport;
+
+use super::remote::Scheme;
+use super::wire::Wire;
+use super::{Error, Remote, smart_http, ssh};
+
+/// A connection over which hands were shaken.
+pub(super) struct Conversation {
+    transport: Box<dyn Transport>,
+    handshake: Handshake,
+    wire: Wire,
+}
+
+/// How much of the history is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum History {
+    /// The commits alone.
+    None,
+    /// Everything that led to them.
+    All,
+}
+
+/// A reference of the remote and the commit that it stands for, peeled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) id: ObjectId,
+}
+
+fn agent() -> (&'static str, Option<String>) {
+    ("agent", Some(concat!("git/windlass-", env!("CARGO_PKG_VERSION")).to_owned()))
+}
+
+impl Conversation {
+    /// Connects and shakes hands.
+    pub(super) fn open(remote: &Remote, wire: &Wire) -> Result<Self, Error> {
+        let mut transport = match remote.url.scheme() {
+            Scheme::Http | Scheme::Https => smart_http::transport(remote, wire)?,
+            Scheme::Ssh => ssh::transport(remote, wire)?,
+        };
+        // Credentials were sent with the first request; there are no others to try.
+        let nobody = |_action| Ok(None);
+        let handshake = gix::protocol::handshake(
+            &mut transport,
+            Service::UploadPack,
+            nobody,
+            Vec::new(),
+            &mut Discard,
+        )
+        .map_err(|error| wire.explain(&error))?;
+        Ok(Self { transport, handshake, wire: wire.clone() })
+    }
+
+    /// The references that start with one of the prefixes. A remote of protocol 2 sends no others.
+    pub(super) fn references(&mut self, prefixes: &[&str]) -> Result<Vec<Found>, Error> {
+        let listed = match &self.handshake.refs {
+            Some(all) => all.clone(),
+            None => {
+                let mut wanted = RefPrefixes::new();
+                wanted.extend(prefixes.iter().map(|prefix| (*prefix).into()));
+                LsRefsCommand::new(Some(wanted), &self.handshake.capabilities, agent())
+                    .invoke_blocking(&mut self.transport, &mut Discard, false)
+                    .map_err(|error| self.wire.explain(&error))?
+            }
+        };
+        let found = listed.iter().filter_map(found);
+        Ok(found.filter(|f| prefixes.iter().any(|p| f.name.starts_with(p))).collect())
+    }
+
+    /// Fetches commits into the folder of an object database, as one pack.
+    ///
+    /// No object may be larger than `largest` bytes.
+    pub(super) fn fetch(
+        &mut self,
+        wants: &[ObjectId],
+        history: History,
+        repository: &Path,
+        largest: u64,
+    ) -> Result<(), Error> {
+        let mut request = Request { wants };
+        let shallow = match history {
+            History::None => Shallow::DepthAtRemote(NonZeroU32::MIN),
+            History::All => Shallow::NoChange,
+        };
+        let packs = repository.join("objects/pack");
+        let options = pack::bundle::write::Options {
+            // Sources are fetched side by side; each of them stays on its own thread.
+            thread_limit: Some(1),
+            alloc_limit_bytes: Some(usize::try_from(largest).unwrap_or(usize::MAX)),
+            ..pack::bundle::write::Options::default()
+        };
+        let received = gix::protocol::fetch(
+            &mut request,
+            |reader, progress, stop| {
+                pack::Bundle::write_to_directory(
+                    reader,
+                    Some(&packs),
+                    progress,
+                    stop,
+                    None::<gix::odb::Handle>,
+                    gix::hash::Kind::Sha1,
+                    options,
+                )?;
+                Ok(true)
+            },
+            Discard,
+            self.wire.stop(),
+            FetchContext {
+                handshake: &mut self.handshake,
+                transport: &mut self.transport,
+                user_agent: agent(),
+                trace_packetlines: false,
+            },
+            Options {
+                shallow_file: repository.join("shallow"),
+                shallow: &shallow,
+                tags: Tags::None,
+                reject_shallow_remote: false,
+            },
+        );
+        received.map(|_| ()).map_err(|error| self.wire.explain(&error))
+    }
+}
+
+fn found(reference: &Ref) -> Option<Found> {
+    let (name, id) = match reference {
+        Ref::Peeled { full_ref_name, object, .. }
+        | Ref::Direct { full_ref_name, object }
+        | Ref::Symbolic { full_ref_name, object, .. } => (full_ref_name, *object),
+        Ref::Unborn { .. } => return None,
+    };
+    // A name that is not UTF-8 cannot have been asked for.
+    Some(Found { name: String::from_utf8(name.to_vec()).ok()?, id })
+}
+
+/// Wants what it is told to want and has nothing.
+struct Request<'a> {
+    wants: &'a [ObjectId],
+}
+
+impl Negotiate for Request<'_> {
+    fn mark_complete_and_common_ref(&mut self) -> gix::Result<Action> {
+        Ok(Action::MustNegotiate { remote_ref_target_known: Vec::new() })
+    }
+
+    fn add_wants(&mut self, arguments: &mut Arguments, _known: &[bool]) -> bool {
+        self.wants.iter().for_each(|id| arguments.want(id));
+        !self.wants.is_empty()
+    }
+
+    fn one_round(
+        &mut self,
+        _state: &mut one_round::State,
+        _arguments: &mut Arguments,
+        _previous: Option<&Response>,
+    ) -> gix::Result<(Round, bool)> {
+        let round = Round {
+            haves_sent: 0,
+            in_vain: 0,
+            haves_to_send: 0,
+            previous_response_had_at_least_one_in_common: false,
+        };
+        Ok((round, true))
+    }
+}

@@ -1,0 +1,234 @@
+//! Why a Git remote did not give what was asked of it.
+//!
+//! Every text names the remote without its credentials. What a server said is repeated without
+//! control characters, cut short, and with every secret that we sent blotted out.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a Git remote did not give what was asked of it.
+///
+/// `Display` says what happened and, where something can be done, what.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL is not one that can be fetched.
+    #[error("`{url}` cannot be fetched: {reason}")]
+    InvalidUrl {
+        /// The URL without its credentials.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The name of a branch or tag, or a commit's hash, is malformed.
+    #[error("`{name}` cannot be a {kind}: {reason}")]
+    InvalidReference {
+        /// `branch`, `tag` or `commit`.
+        kind: &'static str,
+        /// As it was given.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The Secret lacks something, or something in it cannot be used.
+    #[error("the Secret cannot be used: {0}")]
+    BadSecret(String),
+    /// The server does not accept our credentials, or wants some.
+    #[error("{remote} refused us: {cause}; check the credentials in the Secret")]
+    AuthenticationFailed {
+        /// The remote without credentials.
+        remote: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// There is no repository at this URL, or we may not see it.
+    #[error("no repository was found at {remote}; check the URL, and the Secret if it is private")]
+    RepositoryNotFound {
+        /// The remote without credentials.
+        remote: String,
+    },
+    /// The repository has no such branch, tag or commit. It may be pushed later.
+    #[error("{remote} has no {reference}")]
+    NoSuchRef {
+        /// The remote without credentials.
+        remote: String,
+        /// Such as "branch `main`".
+        reference: String,
+    },
+    /// The commit exists, but the branch does not lead to it.
+    #[error("commit `{sha}` is not reachable from branch `{branch}` of {remote}")]
+    NotOnBranch {
+        /// The remote without credentials.
+        remote: String,
+        /// The commit.
+        sha: String,
+        /// The branch.
+        branch: String,
+    },
+    /// Nothing was pushed to the repository yet.
+    #[error("git repository is empty: nothing was pushed to {remote} yet")]
+    EmptyRepository {
+        /// The remote without credentials.
+        remote: String,
+    },
+    /// No connection, or it broke.
+    #[error("{host} cannot be reached: {cause}")]
+    Unreachable {
+        /// Host and port.
+        host: String,
+        /// What the network said.
+        cause: String,
+    },
+    /// The server is there, but does not serve at the moment.
+    #[error("{remote} does not answer properly: {cause}")]
+    Unavailable {
+        /// The remote without credentials.
+        remote: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The certificate of the server is not one that we trust.
+    #[error(
+        "the certificate of {host} is not trusted: {cause}; add its authority as `ca.crt` to the Secret"
+    )]
+    Untrusted {
+        /// Host and port.
+        host: String,
+        /// What is wrong with the certificate.
+        cause: String,
+    },
+    /// The time was up.
+    #[error("{remote} did not finish within {}", seconds(timeout))]
+    TimedOut {
+        /// The remote without credentials.
+        remote: String,
+        /// The time that was given.
+        timeout: Duration,
+    },
+    /// The caller no longer wants it.
+    #[error("fetching from {remote} was cancelled")]
+    Cancelled {
+        /// The remote without credentials.
+        remote: String,
+    },
+    /// `known_hosts` says nothing about the host.
+    #[error(
+        "the host key of {host} is unknown: it offers {algorithm} {fingerprint}; if that is right, add its line to `known_hosts` in the Secret"
+    )]
+    HostKeyUnknown {
+        /// Host, with its port unless it is 22.
+        host: String,
+        /// Such as `ssh-ed25519`.
+        algorithm: String,
+        /// Such as `SHA256:…`.
+        fingerprint: String,
+    },
+    /// `known_hosts` has another key for the host. Either the host has a new key, or this is not the host.
+    #[error(
+        "the host key of {host} is not the one in `known_hosts`: it offers {algorithm} {fingerprint}; unless its key was replaced, somebody else answers"
+    )]
+    HostKeyChanged {
+        /// Host, with its port unless it is 22.
+        host: String,
+        /// Such as `ssh-ed25519`.
+        algorithm: String,
+        /// Such as `SHA256:…`.
+        fingerprint: String,
+    },
+    /// `known_hosts` says that the key must no longer be trusted.
+    #[error(
+        "the host key of {host}, {algorithm} {fingerprint}, is marked `@revoked` in `known_hosts`"
+    )]
+    HostKeyRevoked {
+        /// Host, with its port unless it is 22.
+        host: String,
+        /// Such as `ssh-ed25519`.
+        algorithm: String,
+        /// Such as `SHA256:…`.
+        fingerprint: String,
+    },
+    /// The server sends us somewhere we will not go.
+    #[error("{remote} redirects to {to}, which is not followed: {reason}")]
+    Redirected {
+        /// The remote without credentials.
+        remote: String,
+        /// Where to, without credentials.
+        to: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// What was received is over a limit.
+    #[error("{what} of {remote} is over the limit of {limit}")]
+    TooLarge {
+        /// The remote without credentials.
+        remote: String,
+        /// What is too large.
+        what: String,
+        /// Such as `1024 bytes`.
+        limit: String,
+    },
+    /// The server speaks Git and says no.
+    #[error("{remote} refused: {message}")]
+    Refused {
+        /// The remote without credentials.
+        remote: String,
+        /// The words of the server.
+        message: String,
+    },
+    /// The server does not speak Git as we know it, or sent something broken.
+    #[error("{remote} cannot be understood: {cause}")]
+    Protocol {
+        /// The remote without credentials.
+        remote: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The commit contains something that must not become files.
+    #[error("the tree of {remote} has an entry that cannot be a file: `{path}`")]
+    BadTree {
+        /// The remote without credentials.
+        remote: String,
+        /// Path of the entry.
+        path: String,
+    },
+    /// The local disk.
+    #[error("cannot write to the scratch folder {}", path.display())]
+    Scratch {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn seconds(timeout: &Duration) -> String {
+    format!("{}s", timeout.as_secs_f64())
+}
+
+impl Error {
+    /// True when the same request may succeed later with nothing changed in the spec or the Secret.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::InvalidUrl { .. } | Self::InvalidReference { .. } | Self::BadSecret(_) => false,
+            Self::AuthenticationFailed { .. }
+            | Self::RepositoryNotFound { .. }
+            | Self::NoSuchRef { .. }
+            | Self::NotOnBranch { .. }
+            | Self::EmptyRepository { .. }
+            | Self::Unreachable { .. }
+            | Self::Unavailable { .. }
+            | Self::Untrusted { .. }
+            | Self::TimedOut { .. }
+            | Self::Cancelled { .. }
+            | Self::HostKeyUnknown { .. }
+            | Self::HostKeyChanged { .. }
+            | Self::HostKeyRevoked { .. }
+            | Self::Redirected { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::Protocol { .. }
+            | Self::BadTree { .. }
+            | Self::Scratch { .. } => true,
+        }
+    }
+}

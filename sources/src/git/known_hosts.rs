@@ -1,0 +1,233 @@
+//! Which keys a host may answer with: `known_hosts` from a Secret.
+//!
+//! Names in the clear with their wildcards and negations, hashed names, `[host]:port`, and `@revoked`.
+//! `@cert-authority` lines are skipped: no certificates are asked for.
+
+use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
+use russh::keys::{Algorithm, HashAlg, PublicKey};
+
+use super::Error;
+
+/// The lines of a `known_hosts` that speak of one host.
+#[derive(Debug, Clone)]
+pub(super) struct KnownHost {
+    /// As `known_hosts` writes it: the name, or `[name]:port` unless the port is 22.
+    name: String,
+    accepted: Vec<PublicKey>,
+    revoked: Vec<PublicKey>,
+}
+
+impl KnownHost {
+    /// Picks the lines of one host.
+    ///
+    /// # Errors
+    /// [`Error::BadSecret`] naming the line that cannot be read.
+    pub(super) fn read(known_hosts: &str, host: &str, port: u16) -> Result<Self, Error> {
+        let host = host.to_ascii_lowercase();
+        let name = if port == 22 { host } else { format!("[{host}]:{port}") };
+        let mut known = Self { name, accepted: Vec::new(), revoked: Vec::new() };
+        for (index, line) in known_hosts.lines().enumerate() {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let entry: Entry = line.parse().map_err(|_malformed| {
+                Error::BadSecret(format!("line {} of `known_hosts` cannot be read", index + 1))
+            })?;
+            if !is_about(entry.host_patterns(), &known.name) {
+                continue;
+            }
+            let key = entry.public_key().clone();
+            match entry.marker() {
+                None => known.accepted.push(key),
+                Some(Marker::Revoked) => known.revoked.push(key),
+                Some(Marker::CertAuthority) => {}
+            }
+        }
+        Ok(known)
+    }
+
+    /// Judges the key that the host offers.
+    ///
+    /// # Errors
+    /// Names the host and the fingerprint of the offered key.
+    pub(super) fn check(&self, offered: &PublicKey) -> Result<(), Error> {
+        let host = self.name.clone();
+        let algorithm = offered.algorithm().to_string();
+        let fingerprint = offered.fingerprint(HashAlg::Sha256).to_string();
+        let is_offered = |key: &PublicKey| key.key_data() == offered.key_data();
+        if self.revoked.iter().any(is_offered) {
+            Err(Error::HostKeyRevoked { host, algorithm, fingerprint })
+        } else if self.accepted.iter().any(is_offered) {
+            Ok(())
+        } else if self.accepted.is_empty() {
+            Err(Error::HostKeyUnknown { host, algorithm, fingerprint })
+        } else {
+            Err(Error::HostKeyChanged { host, algorithm, fingerprint })
+        }
+    }
+
+    /// The order in which to ask for the host's keys: a host that has several should show one that we know.
+    pub(super) fn preferred(&self, usual: &[Algorithm]) -> Vec<Algorithm> {
+        let is_known = |algorithm: &Algorithm| {
+            self.accepted.iter().any(|key| match (key.algorithm(), algorithm) {
+                // One RSA key signs with any hash.
+                (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }) => true,
+                (known, algorithm) => known == *algorithm,
+            })
+        };
+        let (mut known, unknown): (Vec<_>, Vec<_>) = usual.iter().cloned().partition(is_known);
+        known.extend(unknown);
+        known
+    }
+}
+
+fn is_about(patterns: &HostPatterns, name: &str) -> bool {
+    match patterns {
+        HostPatterns::Patterns(patterns) => {
+            let lists = |negated: bool| {
+                patterns
+                    .iter()
+                    .filter(|pattern| pattern.starts_with('!') == negated)
+                    .any(|pattern| matches(pattern.trim_start_matches('!'), name))
+            };
+            lists(false) && !lists(true)
+        }
+        HostPatterns::HashedName { salt, hash } => {
+            hmac_sha1(salt, name.as_bytes()).is_some_and(|expected| expected == *hash)
+        }
+    }
+}
+
+/// OpenSSH's patterns: `*` is any run of characters, `?` any one. Linear in the product of the lengths.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_lowercase(), name.as_bytes());
+    let pattern = pattern.as_bytes();
+    let (mut p, mut n) = (0, 0);
+    // Where to take up again: after the last `*`, and what it has swallowed so far.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((after, swallowed)) => {
+                    star = Some((after, swallowed + 1));
+                    p = after;
+                    n = swallowed + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// HMAC with SHA-1 (RFC 2104): how `known_hosts` hashes names. Not a matter of security here.
+fn hmac_sha1(key: &[u8], message: &[u8]) -> Option<[u8; 20]> {
+    const BLOCK: usize = 64;
+    let digest = |parts: [&[u8]; 2]| {
+        let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+        parts.into_iter().for_each(|part| hasher.update(part));
+        hasher.try_finalize().ok().and_then(|id| <[u8; 20]>::try_from(id.as_slice()).ok())
+    };
+    let mut block = [0; BLOCK];
+    if key.len() > BLOCK {
+        block[..20].copy_from_slice(&digest([key, b""])?);
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let inner = digest([&block.map(|byte| byte ^ 0x36), message])?;
+    digest([&block.map(|byte| byte ^ 0x5c), &inner])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+    const OTHER: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILIG2T/B0l0gaqj3puu510tu9N1OkQ4znY3LYuEm5zCF";
+    /// `example.com`, hashed by OpenSSH.
+    const HASHED: &str = "|1|O33ESRMWPVkMYIwJ1Uw+n877jTo=|nuuC5vEqXlEZ/8BXQR7m619W6Ak=";
+
+    fn key(text: &str) -> PublicKey {
+        text.parse().unwrap()
+    }
+
+    fn verdict(known_hosts: &str, host: &str, port: u16, offered: &str) -> &'static str {
+        match KnownHost::read(known_hosts, host, port).and_then(|k| k.check(&key(offered))) {
+            Ok(()) => "known",
+            Err(Error::HostKeyUnknown { .. }) => "unknown",
+            Err(Error::HostKeyChanged { .. }) => "changed",
+            Err(Error::HostKeyRevoked { .. }) => "revoked",
+            Err(_) => "unreadable",
+        }
+    }
+
+    #[test]
+    fn hosts_are_found_under_every_form_of_their_name() {
+        for (line, host, port, expected) in [
+            ("example.com", "example.com", 22, "known"),
+            ("Example.COM", "EXAMPLE.com", 22, "known"),
+            ("a.com,example.com", "example.com", 22, "known"),
+            ("[example.com]:2222", "example.com", 2222, "known"),
+            ("example.com", "example.com", 2222, "unknown"),
+            ("[example.com]:2222", "example.com", 22, "unknown"),
+            ("*.example.com", "git.example.com", 22, "known"),
+            ("*.example.com,!git.example.com", "git.example.com", 22, "unknown"),
+            ("git?.example.com", "git1.example.com", 22, "known"),
+            ("other.com", "example.com", 22, "unknown"),
+            (HASHED, "example.com", 22, "known"),
+            (HASHED, "example.org", 22, "unknown"),
+        ] {
+            let known_hosts = format!("# a comment\n\n{line}\t{ONE} somebody@somewhere\r\n");
+            assert_eq!(verdict(&known_hosts, host, port, ONE), expected, "{line} for {host}");
+        }
+    }
+
+    #[test]
+    fn another_key_than_the_recorded_one_is_a_changed_key() {
+        assert_eq!(verdict(&format!("h {ONE}\n"), "h", 22, OTHER), "changed");
+        assert_eq!(verdict(&format!("h {ONE}\nh {OTHER}\n"), "h", 22, OTHER), "known");
+        assert_eq!(verdict(&format!("h {ONE}\n@revoked h {ONE}\n"), "h", 22, ONE), "revoked");
+        assert_eq!(verdict(&format!("@cert-authority h {ONE}\n"), "h", 22, ONE), "unknown");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let error = KnownHost::read(&format!("h {ONE}\nh ssh-ed25519 !!!\n"), "h", 22).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the Secret cannot be used: line 2 of `known_hosts` cannot be read"
+        );
+    }
+
+    #[test]
+    fn the_error_names_host_and_fingerprint() {
+        let known = KnownHost::read("", "example.com", 2222).unwrap();
+        let told = known.check(&key(ONE)).unwrap_err().to_string();
+        assert!(told.contains("[example.com]:2222"), "{told}");
+        assert!(told.contains(&key(ONE).fingerprint(HashAlg::Sha256).to_string()), "{told}");
+    }
+
+    #[test]
+    fn keys_that_are_known_are_asked_for_first() {
+        let rsa = Algorithm::Rsa { hash: Some(HashAlg::Sha512) };
+        let known = KnownHost::read(&format!("h {ONE}\n"), "h", 22).unwrap();
+        assert_eq!(known.preferred(&[rsa.clone(), Algorithm::Ed25519]), [Algorithm::Ed25519, rsa]);
+    }
+
+    #[test]
+    fn many_stars_do_not_blow_up() {
+        assert!(!matches(&"*a".repeat(2000), &"a".repeat(1999)));
+        assert!(matches(&"*a".repeat(100), &"a".repeat(1000)));
+    }
+}

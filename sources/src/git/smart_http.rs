@@ -1,0 +1,386 @@
+//! Git's smart HTTP, on our client: who gets credentials, which redirects are followed, how much is read.
+//!
+//! Elsewhere: what is said over it (`conversation`), how a client is built ([`crate::http`]).
+
+use std::any::Any;
+use std::io::{self, BufRead, Read, Write};
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gix_transport::Protocol;
+use gix_transport::client::blocking_io::Transport;
+use gix_transport::client::blocking_io::http::{
+    GetResponse, Http, PostBodyDataKind, PostResponse, Transport as HttpTransport,
+};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use url::Url;
+
+use super::remote::without_userinfo;
+use super::wire::Wire;
+use super::{Auth, Error, Remote};
+use crate::http;
+
+/// Go's number.
+const MOST_REDIRECTS: usize = 10;
+/// Servers look for `git/` to tell a client of Git from a browser.
+const AGENT: &str = concat!("git/2 (windlass/", env!("CARGO_PKG_VERSION"), ")");
+/// What we ask for is a few lines; more would mean that something runs away.
+const LARGEST_REQUEST: usize = 16 << 20;
+
+/// A transport to a remote. Nothing is sent yet.
+pub(super) fn transport(remote: &Remote, wire: &Wire) -> Result<Box<dyn Transport>, Error> {
+    let client = http::client(&remote.credentials.tls)
+        .map_err(|error| Error::BadSecret(error.to_string()))?;
+    let origin = remote.url.bare();
+    let authorization = authorization(&client, &origin, &remote.credentials.auth)?;
+    if let Some(value) = authorization.as_ref().and_then(|value| value.to_str().ok()) {
+        wire.keep_secret(value.rsplit(' ').next().unwrap_or(value));
+    }
+    let url = gix::url::parse(origin.as_str()).map_err(|error| Error::InvalidUrl {
+        url: origin.to_string(),
+        reason: error.probable_cause().to_string(),
+    })?;
+    let smart = SmartHttp { client, authorization, origin, base: None, wire: wire.clone() };
+    Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
+}
+
+/// The header that says who we are, marked as sensitive.
+fn authorization(
+    client: &reqwest::Client,
+    origin: &Url,
+    auth: &Auth,
+) -> Result<Option<HeaderValue>, Error> {
+    let request = client.get(origin.clone());
+    let request = match auth {
+        Auth::None => return Ok(None),
+        Auth::Basic { username, password } => request.basic_auth(username, Some(password.expose())),
+        Auth::Bearer(token) => request.bearer_auth(token.expose()),
+        Auth::Ssh { .. } => {
+            return Err(Error::BadSecret("an SSH key is of no use with an http URL".to_owned()));
+        }
+    };
+    let request = request.build().map_err(|_unusable| {
+        Error::BadSecret("the credentials do not fit into a header".to_owned())
+    })?;
+    Ok(request.headers().get(AUTHORIZATION).cloned())
+}
+
+struct SmartHttp {
+    client: reqwest::Client,
+    authorization: Option<HeaderValue>,
+    /// Where the credentials belong.
+    origin: Url,
+    /// Where a redirect led us: all that follows goes there.
+    base: Option<String>,
+    wire: Wire,
+}
+
+/// True when credentials for one server may be sent to the other.
+///
+/// `Differs(flux)`: Go looks at the name of the host alone; here the port counts too, and TLS is never left.
+fn same_server(origin: &Url, other: &Url) -> bool {
+    let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
+    let upgraded = origin.scheme() == "http"
+        && other.scheme() == "https"
+        && origin.host_str() == other.host_str()
+        && (origin.port_or_known_default(), other.port_or_known_default()) == (Some(80), Some(443));
+    upgraded || (origin.scheme() == other.scheme() && place(origin) == place(other))
+}
+
+impl SmartHttp {
+    fn authorized(&self, request: RequestBuilder, to: &Url) -> RequestBuilder {
+        match &self.authorization {
+            Some(value) if same_server(&self.origin, to) => request.header(AUTHORIZATION, value),
+            Some(_) | None => request,
+        }
+    }
+
+    /// Sends the first request, following redirects; returns the answer and where it came from.
+    fn get_following(&self, url: &str, headers: &HeaderMap) -> io::Result<(Response, Url)> {
+        let mut at = Url::parse(url).map_err(io::Error::other)?;
+        for _ in 0..=MOST_REDIRECTS {
+            let request = self.client.get(at.clone()).headers(headers.clone());
+            let answer = send(&self.wire, self.authorized(request, &at))?;
+            if !answer.status().is_redirection() {
+                return Ok((accepted(&self.wire, answer)?, at));
+            }
+            let target = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            let to = target.and_then(|to| at.join(to).ok()).map(without_userinfo);
+            at = match to {
+                Some(to)
+                    if to.scheme() == "https"
+                        || (to.scheme() == "http" && at.scheme() == "http") =>
+                {
+                    to
+                }
+                Some(to) => return Err(self.refuse(&to, "it would leave TLS")),
+                None => return Err(self.refuse(&at, "it names no target")),
+            };
+        }
+        Err(self.refuse(&at, "there are too many redirects"))
+    }
+
+    fn refuse(&self, to: &Url, reason: &'static str) -> io::Error {
+        let to = self.wire.quote(to.as_str());
+        self.wire.fail(Error::Redirected { remote: self.wire.remote(), to, reason })
+    }
+}
+
+fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
+    wire.wait(request.send())?.map_err(|error| broken(wire, error))
+}
+
+fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
+    let error = error.without_url();
+    let (host, cause) = (wire.host(), wire.quote(&http::root_cause(&error)));
+    wire.fail(if http::is_distrust(&error) {
+        Error::Untrusted { host, cause }
+    } else {
+        Error::Unreachable { host, cause }
+    })
+}
+
+/// Lets an answer pass that is one.
+fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
+    let (status, remote) = (answer.status(), wire.remote());
+    let cause = format!("HTTP status {status}");
+    Err(wire.fail(match status {
+        StatusCode::OK => return Ok(answer),
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            Error::AuthenticationFailed { remote, cause }
+        }
+        StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
+        StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
+        status if status.is_server_error() => Error::Unavailable { remote, cause },
+        _ => Error::Refused { remote, message: cause },
+    }))
+}
+
+/// Header lines as gix writes them. It gives an agent of its own, which says nothing about us.
+fn header_map(lines: impl IntoIterator<Item = impl AsRef<str>>) -> HeaderMap {
+    let mut map: HeaderMap = lines
+        .into_iter()
+        .filter_map(|line| {
+            let (name, value) = line.as_ref().split_once(':')?;
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            Some((name, HeaderValue::from_str(value.trim()).ok()?))
+        })
+        .collect();
+    map.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    map
+}
+
+impl Http for SmartHttp {
+    type Headers = Lines;
+    type ResponseBody = Body;
+    type PostBody = Upload;
+
+    fn get(
+        &mut self,
+        url: &str,
+        base_url: &str,
+        headers: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> gix::Result<GetResponse<Lines, Body>> {
+        let (answer, at) =
+            self.get_following(url, &header_map(headers)).map_err(gix::Error::from_error)?;
+        if at.as_str() != url {
+            let tail = url.strip_prefix(base_url).unwrap_or(url);
+            let base = at.as_str().strip_suffix(tail).ok_or_else(|| {
+                gix::Error::from_error(self.refuse(&at, "it leads away from the repository"))
+            })?;
+            self.base = Some(base.to_owned());
+        }
+        let exchange = Exchange::new(&self.wire, Flight::Answered(answer));
+        Ok(GetResponse { headers: Lines::new(&exchange), body: Body::new(exchange) })
+    }
+
+    fn post(
+        &mut self,
+        url: &str,
+        _base_url: &str,
+        headers: impl IntoIterator<Item = impl AsRef<str>>,
+        _kind: PostBodyDataKind,
+    ) -> gix::Result<PostResponse<Lines, Body, Upload>> {
+        let to = Url::parse(url).map_err(gix::Error::from_error)?;
+        let request = self.client.post(to.clone()).headers(header_map(headers));
+        let request = Box::new(self.authorized(request, &to));
+        let exchange = Exchange::new(&self.wire, Flight::Prepared { request, body: Vec::new() });
+        Ok(PostResponse {
+            post_body: Upload(exchange.clone()),
+            headers: Lines::new(&exchange),
+            body: Body::new(exchange),
+        })
+    }
+
+    fn configure(&mut self, _config: &dyn Any) -> gix::Result {
+        Ok(())
+    }
+
+    fn redirected_base_url(&self) -> Option<String> {
+        self.base.clone()
+    }
+}
+
+/// One request and its answer. What is written is gathered and sent when the answer is first read.
+#[derive(Clone)]
+struct Exchange {
+    wire: Wire,
+    flight: Arc<Mutex<Flight>>,
+}
+
+enum Flight {
+    Prepared { request: Box<RequestBuilder>, body: Vec<u8> },
+    Answered(Response),
+    Over,
+}
+
+impl Exchange {
+    fn new(wire: &Wire, flight: Flight) -> Self {
+        Self { wire: wire.clone(), flight: Arc::new(Mutex::new(flight)) }
+    }
+
+    /// Does something with the answer, after the request was sent.
+    fn with_answer<T>(
+        &self,
+        act: impl FnOnce(&Wire, &mut Response) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answer = match mem::replace(&mut *flight, Flight::Over) {
+            Flight::Prepared { request, body } => {
+                accepted(&self.wire, send(&self.wire, request.body(body))?)?
+            }
+            Flight::Answered(answer) => answer,
+            Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        let done = act(&self.wire, &mut answer)?;
+        *flight = Flight::Answered(answer);
+        Ok(done)
+    }
+}
+
+/// What is sent with a request.
+struct Upload(Exchange);
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut flight = self.0.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *flight {
+            Flight::Prepared { body, .. } if body.len() + bytes.len() <= LARGEST_REQUEST => {
+                body.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Flight::Prepared { .. } | Flight::Answered(_) | Flight::Over => {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The headers of an answer, one a line.
+struct Lines {
+    exchange: Option<Exchange>,
+    text: io::Cursor<Vec<u8>>,
+}
+
+impl Lines {
+    fn new(exchange: &Exchange) -> Self {
+        Self { exchange: Some(exchange.clone()), text: io::Cursor::default() }
+    }
+}
+
+impl BufRead for Lines {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if let Some(exchange) = self.exchange.take() {
+            self.text = exchange.with_answer(|_, answer| {
+                let mut text = Vec::new();
+                for (name, value) in answer.headers() {
+                    text.extend_from_slice(name.as_str().as_bytes());
+                    text.extend_from_slice(b": ");
+                    // gix reads the lines as UTF-8; a header that is not is none that it looks for.
+                    text.extend_from_slice(value.to_str().unwrap_or_default().as_bytes());
+                    text.push(b'\n');
+                }
+                Ok(io::Cursor::new(text))
+            })?;
+        }
+        self.text.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.text.consume(amount);
+    }
+}
+
+impl Read for Lines {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        read_buffered(self, into)
+    }
+}
+
+/// The body of an answer as it comes in.
+struct Body {
+    exchange: Exchange,
+    chunk: io::Cursor<Vec<u8>>,
+    is_finished: bool,
+}
+
+impl Body {
+    fn new(exchange: Exchange) -> Self {
+        Self { exchange, chunk: io::Cursor::default(), is_finished: false }
+    }
+}
+
+impl BufRead for Body {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while !self.is_finished && self.chunk.fill_buf()?.is_empty() {
+            let next = self.exchange.with_answer(|wire, answer| {
+                let chunk = wire.wait(answer.chunk())?.map_err(|error| broken(wire, error))?;
+                wire.receive(chunk.as_deref().unwrap_or_default())?;
+                Ok(chunk.map(|chunk| chunk.to_vec()))
+            })?;
+            self.is_finished = next.is_none();
+            self.chunk = io::Cursor::new(next.unwrap_or_default());
+        }
+        self.chunk.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.chunk.consume(amount);
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        read_buffered(self, into)
+    }
+}
+
+fn read_buffered(from: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize> {
+    let read = from.fill_buf()?.read(into)?;
+    from.consume(read);
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stay_with_their_server() {
+        let same = |a: &str, b: &str| same_server(&Url::parse(a).unwrap(), &Url::parse(b).unwrap());
+        assert!(same("https://h/a", "https://h/b"));
+        assert!(same("https://h/a", "https://h:443/b"));
+        assert!(same("http://h/a", "https://h/a"));
+        assert!(!same("https://h/a", "http://h/a"));
+        assert!(!same("https://h/a", "https://h:8443/a"));
+        assert!(!same("https://h/a", "https://evil.h/a"));
+        assert!(!same("http://h:8080/a", "https://h:8443/a"));
+    }
+}

@@ -1,0 +1,269 @@
+//! A fetched commit: its facts, and the files of its tree.
+//!
+//! Here: reading out of the scratch repository, within limits, whatever a hostile tree looks like.
+//! Elsewhere: which of the files become an artifact ([`crate::ignore`], [`crate::archive`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gix::hash::ObjectId;
+use gix::objs::tree::EntryKind;
+use gix::objs::{FindExt, TreeRefIter};
+use gix::odb::HeaderExt;
+use gix::odb::pack::cache::lru::StaticLinkedList;
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use super::wire::Wire;
+use super::{Error, Limits, Revision};
+
+/// The largest path that Linux takes.
+const LONGEST_PATH: usize = 4096;
+/// All the paths of a tree together; beyond it the list alone would be a burden.
+const LONGEST_LISTING: usize = 64 << 20;
+
+/// What is known about a commit beside its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Forty hexadecimal digits in lower case.
+    pub sha: String,
+    /// First line of its message.
+    pub summary: String,
+    /// When it was written, by the author's clock; the epoch if that cannot be told.
+    pub authored: Timestamp,
+}
+
+/// What an entry of a tree becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File {
+        /// May be run.
+        is_executable: bool,
+    },
+    /// A symbolic link; its bytes are the target.
+    Symlink,
+    /// Another repository's commit, which is not fetched. Its place is an empty folder.
+    Submodule,
+}
+
+/// A file, link or submodule of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Path from the root, with `/` between its parts; never absolute, never with `.`, `..` or `.git` in it.
+    pub path: String,
+    /// What it becomes.
+    pub kind: Kind,
+    id: ObjectId,
+}
+
+/// Every entry of a commit's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// In the order of a walk: the entries of a folder by the bytes of their names, a folder's own in its place.
+    pub entries: Vec<Entry>,
+    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of ours.
+    pub unreadable: Vec<String>,
+}
+
+/// A commit that was fetched. Its scratch repository is removed when this is dropped.
+pub struct Fetched {
+    /// What the artifact is named by.
+    pub revision: Revision,
+    /// Its facts.
+    pub commit: Commit,
+    tree: ObjectId,
+    objects: gix::odb::Handle,
+    limits: Limits,
+    read: AtomicU64,
+    remote: String,
+    _scratch: TempDir,
+}
+
+impl std::fmt::Debug for Fetched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fetched")
+            .field("revision", &self.revision)
+            .field("commit", &self.commit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the objects of a scratch repository.
+pub(super) fn objects(scratch: &TempDir, limits: &Limits) -> Result<gix::odb::Handle, Error> {
+    let options = gix::odb::store::init::Options {
+        alloc_limit_bytes: Some(usize::try_from(limits.file).unwrap_or(usize::MAX)),
+        ..gix::odb::store::init::Options::default()
+    };
+    let opened =
+        gix::odb::at_opts(scratch.path().join("objects"), gix::hash::Kind::Sha1, None, options);
+    let mut objects =
+        opened.map_err(|source| Error::Scratch { path: scratch.path().to_owned(), source })?;
+    objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::default()));
+    Ok(objects)
+}
+
+impl Fetched {
+    /// Reads a commit out of a scratch repository.
+    pub(super) fn load(
+        revision: Revision,
+        id: ObjectId,
+        objects: gix::odb::Handle,
+        scratch: TempDir,
+        limits: Limits,
+        wire: &Wire,
+    ) -> Result<Self, Error> {
+        let mut buffer = Vec::new();
+        let broken = |error: &gix::Error| wire.explain(error);
+        let commit = objects.find_commit(&id, &mut buffer).map_err(|error| broken(&error))?;
+        let tree = commit.tree();
+        let message = String::from_utf8_lossy(commit.message);
+        let summary = message.trim_start().lines().next().unwrap_or_default().trim_end().to_owned();
+        let seconds = commit.author().ok().and_then(|author| author.time().ok()).map(|t| t.seconds);
+        let authored = seconds
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .unwrap_or(Timestamp::UNIX_EPOCH);
+        let commit = Commit { sha: id.to_string(), summary, authored };
+        Ok(Self {
+            revision,
+            commit,
+            tree,
+            objects,
+            limits,
+            read: AtomicU64::new(0),
+            remote: wire.remote(),
+            _scratch: scratch,
+        })
+    }
+
+    /// Lists the tree. Only the names are read.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for more entries than the limit, [`Error::BadTree`] for names that would
+    /// lead out of the tree.
+    pub fn entries(&self) -> Result<Listing, Error> {
+        let mut listing = Listing { entries: Vec::new(), unreadable: Vec::new() };
+        let (mut seen, mut length) = (0, 0);
+        let mut buffer = Vec::new();
+        // What is still to be looked at, the next one last.
+        let mut left = self.children(&Place::root(self.tree), &mut buffer)?;
+        while let Some(Place { path, mode, id }) = left.pop() {
+            seen += 1;
+            length += path.len();
+            if seen > self.limits.entries {
+                return Err(self.too_large(
+                    "the number of entries",
+                    self.limits.entries as u64,
+                    "entries",
+                ));
+            }
+            if length > LONGEST_LISTING {
+                return Err(self.too_large("the list of paths", LONGEST_LISTING as u64, "bytes"));
+            }
+            let kind = match mode {
+                EntryKind::Tree => {
+                    left.append(&mut self.children(&Place { path, mode, id }, &mut buffer)?);
+                    continue;
+                }
+                EntryKind::Blob => Kind::File { is_executable: false },
+                EntryKind::BlobExecutable => Kind::File { is_executable: true },
+                EntryKind::Link => Kind::Symlink,
+                EntryKind::Commit => Kind::Submodule,
+            };
+            match String::from_utf8(path) {
+                Ok(path) => listing.entries.push(Entry { path, kind, id }),
+                Err(error) => {
+                    let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                    listing.unreadable.push(shown);
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The entries of a folder, the first by name last.
+    fn children(&self, folder: &Place, buffer: &mut Vec<u8>) -> Result<Vec<Place>, Error> {
+        let tree: TreeRefIter<'_> =
+            self.objects.find_tree_iter(&folder.id, buffer).map_err(|error| self.broken(&error))?;
+        let mut children = Vec::new();
+        for entry in tree {
+            let entry = entry.map_err(|error| self.broken(&error))?;
+            let mut path = folder.path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(entry.filename);
+            if !is_safe(entry.filename) {
+                let path = String::from_utf8_lossy(&path).escape_debug().to_string();
+                return Err(Error::BadTree { remote: self.remote.clone(), path });
+            }
+            if path.len() > LONGEST_PATH {
+                return Err(self.too_large("a path", LONGEST_PATH as u64, "bytes"));
+            }
+            if children.len() >= self.limits.entries {
+                return Err(self.too_large(
+                    "the number of entries",
+                    self.limits.entries as u64,
+                    "entries",
+                ));
+            }
+            children.push(Place { path, mode: entry.mode.kind(), id: entry.oid.to_owned() });
+        }
+        children.sort_by(|a, b| b.path.cmp(&a.path));
+        Ok(children)
+    }
+
+    /// The bytes of an entry: a file's content, a link's target, nothing for a submodule.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a file over the limit, or when all that was read is.
+    pub fn read(&self, entry: &Entry) -> Result<Vec<u8>, Error> {
+        if entry.kind == Kind::Submodule {
+            return Ok(Vec::new());
+        }
+        let size = self.objects.header(entry.id).map_err(|error| self.broken(&error))?.size();
+        if size > self.limits.file {
+            return Err(self.too_large(
+                &format!("file `{}`", entry.path),
+                self.limits.file,
+                "bytes",
+            ));
+        }
+        let before = self.read.fetch_add(size, Ordering::Relaxed);
+        if before.saturating_add(size) > self.limits.total {
+            return Err(self.too_large("all files together", self.limits.total, "bytes"));
+        }
+        let mut bytes = Vec::new();
+        self.objects.find_blob(&entry.id, &mut bytes).map_err(|error| self.broken(&error))?;
+        Ok(bytes)
+    }
+
+    fn too_large(&self, what: &str, limit: u64, unit: &str) -> Error {
+        let (remote, what) = (self.remote.clone(), what.to_owned());
+        Error::TooLarge { remote, what, limit: format!("{limit} {unit}") }
+    }
+
+    fn broken(&self, error: &gix::Error) -> Error {
+        let cause = error.probable_cause().to_string();
+        Error::Protocol { remote: self.remote.clone(), cause }
+    }
+}
+
+/// Somewhere in a tree.
+struct Place {
+    path: Vec<u8>,
+    mode: EntryKind,
+    id: ObjectId,
+}
+
+impl Place {
+    fn root(id: ObjectId) -> Self {
+        Self { path: Vec::new(), mode: EntryKind::Tree, id }
+    }
+}
+
+/// What Git's own checks refuse: names that lead elsewhere or into a repository's own folder.
+fn is_safe(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..")
+        && !name.eq_ignore_ascii_case(b".git")
+        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}

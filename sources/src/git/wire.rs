@@ -1,0 +1,265 @@
+//! What every byte of one operation passes: its deadline, its cancellation and its limit.
+//!
+//! gix reports whatever a transport tells it as an error of its own. So whoever knows what went wrong
+//! leaves it here, and [`Wire::explain`] gives it back in place of gix's text.
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use objects::Redacted;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Error, Remote};
+
+/// The most that is repeated of what a server said.
+const LONGEST_QUOTE: usize = 300;
+
+/// A longer time than this is not meant; and the clock could not count it.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One operation on one remote. Clones share everything.
+#[derive(Clone)]
+pub(super) struct Wire(Arc<Inner>);
+
+struct Inner {
+    runtime: Handle,
+    remote: String,
+    host: String,
+    timeout: Duration,
+    deadline: Instant,
+    cancel: CancellationToken,
+    /// For code that neither waits nor reads: gix looks at it while it works on a pack.
+    stop: Arc<AtomicBool>,
+    watch: AbortHandle,
+    received: AtomicU64,
+    limit: u64,
+    secrets: Mutex<Vec<Redacted<String>>>,
+    failure: Mutex<Option<Error>>,
+    /// The refusal that the far end sent within the protocol.
+    refusal: Mutex<Option<String>>,
+    /// What the far end said beside the protocol: its standard error.
+    aside: Mutex<String>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// A value is only ever replaced as a whole in here, so a poisoned lock is as good as any.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wire {
+    /// Starts the clock.
+    pub(super) fn new(remote: &Remote, context: &Context) -> Self {
+        let timeout = remote.timeout.min(LONGEST);
+        let deadline = Instant::now() + timeout;
+        let stop = Arc::new(AtomicBool::new(false));
+        let cancel = context.cancel.clone();
+        let watch = {
+            let (stop, cancel) = (Arc::clone(&stop), cancel.clone());
+            context.runtime.spawn(async move {
+                tokio::select! {
+                    () = cancel.cancelled() => {}
+                    () = tokio::time::sleep_until(deadline) => {}
+                }
+                stop.store(true, Ordering::Relaxed);
+            })
+        };
+        Self(Arc::new(Inner {
+            runtime: context.runtime.clone(),
+            remote: remote.url.to_string(),
+            host: remote.url.authority(),
+            timeout,
+            deadline,
+            cancel,
+            stop,
+            watch: watch.abort_handle(),
+            received: AtomicU64::new(0),
+            limit: remote.limits.received,
+            secrets: Mutex::new(remote.credentials.auth.secrets()),
+            failure: Mutex::new(None),
+            refusal: Mutex::new(None),
+            aside: Mutex::new(String::new()),
+        }))
+    }
+
+    /// The remote without its credentials.
+    pub(super) fn remote(&self) -> String {
+        self.0.remote.clone()
+    }
+
+    /// Host and port.
+    pub(super) fn host(&self) -> String {
+        self.0.host.clone()
+    }
+
+    /// Turns true when the operation must end.
+    pub(super) fn stop(&self) -> &AtomicBool {
+        &self.0.stop
+    }
+
+    /// Waits for a future, but no longer than the operation may last.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+        let inner = &self.0;
+        inner.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = inner.cancel.cancelled() => Err(self.fail(self.cancelled())),
+                () = tokio::time::sleep_until(inner.deadline) => Err(self.fail(self.timed_out())),
+                value = future => Ok(value),
+            }
+        })
+    }
+
+    /// Fails if the operation must end.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.0.cancel.is_cancelled() {
+            Err(self.cancelled())
+        } else if Instant::now() >= self.0.deadline {
+            Err(self.timed_out())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn cancelled(&self) -> Error {
+        Error::Cancelled { remote: self.remote() }
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::TimedOut { remote: self.remote(), timeout: self.0.timeout }
+    }
+
+    /// Counts what came in, and keeps a refusal that it starts with.
+    pub(super) fn receive(&self, bytes: &[u8]) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        let before = self.0.received.fetch_add(length, Ordering::Relaxed);
+        if before.saturating_add(length) > self.0.limit {
+            let (remote, limit) = (self.remote(), format!("{} bytes", self.0.limit));
+            let what = "what was received".to_owned();
+            return Err(self.fail(Error::TooLarge { remote, what, limit }));
+        }
+        if let Some(said) = refusal(bytes) {
+            locked(&self.0.refusal).get_or_insert(said);
+        }
+        Ok(())
+    }
+
+    /// Remembers what went wrong, if nothing did before, and gives gix something to carry upwards.
+    pub(super) fn fail(&self, error: Error) -> io::Error {
+        let text = error.to_string();
+        locked(&self.0.failure).get_or_insert(error);
+        io::Error::other(text)
+    }
+
+    /// Takes back what [`fail`](Self::fail) remembered.
+    pub(super) fn failure(&self) -> Option<Error> {
+        locked(&self.0.failure).take()
+    }
+
+    /// One more text that must not be repeated.
+    pub(super) fn keep_secret(&self, text: &str) {
+        locked(&self.0.secrets).push(Redacted::new(text.to_owned()));
+    }
+
+    /// What a server said, fit to be repeated.
+    pub(super) fn quote(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in locked(&self.0.secrets).iter().map(Redacted::expose) {
+            if !secret.is_empty() {
+                text = text.replace(secret.as_str(), "****");
+            }
+        }
+        let words: Vec<&str> = text
+            .split(|c: char| c.is_whitespace() || c.is_control())
+            .filter(|w| !w.is_empty())
+            .collect();
+        let line = words.join(" ");
+        match line.char_indices().nth(LONGEST_QUOTE) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line,
+        }
+    }
+
+    /// Remembers what the far end says beside the protocol.
+    pub(super) fn overhear(&self, bytes: &[u8]) {
+        let mut aside = locked(&self.0.aside);
+        if aside.len() < 4 * LONGEST_QUOTE {
+            let room = 4 * LONGEST_QUOTE - aside.len();
+            aside.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(room)]));
+        }
+    }
+
+    /// What truly went wrong when gix says that something did.
+    pub(super) fn explain(&self, error: &gix::Error) -> Error {
+        if let Some(known) = self.failure() {
+            return known;
+        }
+        if let Err(ended) = self.check() {
+            return ended;
+        }
+        let remote = self.remote();
+        if let Some(said) = locked(&self.0.refusal).take() {
+            return Error::Refused { remote, message: self.quote(&said) };
+        }
+        if error.is_resource_exhausted() {
+            return Error::TooLarge {
+                remote,
+                what: "an object".to_owned(),
+                limit: "the largest file that is accepted".to_owned(),
+            };
+        }
+        let aside = self.quote(&locked(&self.0.aside));
+        if !aside.is_empty() {
+            return Error::Refused { remote, message: aside };
+        }
+        let cause = error.probable_cause().to_string();
+        Error::Protocol { remote, cause: self.quote(&cause) }
+    }
+}
+
+/// The text of an `ERR` line near the start of what a server sends. gix does not look for it everywhere,
+/// and then complains about whatever it expected instead.
+fn refusal(bytes: &[u8]) -> Option<String> {
+    const NEAR: usize = 1024;
+    let start = &bytes[..bytes.len().min(NEAR)];
+    start
+        .windows(8)
+        .enumerate()
+        .find_map(|(at, window)| {
+            let (length, tag) = window.split_at(4);
+            let length = usize::from_str_radix(std::str::from_utf8(length).ok()?, 16).ok()?;
+            let end = at.saturating_add(length).min(bytes.len());
+            (tag == b"ERR ").then(|| bytes.get(at + 8..end)).flatten()
+        })
+        .map(|said| String::from_utf8_lossy(said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn a_refusal_is_found_wherever_a_line_can_start() {
+        let said = |bytes: &[u8]| refusal(bytes);
+        assert_eq!(said(b"000bERR no\n").as_deref(), Some("no\n"));
+        assert_eq!(
+            said(b"001e# service=git-upload-pack\n0000000bERR no\nmore").as_deref(),
+            Some("no\n")
+        );
+        assert_eq!(said(b"ffffERR cut").as_deref(), Some("cut"));
+        assert_eq!(said(b"0000ERR short"), None);
+        assert_eq!(said(b"an ERR in words"), None);
+        assert_eq!(said(b""), None);
+    }
+}

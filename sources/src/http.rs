@@ -1,0 +1,144 @@
+//! The HTTP client that every source shares: whom it trusts, as whom it answers, how it connects.
+//!
+//! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
+//! Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use objects::Redacted;
+use reqwest::redirect::Policy;
+
+/// Whom a connection trusts and what it shows of itself.
+///
+/// Without anything the system's authorities are trusted and no certificate is shown.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Certificate authorities in PEM; when given, only these are trusted.
+    pub ca: Option<Vec<u8>>,
+    /// What is shown to a server that asks who connects.
+    pub identity: Option<ClientIdentity>,
+}
+
+/// A client certificate and its key, both in PEM.
+#[derive(Debug, Clone)]
+pub struct ClientIdentity {
+    /// The certificate, followed by its intermediates.
+    pub certificate: Vec<u8>,
+    /// The private key of the certificate.
+    pub key: Redacted<Vec<u8>>,
+}
+
+/// Why no client could be built: something in the Secret is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `ca` has no certificate in it.
+    #[error("`ca.crt` has no usable PEM certificate")]
+    BadAuthority,
+    /// `identity` cannot be used.
+    #[error("`tls.crt` and `tls.key` are not a PEM certificate and its PEM private key")]
+    BadIdentity,
+    /// The platform's own trust store or resolver is broken.
+    #[error("no HTTP client can be set up: {0}")]
+    Setup(String),
+}
+
+/// How long a connection may take to come about, whatever the whole operation may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Builds a client for one source.
+///
+/// # Guarantees
+/// The client follows no redirect by itself: whoever sends credentials decides where to.
+/// Proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
+///
+/// # Errors
+/// Says which key of the Secret cannot be used. No text of the Secret is repeated.
+pub fn client(tls: &Tls) -> Result<reqwest::Client, Error> {
+    let mut builder = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::none())
+        .referer(false)
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+    if let Some(pem) = &tls.ca {
+        let authorities =
+            reqwest::Certificate::from_pem_bundle(pem).map_err(|_unread| Error::BadAuthority)?;
+        if authorities.is_empty() {
+            return Err(Error::BadAuthority);
+        }
+        builder = builder.tls_certs_only(authorities);
+    }
+    if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+        let mut pem = key.expose().clone();
+        pem.push(b'\n');
+        pem.extend_from_slice(certificate);
+        let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
+        builder = builder.identity(identity);
+    }
+    builder.build().map_err(|error| match (&tls.identity, &tls.ca) {
+        (Some(_), _) => Error::BadIdentity,
+        (None, Some(_)) => Error::BadAuthority,
+        (None, None) => Error::Setup(root_cause(&error.without_url())),
+    })
+}
+
+/// What is at the bottom of a chain of errors, in one line.
+///
+/// The layers above say "error sending request" and repeat the URL; the bottom says "Connection refused".
+pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(next) = cause(deepest) {
+        deepest = next;
+    }
+    deepest.to_string()
+}
+
+/// True when a chain of errors ends in a certificate that was not accepted.
+pub fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+            return true;
+        }
+        current = cause(error);
+    }
+    false
+}
+
+/// The next error of a chain. An [`std::io::Error`] hides the one that it wraps from `source`.
+fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_without_a_certificate_is_refused_by_its_key() {
+        let tls = Tls { ca: Some(b"not PEM".to_vec()), identity: None };
+        assert_eq!(client(&tls).unwrap_err(), Error::BadAuthority);
+    }
+
+    #[test]
+    fn an_identity_that_cannot_be_read_is_refused_and_not_shown() {
+        let key = Redacted::new(b"-----BEGIN hunter2-----".to_vec());
+        let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
+        let tls = Tls { ca: None, identity };
+        let error = client(&tls).unwrap_err();
+        assert_eq!(error, Error::BadIdentity);
+        assert!(!format!("{error} {error:?} {tls:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_cause_is_found_below_an_io_error() {
+        let inner = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let error = std::io::Error::other(std::io::Error::other(inner));
+        assert_eq!(root_cause(&error), "invalid peer certificate: UnknownIssuer");
+        assert!(is_distrust(&error));
+        assert!(!is_distrust(&std::io::Error::other("certificate")));
+    }
+}

@@ -1,0 +1,114 @@
+//! One ignore pattern, as go-git reads it.
+//!
+//! Here: negation, anchoring, `**` between slashes.
+//! Elsewhere: wildcards inside one name ([`super::glob`]), which pattern wins ([`super::Matcher`]).
+
+use super::glob::Glob;
+
+/// What a matching pattern says of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is left out.
+    Exclude,
+    /// It is kept, whatever earlier patterns said.
+    Include,
+}
+
+/// One pattern, ready to match.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    verdict: Verdict,
+    only_dirs: bool,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    /// Without a slash: any part of the path may match.
+    Name(Glob),
+    /// With a slash: the path is matched from its beginning.
+    Path(Vec<Part>),
+    /// Malformed: matches nothing.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// Nothing between two slashes.
+    Empty,
+    /// `**`: any number of folders.
+    Deep,
+    Name(Glob),
+}
+
+impl Pattern {
+    /// Reads a line that is neither blank nor a comment.
+    pub(super) fn parse(line: &str) -> Self {
+        let (verdict, text) = match line.strip_prefix('!') {
+            Some(rest) => (Verdict::Include, rest),
+            None => (Verdict::Exclude, line),
+        };
+        // Parity(go-git): one escaped space at the end keeps all spaces before it too.
+        let text = if text.ends_with("\\ ") { text } else { text.trim_end_matches(' ') };
+        let (only_dirs, text) = match text.strip_suffix('/') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let shape = if text.contains('/') {
+            let parts: Option<Vec<Part>> = text.split('/').map(Part::parse).collect();
+            parts.map(Shape::Path)
+        } else {
+            Glob::parse(text).map(Shape::Name)
+        };
+        Self { verdict, only_dirs, shape: shape.unwrap_or(Shape::Nothing) }
+    }
+
+    /// What the pattern says of a path, given as its parts; nothing when it does not match.
+    pub(super) fn judge(&self, path: &[&str], is_dir: bool) -> Option<Verdict> {
+        let rest = match &self.shape {
+            Shape::Nothing => None,
+            // A match on a folder above covers everything below it.
+            Shape::Name(glob) => {
+                path.iter().position(|name| glob.matches(name)).map(|at| &path[at + 1..])
+            }
+            Shape::Path(parts) => match_parts(parts, path),
+        }?;
+        let is_folder = is_dir || !rest.is_empty();
+        (is_folder || !self.only_dirs).then_some(self.verdict)
+    }
+}
+
+impl Part {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "" => Some(Self::Empty),
+            "**" => Some(Self::Deep),
+            // Parity(go-git): beside a slash, `**` glued to something matches nothing.
+            glued if glued.contains("**") => None,
+            name => Glob::parse(name).map(Self::Name),
+        }
+    }
+}
+
+/// Matches the beginning of a path, and gives what follows it.
+///
+/// Parity(go-git): `**` takes the first name that fits and never tries a later one,
+/// so `**/a/b` does not match `a/x/a/b`; and parts that name nothing do not make a match.
+fn match_parts<'p>(parts: &[Part], mut path: &'p [&'p str]) -> Option<&'p [&'p str]> {
+    let mut is_matched = false;
+    let mut is_deep = false;
+    for part in parts {
+        match part {
+            Part::Empty => is_deep = false,
+            Part::Deep => is_deep = true,
+            Part::Name(glob) => {
+                let reach = if is_deep { path.len() } else { 1 };
+                let at = path.iter().take(reach).position(|name| glob.matches(name))?;
+                path = &path[at + 1..];
+                is_matched = true;
+                is_deep = false;
+            }
+        }
+    }
+    is_matched.then_some(path)
+}

@@ -1,0 +1,481 @@
+//! Keeps artifacts on disk, in Flux's layout.
+//!
+//! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
+//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage`), which trees stay in memory (`cache`),
+//! what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
+//!
+//! ```text
+//! <root>/gitrepository/<namespace>/<name>/<hash>.tar.gz        kept
+//! <root>/gitrepository/<namespace>/<name>/.unfinished-x7Kp2q   being written; swept when the store is opened
+//! ```
+
+mod cache;
+mod garbage;
+mod slot;
+
+use std::{
+    collections::BTreeMap,
+    error::Error as StdError,
+    fs::{self, DirBuilder, File, Metadata},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tree::Memory;
+
+use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
+use cache::Cache;
+pub use slot::Slot;
+use slot::{check_file, split_path};
+
+/// What unfinished files are called; no artifact begins with a dot.
+const UNFINISHED: &str = ".unfinished-";
+
+/// How a store behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The host, with an optional port, under which others reach the files;
+    /// a text that begins with `http://` or `https://` is used as it stands, and an empty one means `localhost`.
+    pub advertised: String,
+    /// Artifacts older than this are garbage once they are not current; Flux's `--artifact-retention-ttl`.
+    pub ttl: Duration,
+    /// How many artifacts, the current one included, a slot keeps; Flux's `--artifact-retention-records`.
+    pub records: usize,
+    /// How many bytes of extracted trees stay in memory when nobody uses them.
+    pub cache_bytes: u64,
+}
+
+impl Default for Options {
+    /// `localhost`, one minute, two records, 64 MiB.
+    fn default() -> Self {
+        Self {
+            advertised: String::new(),
+            ttl: Duration::from_secs(60),
+            records: 2,
+            cache_bytes: 64 << 20,
+        }
+    }
+}
+
+/// An artifact as a status shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// `<kind>/<namespace>/<name>/<file>`.
+    pub path: String,
+    /// Where it is served.
+    pub url: String,
+    /// The revision that it was made from.
+    pub revision: String,
+    /// `sha256:` and 64 hexadecimal digits, over the file as it is on disk.
+    pub digest: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was stored.
+    pub last_update: Timestamp,
+}
+
+/// Why the store did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The disk refused; the source says whether it is full, read-only, or not ours.
+    #[error("cannot {action} `{}`", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A name could lead out of its place.
+    #[error("{value:?} cannot be the {what} of an artifact")]
+    Name {
+        /// `kind`, `namespace`, `name`, `file` or `path`.
+        what: &'static str,
+        /// The refused text.
+        value: String,
+    },
+    /// The digest is no SHA-256.
+    #[error("{0:?} is not a digest of the form `sha256:<64 hexadecimal digits>`")]
+    Digest(String),
+    /// There is no such artifact; the source must be fetched again.
+    #[error("artifact `{0}` is not in the store")]
+    Missing(String),
+    /// The file was changed after it was stored; it must be removed and fetched again.
+    #[error("artifact `{path}` has digest `{found}` instead of `{expected}`")]
+    Mismatch {
+        /// The artifact.
+        path: String,
+        /// What was stored.
+        expected: String,
+        /// What is there now.
+        found: String,
+    },
+    /// The file is what was stored, but no archive that can be used.
+    #[error("cannot extract artifact `{path}`")]
+    Extract {
+        /// The artifact.
+        path: String,
+        /// What is wrong with it.
+        source: ExtractError,
+    },
+    /// Whoever fills the artifact gave up; nothing was stored.
+    #[error("cannot make artifact `{path}`")]
+    Fill {
+        /// The artifact.
+        path: String,
+        /// Why it gave up.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+/// Artifacts on disk.
+///
+/// Everything blocks. It may be used from many threads; calls that write to one slot must follow each other.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    options: Options,
+    verified: Mutex<BTreeMap<String, (Fingerprint, String)>>,
+    cache: Cache,
+}
+
+/// What changes when a file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fingerprint {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Fingerprint {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Store {
+    /// Opens the store in an existing directory, and sweeps out what a crash left unfinished.
+    ///
+    /// # Errors
+    /// The directory does not exist or cannot be read.
+    pub fn open(root: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let root = root.as_ref();
+        // Links are resolved once, so that every later path can be compared with this one.
+        let root = root.canonicalize().map_err(failed("open", root))?;
+        garbage::sweep(&root)?;
+        let cache = Cache::new(options.cache_bytes);
+        Ok(Self { root, options, verified: Mutex::default(), cache })
+    }
+
+    /// Stores what `fill` writes, under a name of its own until it is complete and on the disk.
+    ///
+    /// # Guarantees
+    /// Whenever it is interrupted, readers find the old artifact, the new one, or none; never a part.
+    ///
+    /// # Errors
+    /// A name is refused, the disk refuses, or `fill` gives up.
+    pub fn put<E>(
+        &self,
+        slot: &Slot,
+        file: &str,
+        revision: &str,
+        now: Timestamp,
+        fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<Stored, Error>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        check_file(file)?;
+        let path = format!("{}/{file}", slot.path());
+        let dir = self.make_dir(slot)?;
+        let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&dir);
+        let unfinished = unfinished.map_err(failed("write to", &dir))?;
+        let place = dir.join(file);
+        let mut out = Digesting::new(Remembering { file: unfinished.as_file(), error: None });
+        let filled = fill(&mut out);
+        let (out, sealed) = out.finish();
+        // A full disk is better told by the store, which knows the file, than by whoever was writing.
+        if let Some(source) = out.error {
+            return Err(Error::Disk { action: "write", path: place, source });
+        }
+        filled.map_err(|error| Error::Fill { path: path.clone(), source: error.into() })?;
+        unfinished.as_file().sync_all().map_err(failed("write", &place))?;
+        unfinished.persist(&place).map_err(|error| failed("write", &place)(error.error))?;
+        sync_dir(&dir)?;
+        let url = self.url(&path);
+        let revision = revision.to_owned();
+        Ok(Stored {
+            path,
+            url,
+            revision,
+            digest: sealed.digest,
+            size: sealed.size,
+            last_update: now,
+        })
+    }
+
+    /// Where an artifact is served.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        let host = match self.options.advertised.as_str() {
+            "" => "localhost",
+            host => host,
+        };
+        let scheme = if host.starts_with("http://") || host.starts_with("https://") {
+            ""
+        } else {
+            "http://"
+        };
+        format!("{scheme}{host}/{path}")
+    }
+
+    /// Whether an artifact is there and has this digest; one that is gone has not.
+    ///
+    /// The file is hashed whole, once: as long as its length, times and inode stay, the result is remembered.
+    /// A change that leaves all of them alone takes a broken disk, and is found after the next start.
+    ///
+    /// # Errors
+    /// The path or digest is none, or the file cannot be read.
+    pub fn verify(&self, path: &str, digest: &str) -> Result<bool, Error> {
+        check_digest(digest)?;
+        match self.open_file(path) {
+            Ok(mut file) => Ok(self.hash(path, &mut file)? == digest),
+            Err(Error::Missing(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens an artifact to be read or served.
+    ///
+    /// # Guarantees
+    /// What is opened is a regular file below the root: links that lead elsewhere are not followed.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be opened.
+    pub fn open_file(&self, path: &str) -> Result<File, Error> {
+        split_path(path)?;
+        let place = self.root.join(path);
+        let missing = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        let place = match place.canonicalize() {
+            Err(error) if missing(&error) => return Err(Error::Missing(path.to_owned())),
+            found => found.map_err(failed("open", &place))?,
+        };
+        // The type is asked before opening, because opening a pipe would wait for its other end.
+        if !place.starts_with(&self.root) || !place.is_file() {
+            return Err(Error::Missing(path.to_owned()));
+        }
+        match File::open(&place) {
+            Err(error) if missing(&error) => Err(Error::Missing(path.to_owned())),
+            opened => opened.map_err(failed("open", &place)),
+        }
+    }
+
+    /// Extracts an artifact after checking its digest; all who load the same one share the tree.
+    ///
+    /// # Errors
+    /// It is gone, it is not what was stored, or it is no archive within the limits.
+    pub fn load(
+        &self,
+        path: &str,
+        digest: &str,
+        options: &ExtractOptions,
+    ) -> Result<Arc<Memory>, Error> {
+        check_digest(digest)?;
+        self.cache.get_or_load((digest.to_owned(), *options), || {
+            let mut file = self.open_file(path)?;
+            let found = self.hash(path, &mut file)?;
+            if found != digest {
+                let (path, expected) = (path.to_owned(), digest.to_owned());
+                return Err(Error::Mismatch { path, expected, found });
+            }
+            file.rewind().map_err(failed("read", &self.root.join(path)))?;
+            let failed = |source| Error::Extract { path: path.to_owned(), source };
+            extract(io::BufReader::new(file), options).map_err(failed)
+        })
+    }
+
+    /// Removes what the slot no longer needs, and tells which paths those were.
+    ///
+    /// Every artifact but `keep` goes once it is older than the retention time;
+    /// of the rest, the oldest go until no more than the retention records are left, `keep` included.
+    ///
+    /// # Errors
+    /// `keep` is not in the slot, or the disk refuses; what could be removed is removed all the same.
+    pub fn collect_garbage(
+        &self,
+        slot: &Slot,
+        keep: &str,
+        now: Timestamp,
+    ) -> Result<Vec<String>, Error> {
+        let (owner, file) = split_path(keep)?;
+        if owner != slot.path() {
+            return Err(Error::Name { what: "path", value: keep.to_owned() });
+        }
+        let retention = garbage::Retention { ttl: self.options.ttl, records: self.options.records };
+        let removed = garbage::collect(&self.dir(slot), file, &retention, now)?;
+        let removed: Vec<String> =
+            removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.retain(|path, _| !removed.contains(path));
+        Ok(removed)
+    }
+
+    /// Removes one artifact, for example one whose digest is wrong; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// The path is none, or the disk refuses.
+    pub fn remove_file(&self, path: &str) -> Result<(), Error> {
+        split_path(path)?;
+        let place = self.root.join(path);
+        gone_is_fine(fs::remove_file(&place)).map_err(failed("remove", &place))
+    }
+
+    /// Removes everything of a slot, because its object is deleted; a slot that is gone already is fine.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn remove(&self, slot: &Slot) -> Result<(), Error> {
+        let dir = self.dir(slot);
+        gone_is_fine(fs::remove_dir_all(&dir)).map_err(failed("remove", &dir))?;
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefix = format!("{}/", slot.path());
+        verified.retain(|path, _| !path.starts_with(&prefix));
+        Ok(())
+    }
+
+    fn dir(&self, slot: &Slot) -> PathBuf {
+        self.root.join(slot.path())
+    }
+
+    /// Makes the directories of a slot one by one, each on the disk before the next, and none through a link.
+    fn make_dir(&self, slot: &Slot) -> Result<PathBuf, Error> {
+        let mut dir = self.root.clone();
+        for part in slot.parts() {
+            let above = dir.clone();
+            dir.push(part);
+            match DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => sync_dir(&above)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let metadata = fs::symlink_metadata(&dir).map_err(failed("read", &dir))?;
+                    if !metadata.is_dir() {
+                        return Err(failed("write to", &dir)(io::ErrorKind::NotADirectory.into()));
+                    }
+                }
+                Err(error) => return Err(failed("create", &dir)(error)),
+            }
+        }
+        Ok(dir)
+    }
+
+    /// The digest of an open file, remembered while its fingerprint stays.
+    fn hash(&self, path: &str, file: &mut File) -> Result<String, Error> {
+        let place = self.root.join(path);
+        let metadata = file.metadata().map_err(failed("read", &place))?;
+        let before = Fingerprint::of(&metadata);
+        let remembered = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((fingerprint, digest)) = remembered().get(path)
+            && *fingerprint == before
+        {
+            return Ok(digest.clone());
+        }
+        let mut hash = Digesting::new(io::sink());
+        let mut buffer = vec![0; 128 * 1024];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => hash.write_all(&buffer[..read]).map_err(failed("hash", &place))?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed("read", &place)(error)),
+            }
+        }
+        let digest = hash.finish().1.digest;
+        remembered().insert(path.to_owned(), (before, digest.clone()));
+        Ok(digest)
+    }
+}
+
+/// A file that remembers why it could not be written, whatever its user makes of the error.
+struct Remembering<'a> {
+    file: &'a File,
+    error: Option<io::Error>,
+}
+
+impl Remembering<'_> {
+    fn remember<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            let told = io::Error::from(error.kind());
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.error.get_or_insert(error);
+            }
+            told
+        })
+    }
+}
+
+impl Write for Remembering<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        self.remember(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.file.flush();
+        self.remember(flushed)
+    }
+}
+
+fn check_digest(digest: &str) -> Result<(), Error> {
+    let is_hex = |hex: &str| {
+        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    if digest.strip_prefix("sha256:").is_some_and(is_hex) {
+        return Ok(());
+    }
+    Err(Error::Digest(digest.to_owned()))
+}
+
+/// Brings the names in a directory to the disk.
+fn sync_dir(dir: &Path) -> Result<(), Error> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("sync", dir))
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Disk { action, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_of_the_disk_is_remembered_whoever_swallows_it() {
+        let unwritable = File::open("/dev/null").expect("is always there");
+        let mut out = Remembering { file: &unwritable, error: None };
+        assert!(out.write_all(b"x").is_err());
+        assert!(out.flush().is_ok());
+        assert!(out.error.is_some());
+    }
+}

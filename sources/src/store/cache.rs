@@ -1,0 +1,178 @@
+//! Extracted trees that are shared.
+//!
+//! Here: one extraction for all who want the same tree at once, and a bounded memory of recent ones.
+//! Elsewhere: extracting ([`super::Store::load`]).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tree::Memory;
+
+use crate::archive::ExtractOptions;
+
+/// The digest of an archive, and how it was extracted.
+pub(super) type Key = (String, ExtractOptions);
+
+/// What an entry of a tree costs beside its path and body.
+const ENTRY_BYTES: u64 = 128;
+
+/// Trees by what they were extracted from.
+///
+/// A tree that somebody holds is always shared; one that nobody holds stays while it is among the most recent
+/// that fit into the budget together.
+#[derive(Debug)]
+pub(super) struct Cache {
+    budget: u64,
+    places: Mutex<BTreeMap<Key, Arc<Place>>>,
+    /// Oldest use first.
+    recent: Mutex<Vec<(Key, Arc<Memory>)>>,
+}
+
+/// One tree; the lock is held while it is extracted, so that others wait for it instead of repeating it.
+#[derive(Debug, Default)]
+struct Place {
+    tree: Mutex<Weak<Memory>>,
+}
+
+impl Cache {
+    pub(super) fn new(budget: u64) -> Self {
+        Self { budget, places: Mutex::default(), recent: Mutex::default() }
+    }
+
+    pub(super) fn get_or_load<E>(
+        &self,
+        key: Key,
+        load: impl FnOnce() -> Result<Memory, E>,
+    ) -> Result<Arc<Memory>, E> {
+        let place = {
+            let mut places = lock(&self.places);
+            places.retain(|_, place| Arc::strong_count(place) > 1 || is_alive(place));
+            Arc::clone(places.entry(key.clone()).or_default())
+        };
+        let tree = {
+            let mut shared = lock(&place.tree);
+            match shared.upgrade() {
+                Some(tree) => tree,
+                None => {
+                    let tree = Arc::new(load()?);
+                    *shared = Arc::downgrade(&tree);
+                    tree
+                }
+            }
+        };
+        self.use_now(key, &tree);
+        Ok(tree)
+    }
+
+    /// Makes the tree the most recent, and lets go of the oldest that no longer fit.
+    fn use_now(&self, key: Key, tree: &Arc<Memory>) {
+        let mut recent = lock(&self.recent);
+        recent.retain(|(held, _)| *held != key);
+        if cost(tree) <= self.budget {
+            recent.push((key, Arc::clone(tree)));
+        }
+        let mut total: u64 = recent.iter().map(|(_, tree)| cost(tree)).sum();
+        while total > self.budget && !recent.is_empty() {
+            let (_, oldest) = recent.remove(0);
+            total -= cost(&oldest);
+        }
+    }
+}
+
+fn cost(tree: &Memory) -> u64 {
+    tree.bytes().saturating_add(ENTRY_BYTES.saturating_mul(tree.len() as u64 + 1))
+}
+
+fn is_alive(place: &Place) -> bool {
+    lock(&place.tree).strong_count() > 0
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, convert::Infallible};
+
+    use super::*;
+
+    fn key(digest: &str) -> Key {
+        (digest.to_owned(), ExtractOptions::default())
+    }
+
+    /// Loads through the cache, and tells whether it had to be extracted.
+    fn load(cache: &Cache, digest: &str, bytes: usize) -> (Arc<Memory>, bool) {
+        let loaded = Cell::new(false);
+        let tree = cache.get_or_load(key(digest), || {
+            loaded.set(true);
+            let files = [("f", vec![0; bytes])];
+            Ok::<_, Infallible>(Memory::from_files(files).expect("a small tree"))
+        });
+        let Ok(tree) = tree;
+        (tree, loaded.get())
+    }
+
+    #[test]
+    fn the_oldest_trees_go_when_the_budget_is_used_up() {
+        let cache = Cache::new(3000);
+        assert!(load(&cache, "a", 1000).1);
+        assert!(load(&cache, "b", 1000).1);
+        assert!(!load(&cache, "a", 1000).1, "both fit");
+        assert!(load(&cache, "c", 1000).1);
+        assert!(!load(&cache, "a", 1000).1, "it was used after b");
+        assert!(load(&cache, "b", 1000).1, "it was the oldest");
+    }
+
+    #[test]
+    fn a_tree_in_use_is_shared_even_when_it_does_not_fit() {
+        let cache = Cache::new(10);
+        let (held, _) = load(&cache, "big", 1000);
+        let (again, was_loaded) = load(&cache, "big", 1000);
+        assert!(!was_loaded);
+        assert!(Arc::ptr_eq(&held, &again));
+        drop((held, again));
+        assert!(load(&cache, "big", 1000).1, "nobody held it any more");
+    }
+
+    #[test]
+    fn trees_that_nobody_holds_leave_no_trace() {
+        let cache = Cache::new(0);
+        for number in 0..100 {
+            load(&cache, &number.to_string(), 10);
+        }
+        assert!(lock(&cache.places).len() <= 1);
+    }
+
+    #[test]
+    fn a_failed_load_is_tried_again() {
+        let cache = Cache::new(1000);
+        let failed = cache.get_or_load(key("a"), || Err::<Memory, _>("broken"));
+        assert_eq!(failed.err(), Some("broken"));
+        assert!(load(&cache, "a", 1).1);
+    }
+
+    #[test]
+    fn everybody_who_asks_at_once_gets_the_same_tree() {
+        let cache = Cache::new(0);
+        let extracted = Mutex::new(0);
+        let trees: Vec<Arc<Memory>> = std::thread::scope(|scope| {
+            let ask = || {
+                let tree = cache.get_or_load(key("a"), || {
+                    *lock(&extracted) += 1;
+                    Ok::<_, Infallible>(Memory::from_files([("f", "x")]).expect("a small tree"))
+                });
+                let Ok(tree) = tree;
+                tree
+            };
+            let held = ask();
+            let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            let trees = asked.into_iter().map(|thread| thread.join().expect("no panic"));
+            trees.chain([held]).collect()
+        });
+        assert_eq!(*lock(&extracted), 1);
+        assert!(trees.iter().all(|tree| Arc::ptr_eq(tree, &trees[0])));
+    }
+}

@@ -1,0 +1,72 @@
+//! The place of one object's artifacts.
+//!
+//! Here: which names can be part of a path, and taking a path apart.
+//! Elsewhere: what is on the disk ([`super::Store`]).
+
+use super::Error;
+
+/// The longest name of a file or directory, as Linux has it.
+const MAX_NAME: usize = 255;
+
+/// Where the artifacts of one object are: `<kind>/<namespace>/<name>`.
+///
+/// # Guarantees
+/// Joined onto a root, it names a directory three levels below it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl Slot {
+    /// The slot of an object; the kind is lower-cased (`gitrepository`).
+    ///
+    /// # Errors
+    /// A part could be no directory name, or could lead elsewhere.
+    pub fn new(kind: &str, namespace: &str, name: &str) -> Result<Self, Error> {
+        check("kind", kind)?;
+        check("namespace", namespace)?;
+        check("name", name)?;
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Ok(Self { kind: kind.to_ascii_lowercase(), namespace, name })
+    }
+
+    /// The path below the root.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.parts().join("/")
+    }
+
+    pub(super) fn parts(&self) -> [&str; 3] {
+        [&self.kind, &self.namespace, &self.name]
+    }
+}
+
+/// Checks the name of an artifact's file.
+pub(super) fn check_file(file: &str) -> Result<(), Error> {
+    check("file", file)
+}
+
+/// Takes the path of an artifact apart, into its slot and its file.
+pub(super) fn split_path(path: &str) -> Result<(&str, &str), Error> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let is_good = parts.len() == 4 && parts.iter().all(|part| check("path", part).is_ok());
+    match path.rsplit_once('/') {
+        Some(split) if is_good => Ok(split),
+        _ => Err(Error::Name { what: "path", value: path.to_owned() }),
+    }
+}
+
+fn check(what: &'static str, value: &str) -> Result<(), Error> {
+    // A leading dot is for unfinished files, and covers `.` and `..`.
+    let is_bad = value.is_empty()
+        || value.len() > MAX_NAME
+        || value.starts_with('.')
+        || value.contains(['/', '\\'])
+        || value.chars().any(char::is_control);
+    if is_bad {
+        return Err(Error::Name { what, value: value.to_owned() });
+    }
+    Ok(())
+}

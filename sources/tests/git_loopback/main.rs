@@ -1,0 +1,86 @@
+//! Fetching from real servers on this machine: `git http-backend` behind a small web server, and OpenSSH's sshd.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod hostile;
+mod http;
+mod http_server;
+mod repository;
+mod ssh;
+mod ssh_server;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use sources::git::{
+    Context, Credentials, Error, Fetched, Limits, Reference, Remote, RemoteUrl, Tip,
+};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// Something to fetch from, and where to keep what was fetched.
+struct Case {
+    remote: Remote,
+    context: Context,
+    scratch: tempfile::TempDir,
+}
+
+impl Case {
+    fn new(url: &str, secret: &[(&str, &str)]) -> Self {
+        let url = RemoteUrl::parse(url).unwrap();
+        let data: BTreeMap<_, _> =
+            secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
+        let credentials = Credentials::from_secret(&data, &url).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let context = Context {
+            runtime: RUNTIME.handle().clone(),
+            cancel: CancellationToken::new(),
+            scratch: scratch.path().to_owned(),
+        };
+        let (timeout, limits) = (Duration::from_secs(60), Limits::default());
+        Self { remote: Remote { url, credentials, timeout, limits }, context, scratch }
+    }
+
+    fn fetch(&self, reference: &Reference) -> Result<Fetched, Error> {
+        sources::git::fetch(&self.remote, reference, &self.context)
+    }
+
+    fn tip(&self, reference: &Reference) -> Result<Tip, Error> {
+        sources::git::tip(&self.remote, reference, &self.context)
+    }
+
+    /// Both questions must fail, and the scratch folder must be left as it was.
+    fn refused(&self, reference: &Reference) -> Error {
+        let kept = || std::fs::read_dir(self.scratch.path()).unwrap().count();
+        let before = kept();
+        let error = self.fetch(reference).unwrap_err();
+        assert_eq!(kept(), before, "a scratch repository is left after: {error}");
+        let other = self.tip(reference).unwrap_err();
+        assert_eq!(
+            std::mem::discriminant(&error),
+            std::mem::discriminant(&other),
+            "{error} / {other}"
+        );
+        error
+    }
+}
+
+fn main_branch() -> Reference {
+    Reference::Branch("main".to_owned())
+}
+
+fn commit(sha: &str, branch: Option<&str>) -> Reference {
+    Reference::Commit { sha: sha.to_owned(), branch: branch.map(str::to_owned) }
+}
+
+/// The files of a commit: type, path and content.
+fn files(fetched: &Fetched) -> Vec<String> {
+    let listing = fetched.entries().unwrap();
+    let shown = listing.entries.iter().map(|entry| {
+        let bytes = fetched.read(entry).unwrap();
+        format!("{:?} {} {:?}", entry.kind, entry.path, String::from_utf8_lossy(&bytes))
+    });
+    shown.collect()
+}

@@ -1,0 +1,85 @@
+//! What is left out of archives, held against the answers of Flux.
+//!
+//! Here: recorded cases, limits.
+//! Elsewhere: wildcards in one name (inline in `ignore/glob.rs`), leaving files out of an archive (`archive.rs`).
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use sources::ignore::{Error, MAX_PATTERN_LEN, MAX_PATTERNS, Matcher};
+use tree::RelPath;
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text).expect("a path inside the tree")
+}
+
+fn matcher(files: &[(&str, &str)], spec: Option<&str>) -> Result<Matcher, Error> {
+    let files: Vec<_> = files.iter().map(|(dir, text)| (path(dir), (*text).to_owned())).collect();
+    Matcher::new(&files, spec)
+}
+
+/// Answers recorded from `fluxcd/pkg/sourceignore` v0.18.0.
+#[test]
+fn every_recorded_path_is_judged_as_flux_judges_it() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../e2e/conformance/recorded/sourceignore.jsonl");
+    let text = fs::read_to_string(file).expect("recorded cases");
+    let mut wrong = Vec::new();
+    let mut cases = 0;
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let case: Value = serde_json::from_str(line).expect("a case");
+        let files = case["ignoreFiles"].as_object().expect("ignore files").iter();
+        let files: Vec<_> =
+            files.map(|(dir, text)| (dir.as_str(), text.as_str().unwrap())).collect();
+        let matcher = matcher(&files, case["specIgnore"].as_str()).expect("a few short patterns");
+        let paths = case["paths"].as_array().expect("paths");
+        for (asked, expected) in paths.iter().zip(case["out"].as_array().expect("answers")) {
+            let asked = asked.as_str().expect("a path");
+            let found = matcher.is_ignored(&path(asked), asked.ends_with('/'));
+            if Some(found) != expected.as_bool() {
+                wrong.push(format!("{}: {asked:?} is {found}", case["name"]));
+            }
+        }
+        cases += 1;
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(cases, 97);
+}
+
+#[test]
+fn the_root_is_never_left_out() {
+    let matcher = matcher(&[("", "*\n")], Some("/*\n**\n")).expect("a few patterns");
+    assert!(!matcher.is_ignored(&RelPath::root(), true));
+    assert!(matcher.is_ignored(&path("a"), true));
+}
+
+#[test]
+fn a_carriage_return_before_the_end_is_no_part_of_a_pattern() {
+    for text in ["abc\r", "abc\r\n", "x\nabc\r\n"] {
+        let matcher = matcher(&[("", text)], None).expect("a few patterns");
+        assert!(matcher.is_ignored(&path("abc"), false), "{text:?}");
+    }
+}
+
+#[test]
+fn too_much_to_match_is_refused_where_it_stands() {
+    let long = format!("a\n# c\n{}\n", "x".repeat(MAX_PATTERN_LEN + 1));
+    assert_eq!(
+        matcher(&[("deep/down", &long)], None).expect_err("too long").to_string(),
+        "line 3 of `deep/down/.sourceignore` is longer than 4096 bytes, too long for a pattern"
+    );
+    let many = "x\n".repeat(MAX_PATTERNS);
+    assert!(matcher(&[("", &many)], None).is_ok());
+    assert_eq!(
+        matcher(&[("", &many)], Some("y")).expect_err("too many").to_string(),
+        "with `spec.ignore` there are more than the 20000 ignore patterns allowed"
+    );
+}
+
+#[test]
+fn patterns_made_to_be_slow_are_not() {
+    let hostile = ["*a*a*a*a*a*a*a*a*b\n", "**/*a*a*a*a*b/**/*a*a*a*b/**/c\n"].concat().repeat(500);
+    let matcher = matcher(&[("", &hostile)], None).expect("a thousand patterns");
+    let deep = vec!["a".repeat(200); 20].join("/");
+    assert!(!matcher.is_ignored(&path(&deep), false));
+}

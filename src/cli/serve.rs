@@ -1,0 +1,105 @@
+//! `windlass serve`: starts everything, and ends it in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::client::connect;
+use crate::controllers::registry;
+use crate::metrics::Metrics;
+use crate::serve::{self, Listener, Readiness};
+use crate::settings::Settings;
+use crate::telemetry;
+
+/// How long the API server may take to answer at the start.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the operator until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, in words for a person.
+pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
+    telemetry::start(settings.log_level, settings.log_encoding)?;
+    // Only fails when a provider was installed before, and nothing does that.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let artifacts_at = Listener::bind("artifacts", settings.storage_addr).await?;
+    let health_at = Listener::bind("health", settings.health_addr).await?;
+    let metrics_at = Listener::bind("metrics", settings.metrics_addr).await?;
+    let store = open_store(&settings, artifacts_at.address)?;
+    let stop = stop_signal()?;
+    let readiness = Readiness::default();
+    let servers = [
+        tokio::spawn(artifacts_at.serve(serve::artifacts(store.clone()), stop.clone())),
+        tokio::spawn(health_at.serve(serve::health(readiness.clone()), stop.clone())),
+        tokio::spawn(metrics_at.serve(serve::metrics(metrics.clone()), stop.clone())),
+    ];
+    let cluster = connect(settings.kubeconfig.as_deref(), &metrics).await?;
+    let version = tokio::select! {
+        version = cluster.await_answer(START_LIMIT) => version?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass starts");
+    registry::run(settings, cluster, store, metrics, readiness, stop).await;
+    for server in servers {
+        server.await.context("a server ended badly")?;
+    }
+    tracing::info!("windlass stopped");
+    Ok(())
+}
+
+fn open_store(
+    settings: &Settings,
+    bound: std::net::SocketAddr,
+) -> anyhow::Result<Arc<sources::store::Store>> {
+    let advertised = settings.storage_adv_addr.clone().unwrap_or_else(|| {
+        // Parity(flux): without an address to advertise it is this host, by the name that its Pod has.
+        let host = if bound.ip().is_unspecified() {
+            std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned())
+        } else {
+            bound.ip().to_string()
+        };
+        format!("{host}:{}", bound.port())
+    });
+    let options = sources::store::Options {
+        advertised,
+        ttl: settings.artifact_retention_ttl,
+        records: settings.artifact_retention_records,
+        ..sources::store::Options::default()
+    };
+    std::fs::create_dir_all(&settings.storage_path)
+        .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
+    let store = sources::store::Store::open(&settings.storage_path, options)
+        .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
+    Ok(Arc::new(store))
+}
+
+/// A token that SIGTERM and SIGINT cancel. A second signal ends the process at once.
+fn stop_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let told = stop.clone();
+    tokio::spawn(async move {
+        let mut asked = false;
+        loop {
+            tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
+            if asked {
+                #[expect(clippy::exit, reason = "asked twice: somebody is in a hurry")]
+                std::process::exit(130);
+            }
+            asked = true;
+            tracing::info!("stopping: runs under way end first");
+            told.cancel();
+        }
+    });
+    Ok(stop)
+}

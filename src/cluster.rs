@@ -1,0 +1,32 @@
+//! The only code that holds a `kube::Client`.
+//!
+//! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
+//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]).
+//! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
+
+pub(crate) mod client;
+pub(crate) mod discovery;
+pub(crate) mod error;
+pub(crate) mod events;
+pub(crate) mod objects;
+pub(crate) mod status;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+
+use kube::Client;
+
+pub(crate) use error::ClusterError;
+
+/// A cluster and everything known about reaching it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    /// For requests with an answer.
+    unary: Client,
+    /// For watches, which last: a connection of their own and no time limit.
+    watching: Client,
+    /// Where kinds live.
+    discovery: Arc<discovery::Discovery>,
+    /// Our name in Events.
+    instance: Arc<str>,
+}

@@ -1,0 +1,62 @@
+//! What a request to the API server can come to, in words for a person.
+
+use kube::core::Status;
+
+/// Why a request did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ClusterError {
+    /// The API server answered with a refusal; its own words say why.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+    /// The kind is not served.
+    #[error(
+        "no matches for kind \"{kind}\" in version \"{api_version}\": is its CustomResourceDefinition installed?"
+    )]
+    NoSuchKind {
+        /// As the manifest has it.
+        api_version: String,
+        /// As the manifest has it.
+        kind: String,
+    },
+    /// No answer: the network, TLS, or a time limit.
+    #[error("the API server gave no usable answer: {0}")]
+    NoAnswer(String),
+}
+
+impl ClusterError {
+    /// The HTTP status of a refusal.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(status) => Some(status.code),
+            Self::NoSuchKind { .. } | Self::NoAnswer(_) => None,
+        }
+    }
+
+    /// The object is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+}
+
+impl From<kube::Error> for ClusterError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            other => Self::NoAnswer(chain(&other)),
+        }
+    }
+}
+
+/// An error and its causes on one line, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = next.source();
+    }
+    text
+}

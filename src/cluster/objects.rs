@@ -1,0 +1,191 @@
+//! Reading and writing any object, as JSON and without types.
+
+use http::{Method, Request};
+use objects::{Gvk, Object, ObjectId};
+use serde_json::{Value, json};
+
+use super::discovery::Resource;
+use super::{Cluster, ClusterError};
+
+/// Attempts at a request that the server could not take right now.
+const ATTEMPTS: u32 = 4;
+
+/// Whether a write is only tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The server answers as if it had written, and writes nothing.
+    DryRun,
+    /// The server writes.
+    Write,
+}
+
+impl Cluster {
+    /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Value, ClusterError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let request = Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(http::header::ACCEPT, "application/json")
+                .header(http::header::CONTENT_TYPE, content_type)
+                .body(body.clone())
+                .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
+            let error = match self.unary.request::<Value>(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => ClusterError::from(error),
+            };
+            // A reply may have been lost after the write, and every write here may be repeated.
+            let busy = matches!(error.code(), Some(429 | 503 | 504));
+            let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt == 1;
+            if attempt >= ATTEMPTS || !(busy || lost) {
+                return Err(error);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
+        }
+    }
+
+    /// One object as it is now; `None` when it is not there.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer.
+    pub(crate) async fn get(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Object>, ClusterError> {
+        let path = resource.path(namespace, Some(name));
+        match self.send(Method::GET, &path, "application/json", Vec::new()).await {
+            Ok(value) => to_object(value).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same by id, in a version.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; a kind that is not served means the object is not there.
+    pub(crate) async fn get_by_id(
+        &self,
+        id: &ObjectId,
+        version: &str,
+    ) -> Result<Option<Object>, ClusterError> {
+        let gvk = Gvk { group: id.group.clone(), version: version.into(), kind: id.kind.clone() };
+        match self.resource(&gvk).await {
+            Ok(resource) => self.get(&resource, &id.namespace, &id.name).await,
+            Err(ClusterError::NoSuchKind { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Objects of a kind in a namespace that a label selector matches.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn list(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Object>, ClusterError> {
+        let query: String = url_encode(selector);
+        let path = format!("{}?labelSelector={query}", resource.path(namespace, None));
+        let answer = self.send(Method::GET, &path, "application/json", Vec::new()).await?;
+        let Some(items) = answer.get("items").and_then(Value::as_array) else {
+            return Ok(Vec::new());
+        };
+        let named = |item: &Value| {
+            let mut item = item.clone();
+            item["apiVersion"] = resource.gvk.api_version().into();
+            item["kind"] = resource.gvk.kind.clone().into();
+            to_object(item)
+        };
+        items.iter().map(named).collect()
+    }
+
+    /// Server-side apply, taking ownership of every field sent.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn apply(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        mode: Mode,
+    ) -> Result<Object, ClusterError> {
+        let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
+        let path = resource.path(object.namespace(), Some(object.name()));
+        let path = format!("{path}?fieldManager={manager}&force=true{dry}");
+        let body = serde_json::to_vec(object.fields())
+            .map_err(|e| ClusterError::NoAnswer(e.to_string()))?;
+        to_object(self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await?)
+    }
+
+    /// Changes an object by a JSON patch (RFC 6902).
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn json_patch(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        operations: &Value,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name));
+        let body = operations.to_string().into_bytes();
+        to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
+    }
+
+    /// Deletes an object with background propagation, only if it is still the one that was looked at.
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone already is no error.
+    pub(crate) async fn delete(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), ClusterError> {
+        let path = resource.path(namespace, Some(name));
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+            "propagationPolicy": "Background", "preconditions": {"uid": uid}});
+        match self
+            .send(Method::DELETE, &path, "application/json", options.to_string().into_bytes())
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn to_object(value: Value) -> Result<Object, ClusterError> {
+    Object::new(value)
+        .map_err(|e| ClusterError::NoAnswer(format!("the answer is not an object: {e}")))
+}
+
+/// Percent-encodes what may stand in a selector and not in a query.
+fn url_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

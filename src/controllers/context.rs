@@ -1,0 +1,65 @@
+//! What every run may use, and what it remembers from one look to the next.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::kustomize::Kustomization;
+use crds::source::GitRepository;
+use kube::runtime::reflector::Store;
+use reconcile::Node;
+
+use super::hub::Hub;
+use super::observer::Observer;
+use crate::cluster::Cluster;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+
+/// Shared by all runs.
+pub(crate) struct Context {
+    /// Flags.
+    pub(crate) settings: Settings,
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// Wakes.
+    pub(crate) hub: Arc<Hub>,
+    /// Drift and waits.
+    pub(crate) observer: Arc<Observer>,
+    /// Artifacts.
+    pub(crate) artifacts: Arc<sources::store::Store>,
+    /// Numbers.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Every GitRepository, as last seen.
+    pub(crate) git_repositories: Store<GitRepository>,
+    /// Every Kustomization, as last seen.
+    pub(crate) kustomizations: Store<Kustomization>,
+    /// What Kustomizations remember.
+    pub(crate) kustomization_memory: Memories<super::kustomization::Memory>,
+    /// What GitRepositories remember.
+    pub(crate) git_memory: Memories<super::git_repository::Memory>,
+}
+
+/// What nodes of a kind remember between runs; gone with the process, so never the only truth.
+pub(crate) struct Memories<M>(Mutex<BTreeMap<Node, Arc<Mutex<M>>>>);
+
+impl<M> Default for Memories<M> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<M: Default> Memories<M> {
+    /// What a node remembers; nothing at first.
+    pub(crate) fn of(&self, node: &Node) -> Arc<Mutex<M>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(node.clone())
+            .or_default()
+            .clone()
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the gate and every wish need to know about any object: dependencies, unsupported fields, jitter.
+
+use crds::kustomize::Kustomization;
+use crds::{DependencyReference, Reconciled as _};
+use kube::core::{Resource as _, ResourceExt as _};
+use kube::runtime::reflector::ObjectRef;
+use reconcile::{Dependency, DependencyState};
+
+use super::context::Context;
+use super::run::node_named;
+
+/// How a refusal of fields reads.
+pub(crate) fn unsupported_text(fields: &[&str]) -> String {
+    let (are, them) = if fields.len() == 1 { ("is", "it") } else { ("are", "them") };
+    format!(
+        "{} {are} not supported by this version of windlass: nothing is done rather than something else than \
+         asked for; remove {them} or upgrade",
+        fields.join(", ")
+    )
+}
+
+/// A number that differs from object to object and is the same in every process.
+pub(crate) fn seed(uid: &str) -> u64 {
+    uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The state of what a Kustomization's `dependsOn` names, from what the watch last saw.
+///
+/// Parity(flux): a dependency with the same source must also have applied the revision that is about to be applied.
+pub(crate) fn dependencies(
+    context: &Context,
+    object: &Kustomization,
+    revision: &str,
+) -> Vec<Dependency> {
+    let namespace = object.namespace().unwrap_or_default();
+    object
+        .spec
+        .depends_on
+        .iter()
+        .map(|dependency| {
+            let (namespace, name) = named(dependency, &namespace);
+            let found = context.kustomizations.get(&ObjectRef::new(name).within(namespace));
+            let state = match found {
+                None => DependencyState::Missing,
+                Some(other) => state_of(&other, object, revision),
+            };
+            Dependency { node: node_named::<Kustomization>(namespace, name), state }
+        })
+        .collect()
+}
+
+/// Namespace and name that an entry of `dependsOn` means.
+pub(crate) fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&'a str, &'a str) {
+    (dependency.namespace.as_deref().unwrap_or(own), &dependency.name)
+}
+
+fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> DependencyState {
+    let generation = other.meta().generation.unwrap_or_default();
+    if other.observed_generation().unwrap_or(-1) != generation {
+        return DependencyState::NotReady("its latest generation has not been applied".to_owned());
+    }
+    match other.condition("Ready") {
+        None => return DependencyState::NotReady("it has no status yet".to_owned()),
+        Some(ready) if ready.status != "True" => {
+            let mut text = ready.message.clone();
+            text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
+            return DependencyState::NotReady(text);
+        }
+        Some(_) => {}
+    }
+    let source = |k: &Kustomization| {
+        let of = &k.spec.source_ref;
+        let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
+        (of.kind.clone(), namespace, of.name.clone())
+    };
+    let applied =
+        other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
+    if source(other) == source(object) && applied != revision {
+        return DependencyState::Stale(format!("it is still at {applied}"));
+    }
+    DependencyState::Ready
+}

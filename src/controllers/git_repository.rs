@@ -1,0 +1,163 @@
+//! GitRepository: a branch, tag or commit becomes an artifact.
+
+mod report;
+mod resolve;
+mod wish;
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crds::source::GitRepository;
+use crds::{Reconciled as _, Source as _};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Edge, Facts, Gate, Node, Rest, before_resolve};
+
+use super::context::Context;
+use super::record::Latest;
+use super::run::{Controlled, node_of, usual_trigger};
+use crate::cluster::ClusterError;
+
+/// What a GitRepository remembers between runs.
+#[derive(Default)]
+pub(crate) struct Memory {
+    latest: Arc<Latest<GitRepository>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+}
+
+impl Controlled for GitRepository {
+    const CONTROLLER: &'static str = "source-controller";
+
+    fn trigger(&self) -> String {
+        usual_trigger(self)
+    }
+
+    fn announcement(&self) -> String {
+        self.artifact().map(|a| format!("{} {}", a.revision, a.digest)).unwrap_or_default()
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(self, &context).await }.boxed()
+    }
+
+    fn forget(node: &Node, context: &Context) {
+        context.git_memory.forget(node);
+    }
+}
+
+/// One run; returns when to look again.
+async fn run(seen: Arc<GitRepository>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.git_memory.of(&node);
+    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        delete(context, &latest, &object).await
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        tracing::error!(
+            controller_kind = node.kind,
+            name = node.name,
+            namespace = node.namespace,
+            error = %error,
+            "the cluster refused; trying again"
+        );
+        Some(retry_after(context, &memory))
+    })
+}
+
+fn retry_after(context: &Context, memory: &Mutex<Memory>) -> Duration {
+    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    memory.failures = memory.failures.saturating_add(1);
+    let settings = &context.settings;
+    reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+/// The object goes: so do its artifacts, then our finalizer.
+async fn delete(
+    context: &Context,
+    latest: &Latest<GitRepository>,
+    object: &Arc<GitRepository>,
+) -> Result<Option<Duration>, ClusterError> {
+    let (store, slot) = (context.artifacts.clone(), world::slot(object));
+    let removed =
+        tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
+    if let Ok(Err(error)) = removed {
+        tracing::error!(name = object.name_any(), error = %error, "artifacts not removed");
+    }
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &Node,
+    memory: &Mutex<Memory>,
+    latest: &Latest<GitRepository>,
+    object: &Arc<GitRepository>,
+) -> Result<Option<Duration>, ClusterError> {
+    let facts = Facts { suspended: object.is_suspended(), ..Facts::default() };
+    match before_resolve(&facts) {
+        Gate::Suspended => return Ok(None),
+        Gate::Open => {}
+        Gate::Rest(rest) => return finish(context, memory, latest, object, Vec::new(), rest).await,
+    }
+    let Some(object) = latest.set_finalizer(context, object, true).await? else { return Ok(None) };
+    let secret = object.spec.secret_ref.as_ref().map(|r| r.name.as_str());
+    let references = secret.map(|name| Node::new("", "Secret", &node.namespace, name));
+    context.hub.set_edges(node, Edge::Reference, references.into_iter().collect::<BTreeSet<_>>());
+    let wished = match resolve::resolve(context, &object).await {
+        Ok(resolved) => wish::wish(&object, &resolved),
+        Err(rest) => Err(rest),
+    };
+    let wished = match wished {
+        Ok(wished) => wished,
+        Err(rest) => return finish(context, memory, latest, &object, Vec::new(), rest).await,
+    };
+    let world = world::World::new(context.clone(), object.clone(), wished.remote, wished.reference);
+    let (done, rest) = reconcile::drive(&wished.desired, &world).await;
+    let artifact = world.artifact();
+    let done = done.into_iter().zip(artifact).map(|(_, artifact)| artifact).collect();
+    finish(context, memory, latest, &object, done, rest).await
+}
+
+/// Says how the run ended, and when the next one is due.
+async fn finish(
+    context: &Context,
+    memory: &Mutex<Memory>,
+    latest: &Latest<GitRepository>,
+    object: &Arc<GitRepository>,
+    stored: Vec<world::Stored>,
+    rest: Rest,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let again = match &rest {
+        Rest::Settled(..) => {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            Some(wish::interval(context, object))
+        }
+        Rest::Stalled(..) => None,
+        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
+            Some(retry_after(context, memory))
+        }
+    };
+    let rest = match again {
+        Some(delay) => {
+            rest.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
+        }
+        None => rest,
+    };
+    let report = report::report(object, stored.last(), &rest, now);
+    report.log(object);
+    latest.write_status(context, object, &report.before, &report.after).await?;
+    for news in report.news {
+        context.cluster.announce(&**object, GitRepository::CONTROLLER, news).await;
+    }
+    Ok(again)
+}

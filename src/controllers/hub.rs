@@ -1,0 +1,73 @@
+//! The one place through which anything wakes a node: the dependency graph, and a door to each kind's runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reconcile::{Edge, Graph, Node};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::metrics::{Metrics, WakeReason};
+
+/// Wakes nodes, and knows who depends on whom.
+pub(crate) struct Hub {
+    graph: Mutex<Graph>,
+    doors: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
+    metrics: std::sync::Arc<Metrics>,
+}
+
+impl Hub {
+    /// A hub without doors.
+    pub(crate) fn new(metrics: std::sync::Arc<Metrics>) -> Self {
+        Self { graph: Mutex::default(), doors: Mutex::default(), metrics }
+    }
+
+    /// Opens the door of a kind: what is woken comes out of it. A kind has one door.
+    pub(crate) fn open(&self, kind: &str) -> UnboundedReceiver<Node> {
+        let (door, way) = unbounded_channel();
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned(), door);
+        way
+    }
+
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a node looked at soon; a wake during a run makes it run once more.
+    pub(crate) fn wake(&self, node: &Node, why: WakeReason) {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = doors.get(&node.kind) {
+            self.metrics.woke(&node.kind, why);
+            // A closed door means that the process is shutting down.
+            door.send(node.clone()).unwrap_or_default();
+        }
+    }
+
+    /// Something about a node changed that others may depend on.
+    pub(crate) fn changed(&self, node: &Node) {
+        let dependents = self.graph().changed(node);
+        for (dependent, edge) in dependents {
+            let why = match edge {
+                Edge::DependsOn => WakeReason::Dependency,
+                Edge::Source => WakeReason::Source,
+                Edge::Reference => WakeReason::Reference,
+                Edge::Waits => WakeReason::Waiting,
+            };
+            self.wake(&dependent, why);
+        }
+    }
+
+    /// Replaces one sort of edges of a node.
+    pub(crate) fn set_edges(&self, from: &Node, edge: Edge, to: BTreeSet<Node>) {
+        self.graph().set_edges_of(from, edge, to);
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.graph().forget(node);
+    }
+
+    /// The cycle of dependencies that a node is part of.
+    pub(crate) fn cycle(&self, node: &Node) -> Option<Vec<Node>> {
+        self.graph().cycle(node)
+    }
+}

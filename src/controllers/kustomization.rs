@@ -1,0 +1,423 @@
+//! Kustomization: the manifests of an artifact, kept applied.
+
+mod manifests;
+mod report;
+mod resolve;
+mod wish;
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use apply::{Apply, Desired};
+use crds::kustomize::Kustomization;
+use crds::{Artifact, Reconciled as _};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::{Resource as _, ResourceExt as _};
+use objects::ObjectId;
+use reconcile::{Edge, Facts, Gate, Node, Rest, Time, Wake, after_resolve, before_resolve, reason};
+use tree::Trace;
+
+use self::wish::{Pace, Wish};
+use self::world::{Wishes, World};
+use super::context::Context;
+use super::gate;
+use super::observer::Labelled;
+use super::record::{FINALIZER, Latest};
+use super::run::{Controlled, REQUESTED_AT, node_of, usual_trigger};
+use crate::cluster::ClusterError;
+
+/// What a Kustomization remembers between runs.
+#[derive(Default)]
+pub(crate) struct Memory {
+    latest: Arc<Latest<Kustomization>>,
+    /// When every object is compared again, whatever is remembered about it.
+    verify_at: Option<Instant>,
+    /// The last build that was applied to its end.
+    settled: Option<SettledBuild>,
+    /// Objects of a build that were healthy while others were awaited.
+    healthy: Option<(String, BTreeSet<ObjectId>)>,
+}
+
+/// A build whose objects are applied and well.
+struct SettledBuild {
+    generation: i64,
+    digest: String,
+    trace: Trace,
+}
+
+impl Controlled for Kustomization {
+    const CONTROLLER: &'static str = "kustomize-controller";
+
+    fn trigger(&self) -> String {
+        usual_trigger(self)
+    }
+
+    fn announcement(&self) -> String {
+        let generation = self.meta().generation.unwrap_or_default();
+        let ready = self.condition("Ready").map_or("", |c| c.status.as_str());
+        let revision = self.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
+        let current = self.observed_generation() == Some(generation);
+        format!("{ready} {current} {}", revision.unwrap_or_default())
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(self, context).await }.boxed()
+    }
+
+    fn forget(node: &Node, context: &Context) {
+        context.kustomization_memory.forget(node);
+    }
+}
+
+/// Everything that one run needs at hand.
+struct Session {
+    context: Arc<Context>,
+    node: Node,
+    memory: Arc<Mutex<Memory>>,
+    latest: Arc<Latest<Kustomization>>,
+    began: Time,
+}
+
+/// How far a run came.
+struct Ended {
+    object: Arc<Kustomization>,
+    rest: Rest,
+    revision: String,
+    digest: Option<String>,
+    changes: Vec<(ObjectId, apply::Action)>,
+}
+
+impl Ended {
+    fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> Self {
+        Self {
+            object: object.clone(),
+            rest,
+            revision: revision.to_owned(),
+            digest: None,
+            changes: Vec::new(),
+        }
+    }
+}
+
+/// How soon a run that the API server refused to record is repeated.
+const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+
+async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.kustomization_memory.of(&node);
+    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let object = latest.or_seen(seen);
+    let session = Session { context, node, memory, latest, began: jiff::Timestamp::now() };
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        session.delete(object).await
+    } else {
+        session.attempt(object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        let (name, namespace) = (&session.node.name, &session.node.namespace);
+        tracing::error!(controller_kind = "Kustomization", name, namespace, error = %error,
+            "the cluster refused; trying again");
+        Some(AFTER_REFUSAL)
+    })
+}
+
+impl Session {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_future(&self, delay: Duration) -> Time {
+        jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
+    }
+
+    async fn attempt(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
+        resolve::edges(&self.context, &self.node, &object);
+        let facts = Facts {
+            suspended: object.is_suspended(),
+            cycle: self.context.hub.cycle(&self.node),
+            ..Facts::default()
+        };
+        match before_resolve(&facts) {
+            Gate::Suspended => return Ok(self.rest_suspended()),
+            Gate::Rest(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
+            Gate::Open => {}
+        }
+        let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
+            return Ok(None);
+        };
+        let pace = match wish::check(&object.spec) {
+            Ok(pace) => pace,
+            Err(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
+        };
+        let ended = self.reconcile(&object, facts, pace).await;
+        self.finish(ended, Some(pace)).await
+    }
+
+    /// A suspended object is left as it is; nothing it waited for wakes it.
+    fn rest_suspended(&self) -> Option<Duration> {
+        self.context.observer.await_objects(&self.node, &[]);
+        None
+    }
+
+    async fn reconcile(&self, object: &Arc<Kustomization>, facts: Facts, pace: Pace) -> Ended {
+        let requeue = self.context.settings.requeue_dependency;
+        let artifact = match resolve::artifact(&self.context, object, self.in_future(requeue)) {
+            Ok(artifact) => artifact,
+            Err(rest) => return Ended::early(object, "", rest),
+        };
+        let revision = &artifact.revision;
+        let dependencies = gate::dependencies(&self.context, object, revision);
+        let facts = Facts { dependencies, ..facts };
+        match after_resolve(&facts, self.in_future(requeue)) {
+            Gate::Open => {}
+            Gate::Suspended => {
+                return Ended::early(
+                    object,
+                    revision,
+                    Rest::Blocked(
+                        reason::SUSPENDED,
+                        String::new(),
+                        Wake::at(self.in_future(requeue)),
+                    ),
+                );
+            }
+            Gate::Rest(rest) => return Ended::early(object, revision, rest),
+        }
+        let files = match self.files(&artifact).await {
+            Ok(files) => files,
+            Err(rest) => return Ended::early(object, revision, rest),
+        };
+        if let Some(ended) = self.unchanged(object, &files, revision) {
+            return ended;
+        }
+        let built = {
+            let (context, object, revision) =
+                (self.context.clone(), object.clone(), revision.clone());
+            // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
+            tokio::task::spawn_blocking(move || {
+                wish::wish(&object, pace, &files, &revision, &context.settings)
+            })
+        };
+        match built.await {
+            Ok(Ok(wish)) => self.apply(object, pace, wish).await,
+            Ok(Err(rest)) => Ended::early(object, revision, rest),
+            Err(_) => {
+                let text =
+                    "the build broke off by a fault in windlass; please report it".to_owned();
+                Ended::early(
+                    object,
+                    revision,
+                    Rest::Failed(reason::BUILD_FAILED, text, Wake::default()),
+                )
+            }
+        }
+    }
+
+    async fn files(&self, artifact: &Artifact) -> Result<Arc<tree::Memory>, Rest> {
+        let store = self.context.artifacts.clone();
+        let (path, digest) = (artifact.path.clone(), artifact.digest.clone());
+        let loaded = tokio::task::spawn_blocking(move || {
+            store.load(&path, &digest, &sources::archive::ExtractOptions::default())
+        })
+        .await;
+        let failed = |text: String| Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default());
+        match loaded {
+            Ok(Ok(files)) => Ok(files),
+            Ok(Err(error)) => {
+                Err(failed(format!("artifact of revision {}: {error}", artifact.revision)))
+            }
+            Err(_) => Err(failed("reading the artifact broke off".to_owned())),
+        }
+    }
+
+    /// Whether a full comparison is due: the interval came round, somebody asked, or nothing is known yet.
+    fn is_verification_due(&self, object: &Kustomization) -> bool {
+        let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
+        let asked = requested.is_some() && requested != object.last_handled_reconcile_at();
+        asked || self.memory().verify_at.is_none_or(|at| Instant::now() >= at)
+    }
+
+    /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
+    fn unchanged(
+        &self,
+        object: &Arc<Kustomization>,
+        files: &tree::Memory,
+        revision: &str,
+    ) -> Option<Ended> {
+        let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
+        if !ready || self.is_verification_due(object) || !self.context.observer.is_calm(&self.node)
+        {
+            return None;
+        }
+        let memory = self.memory();
+        let settled = memory.settled.as_ref()?;
+        if settled.generation != object.meta().generation.unwrap_or_default()
+            || !settled.trace.is_same_in(files)
+        {
+            return None;
+        }
+        let rest = Rest::Settled(
+            reason::RECONCILIATION_SUCCEEDED,
+            format!("Applied revision: {revision}"),
+        );
+        let digest = Some(settled.digest.clone());
+        Some(Ended { digest, ..Ended::early(object, revision, rest) })
+    }
+
+    async fn apply(&self, object: &Arc<Kustomization>, pace: Pace, wish: Wish) -> Ended {
+        let Wish { desired, digest, trace, health_versions } = wish;
+        let verify = self.is_verification_due(object);
+        let healthy = {
+            let mut memory = self.memory();
+            memory.settled = None;
+            memory.healthy.take().filter(|(of, _)| *of == digest && !verify).map(|(_, ids)| ids)
+        };
+        let wishes = Wishes {
+            verify,
+            force: object.spec.force,
+            await_end: false,
+            health_versions: health_versions.into_iter().collect(),
+            healthy: healthy.unwrap_or_default(),
+            retry_at: self.in_future(pace.retry),
+        };
+        let (ended, healthy) = self.drive(object, desired, wishes).await;
+        let mut memory = self.memory();
+        match &ended.rest {
+            Rest::Settled(..) => {
+                let generation = object.meta().generation.unwrap_or_default();
+                memory.settled = Some(SettledBuild { generation, digest: digest.clone(), trace });
+            }
+            Rest::Running(..) => memory.healthy = Some((digest.clone(), healthy)),
+            Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
+        }
+        if verify && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..)) {
+            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+        }
+        Ended { digest: Some(digest), ..ended }
+    }
+
+    async fn drive(
+        &self,
+        object: &Arc<Kustomization>,
+        desired: Desired,
+        wishes: Wishes,
+    ) -> (Ended, BTreeSet<ObjectId>) {
+        let desired = Arc::new(desired);
+        let revision = desired.revision.clone();
+        let (context, latest) = (self.context.clone(), self.latest.clone());
+        let world =
+            World::new(context, self.node.clone(), latest, object.clone(), desired.clone(), wishes);
+        let world = match world {
+            Ok(world) => world,
+            Err(rest) => return (Ended::early(object, &revision, rest), BTreeSet::new()),
+        };
+        let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
+        self.context.hub.set_edges(&self.node, Edge::Waits, world.missing());
+        let places = match rest.wake() {
+            Some(wake) => world.places(wake).await,
+            None => Vec::new(),
+        };
+        let awaited: Vec<_> = places
+            .into_iter()
+            .map(|(resource, id, ours)| {
+                (resource, id, if ours { Labelled::Yes } else { Labelled::No })
+            })
+            .collect();
+        self.context.observer.await_objects(&self.node, &awaited);
+        let ended = Ended {
+            object: world.object(),
+            rest,
+            revision,
+            digest: None,
+            changes: world.changes(),
+        };
+        (ended, world.healthy())
+    }
+
+    fn interval(&self, object: &Kustomization, pace: Pace) -> Duration {
+        let percent = self.context.settings.interval_jitter_percentage;
+        reconcile::jittered(pace.interval, percent, gate::seed(&object.uid().unwrap_or_default()))
+    }
+
+    /// Says how the run ended, and when the next one is due.
+    async fn finish(
+        &self,
+        ended: Ended,
+        pace: Option<Pace>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let Ended { object, rest, revision, digest, changes } = ended;
+        let now = jiff::Timestamp::now();
+        let (retry, interval) = match pace {
+            Some(pace) => (pace.retry, self.interval(&object, pace)),
+            None => (AFTER_REFUSAL, AFTER_REFUSAL),
+        };
+        let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
+        let run = report::Run {
+            rest: &rest,
+            revision: &revision,
+            digest: digest.as_deref(),
+            changes: &changes,
+            has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
+            began: self.began,
+            now,
+            interval: pace.map_or(interval, |pace| pace.interval),
+        };
+        let report = report::report(&object, &run);
+        report.log(&object, &run);
+        self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
+        for news in report.news {
+            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, news).await;
+        }
+        let until_verification =
+            self.memory().verify_at.map(|at| at.saturating_duration_since(Instant::now()));
+        Ok(match &rest {
+            Rest::Settled(..) => Some(until_verification.unwrap_or(interval)),
+            Rest::Stalled(..) => None,
+            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
+                let at = wake.earliest().unwrap_or(now);
+                Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+            }
+        })
+    }
+
+    /// The object goes: so does what it applied, by policy, then our finalizer.
+    async fn delete(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
+        if !object.finalizers().iter().any(|f| f == FINALIZER) {
+            return Ok(None);
+        }
+        let (prune, await_end) = wish::deletion(&object.spec);
+        let pace = wish::check(&object.spec).unwrap_or(Pace {
+            interval: AFTER_REFUSAL,
+            retry: AFTER_REFUSAL,
+            timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
+        });
+        // Parity(flux): a suspended Kustomization leaves its objects behind.
+        if !prune || object.is_suspended() {
+            self.latest.set_finalizer(&self.context, &object, false).await?;
+            return Ok(None);
+        }
+        let wishes = Wishes {
+            verify: false,
+            force: false,
+            await_end,
+            health_versions: std::collections::BTreeMap::new(),
+            healthy: BTreeSet::new(),
+            retry_at: self.in_future(pace.retry),
+        };
+        let (ended, _) = self.drive(&object, wish::farewell(&object, pace), wishes).await;
+        if ended.rest.is_settled() {
+            for news in report::farewell(&ended.changes) {
+                self.context
+                    .cluster
+                    .announce(&*ended.object, Kustomization::CONTROLLER, news)
+                    .await;
+            }
+            self.latest.set_finalizer(&self.context, &ended.object, false).await?;
+            return Ok(None);
+        }
+        self.finish(ended, Some(pace)).await
+    }
+}

@@ -1,0 +1,295 @@
+//! What happened to a Kustomization, as status and events. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use apply::{Action, Inventory};
+use crds::kustomize::Kustomization;
+use kube::core::{Resource as _, ResourceExt as _};
+use objects::ObjectId;
+use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
+use serde_json::{Value, json};
+
+use crate::cluster::events::{News, Severity};
+use crate::controllers::record::conditions_of;
+use crate::controllers::run::REQUESTED_AT;
+
+const HEALTHY: &str = "Healthy";
+
+/// Conditions that this kind sets; others in the status are kept.
+const OWNED: [&str; 1] = [HEALTHY];
+
+/// What the plan says while it waits for the end of deleted objects.
+pub(super) const TERMINATION: &str = "Waiting for the termination of deleted objects";
+
+/// What a write of the inventory says besides.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Progress<'a> {
+    /// Objects of a revision are about to be applied.
+    Applying(&'a str),
+    /// Nothing new.
+    Unchanged,
+}
+
+/// How a run ended and what it knew.
+pub(super) struct Run<'a> {
+    pub(super) rest: &'a Rest,
+    /// The revision that the run was about; empty when it did not get that far.
+    pub(super) revision: &'a str,
+    /// Digest of the build, if there was one.
+    pub(super) digest: Option<&'a str>,
+    pub(super) changes: &'a [(ObjectId, Action)],
+    /// Whether health was asked for.
+    pub(super) has_health: bool,
+    pub(super) began: Time,
+    pub(super) now: Time,
+    pub(super) interval: Duration,
+}
+
+/// What is written and told.
+pub(super) struct Report {
+    pub(super) before: Value,
+    pub(super) after: Value,
+    pub(super) news: Vec<News>,
+}
+
+/// Since when something has been waited for, and what: the transition of Healthy=Unknown.
+pub(super) fn waiting_since(object: &Kustomization) -> Option<(String, Time)> {
+    let status = serde_json::to_value(&object.status).ok()?;
+    let conditions = conditions_of(&status);
+    let healthy = Condition::find(&conditions, HEALTHY).filter(|c| c.status == Status::Unknown)?;
+    Some((healthy.message.clone(), healthy.last_transition_time))
+}
+
+fn inventory_value(inventory: &Inventory) -> Value {
+    let entries: Vec<Value> = inventory
+        .entries()
+        .into_iter()
+        .map(|(id, version)| json!({"id": id, "v": version}))
+        .collect();
+    json!({"entries": entries})
+}
+
+/// The status in the middle of a run: the inventory, and what is under way.
+pub(super) fn progress(
+    object: &Kustomization,
+    inventory: &Inventory,
+    progress: Progress<'_>,
+    now: Time,
+) -> (Value, Value) {
+    let before = serde_json::to_value(&object.status).unwrap_or_default();
+    let mut after = if before.is_object() { before.clone() } else { json!({}) };
+    after["inventory"] = inventory_value(inventory);
+    if let Progress::Applying(revision) = progress {
+        let had = conditions_of(&before);
+        let generation = object.meta().generation.unwrap_or_default();
+        let text = format!("Applying manifests of revision {revision}");
+        let conditions = Conditions::since(&had, generation, now, &OWNED)
+            .keep(HEALTHY)
+            .finish_progress(reason::PROGRESSING, &text);
+        after["conditions"] = json!(conditions);
+        after["lastAttemptedRevision"] = revision.into();
+    }
+    (before, after)
+}
+
+/// Derives status and events from where a run came to rest.
+pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
+    let before = serde_json::to_value(&object.status).unwrap_or_default();
+    let had = conditions_of(&before);
+    let generation = object.meta().generation.unwrap_or_default();
+    let mut after = if before.is_object() { before.clone() } else { json!({}) };
+    after["conditions"] = json!(conditions(&had, generation, run));
+    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
+        after["lastHandledReconcileAt"] = requested.clone().into();
+    }
+    if !run.revision.is_empty() {
+        after["lastAttemptedRevision"] = run.revision.into();
+    }
+    if run.rest.is_settled() {
+        after["lastAppliedRevision"] = run.revision.into();
+        // Parity(flux): a Kustomization's observedGeneration moves only when it is ready.
+        after["observedGeneration"] = generation.into();
+    }
+    let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
+    let is_news = !run.changes.is_empty()
+        || failed_anew
+        || before.get("lastAppliedRevision") != after.get("lastAppliedRevision");
+    // Differs(flux): history is written when something changed, not at every look.
+    if let (true, Some(digest), false) =
+        (is_news, run.digest, matches!(run.rest, Rest::Running(..)))
+    {
+        let mut history: History = before
+            .get("history")
+            .cloned()
+            .and_then(|h| serde_json::from_value(h).ok())
+            .unwrap_or_default();
+        let metadata = BTreeMap::from([("revision".to_owned(), run.revision.to_owned())]);
+        let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
+        history.upsert(digest, run.now, took, run.rest.reason(), metadata);
+        after["history"] = json!(history);
+    }
+    let news = news(&had, run, is_news);
+    Report { before, after, news }
+}
+
+fn is_failure(rest: &Rest) -> bool {
+    matches!(rest, Rest::Failed(..) | Rest::Stalled(..))
+}
+
+fn was_told(had: &[Condition], rest: &Rest) -> bool {
+    Condition::find(had, reconcile::READY)
+        .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text())
+}
+
+fn conditions(had: &[Condition], generation: i64, run: &Run<'_>) -> Vec<Condition> {
+    let conditions = Conditions::since(had, generation, run.now, &OWNED);
+    let waited_since = Condition::find(had, HEALTHY)
+        .filter(|c| c.status == Status::Unknown)
+        .map_or(run.began, |c| c.last_transition_time);
+    let is_healthy = Condition::is(had, HEALTHY, Status::True);
+    let conditions = match run.rest {
+        Rest::Settled(..) if !run.has_health => conditions,
+        // A look that changed nothing says nothing new about health.
+        Rest::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
+        Rest::Settled(..) => {
+            let waited =
+                Duration::try_from(run.now.duration_since(waited_since)).unwrap_or_default();
+            let waited =
+                Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+            let text = format!("Health check passed in {}", reconcile::format_duration(waited));
+            conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &text)
+        }
+        Rest::Running(why, text, _) => conditions.set(HEALTHY, Status::Unknown, *why, text),
+        Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
+            conditions.set(HEALTHY, Status::False, *why, text)
+        }
+        Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => conditions.keep(HEALTHY),
+    };
+    conditions.finish(run.rest)
+}
+
+/// `Kind/namespace/name action`, a line each, as Flux's events have them.
+fn lines(changes: &[(ObjectId, Action)]) -> String {
+    let lines: Vec<String> =
+        changes.iter().map(|(id, action)| format!("{} {action}", id.subject())).collect();
+    lines.join("\n")
+}
+
+/// What is told when a Kustomization has taken everything along.
+pub(super) fn farewell(changes: &[(ObjectId, Action)]) -> Vec<News> {
+    if changes.is_empty() {
+        return Vec::new();
+    }
+    let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
+    vec![News {
+        severity: Severity::Info,
+        reason,
+        message: lines(changes),
+        metadata: BTreeMap::new(),
+    }]
+}
+
+fn news(had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
+    let mut metadata = BTreeMap::new();
+    if !run.revision.is_empty() {
+        metadata.insert("kustomize.toolkit.fluxcd.io/revision".to_owned(), run.revision.to_owned());
+    }
+    let info = |reason: &str, message: String| News {
+        severity: Severity::Info,
+        reason: reason.to_owned(),
+        message,
+        metadata: metadata.clone(),
+    };
+    let mut news = Vec::new();
+    if !run.changes.is_empty() {
+        news.push(info("Progressing", lines(run.changes)));
+    }
+    let told = was_told(had, run.rest);
+    match run.rest {
+        Rest::Settled(why, _) => {
+            let recovered = !Condition::is(had, reconcile::READY, Status::True);
+            if is_news || recovered {
+                let took =
+                    Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
+                let took =
+                    Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+                let (took, next) =
+                    (reconcile::format_duration(took), reconcile::format_duration(run.interval));
+                let mut done = info(
+                    why.as_str(),
+                    format!("Reconciliation finished in {took}, next run in {next}"),
+                );
+                done.metadata.insert(
+                    "kustomize.toolkit.fluxcd.io/commit_status".to_owned(),
+                    "update".to_owned(),
+                );
+                news.push(done);
+            }
+        }
+        Rest::Running(..) => {}
+        Rest::Blocked(..) if told => {}
+        Rest::Blocked(why, text, _) => news.push(info(why.as_str(), text.clone())),
+        Rest::Failed(..) | Rest::Stalled(..) if told => {}
+        Rest::Failed(why, text, _) => {
+            news.push(News { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
+        }
+        Rest::Stalled(why, text) => {
+            news.push(News { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
+        }
+    }
+    news
+}
+
+impl Report {
+    /// Log lines, when something happened.
+    pub(super) fn log(&self, object: &Kustomization, run: &Run<'_>) {
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        for (id, action) in run.changes {
+            let object = id.subject();
+            let action = action.to_string();
+            tracing::info!(
+                controller_kind = "Kustomization",
+                name,
+                namespace,
+                object,
+                action,
+                "applied"
+            );
+        }
+        let revision = run.revision;
+        let text = run.rest.text();
+        match run.rest {
+            Rest::Failed(..) | Rest::Stalled(..) => {
+                tracing::error!(
+                    controller_kind = "Kustomization",
+                    name,
+                    namespace,
+                    revision,
+                    error = text,
+                    "failed"
+                );
+            }
+            Rest::Settled(..) | Rest::Running(..) | Rest::Blocked(..)
+                if self.before != self.after =>
+            {
+                tracing::info!(
+                    controller_kind = "Kustomization",
+                    name,
+                    namespace,
+                    revision,
+                    "{text}"
+                );
+            }
+            Rest::Settled(..) | Rest::Running(..) | Rest::Blocked(..) => {
+                tracing::debug!(
+                    controller_kind = "Kustomization",
+                    name,
+                    namespace,
+                    revision,
+                    "{text}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a Kustomization points at: its source's artifact, and what it depends on.
+
+use std::collections::BTreeSet;
+
+use crds::kustomize::Kustomization;
+use crds::source::GitRepository;
+use crds::{Artifact, Source as _};
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use reconcile::{Edge, Node, Rest, Time, Wake, reason};
+
+use crate::controllers::context::Context;
+use crate::controllers::gate::named;
+use crate::controllers::run::node_named;
+
+/// The node of the source that a Kustomization names.
+fn source_node(object: &Kustomization) -> Node {
+    let namespace = object.namespace().unwrap_or_default();
+    let source = &object.spec.source_ref;
+    node_named::<GitRepository>(source.namespace.as_deref().unwrap_or(&namespace), &source.name)
+}
+
+/// Tells the hub on whom the Kustomization depends, so that their changes wake it.
+pub(super) fn edges(context: &Context, node: &Node, object: &Kustomization) {
+    let namespace = object.namespace().unwrap_or_default();
+    let dependencies: BTreeSet<Node> = object
+        .spec
+        .depends_on
+        .iter()
+        .map(|dependency| {
+            let (namespace, name) = named(dependency, &namespace);
+            node_named::<Kustomization>(namespace, name)
+        })
+        .collect();
+    context.hub.set_edges(node, Edge::DependsOn, dependencies);
+    context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
+}
+
+/// The artifact to build from, as the watch last saw it.
+pub(super) fn artifact(
+    context: &Context,
+    object: &Kustomization,
+    retry_at: Time,
+) -> Result<Artifact, Rest> {
+    let node = source_node(object);
+    let blocked = |text: String| {
+        Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
+    };
+    let found = context.git_repositories.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    let Some(source) = found else {
+        return Err(blocked(format!(
+            "source '{node}' not found; create it or correct spec.sourceRef"
+        )));
+    };
+    source
+        .artifact()
+        .cloned()
+        .ok_or_else(|| blocked(format!("source '{node}' has no artifact yet")))
+}

@@ -1,0 +1,330 @@
+//! What a Kustomization asks for, checked and built; every field without support is refused by its name.
+
+use std::time::Duration;
+
+use apply::{Desired, HealthWish};
+use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind, KustomizationSpec};
+use kube::core::ResourceExt as _;
+use objects::{Object, ObjectId};
+use reconcile::{DurationError, Rest, Wake, reason};
+use sha2::{Digest as _, Sha256};
+use tree::{Recorder, Trace};
+
+use super::manifests;
+use crate::controllers::gate::unsupported_text;
+use crate::settings::Settings;
+
+/// How long definitions and classes may take to be ready.
+const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The durations of a spec.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) interval: Duration,
+    pub(super) retry: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// A built wish, and what it was built from.
+pub(super) struct Wish {
+    pub(super) desired: Desired,
+    /// Names the content of all manifests.
+    pub(super) digest: String,
+    /// Which files were read.
+    pub(super) trace: Trace,
+    /// API version of everything whose health is asked for by name.
+    pub(super) health_versions: Vec<(ObjectId, String)>,
+}
+
+/// Fields that were given and have no support, in the spec's order.
+pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let KustomizationSpec {
+        common_metadata: _,
+        depends_on,
+        decryption,
+        interval: _,
+        retry_interval: _,
+        kube_config,
+        path: _,
+        post_build,
+        prune: _,
+        deletion_policy: _,
+        health_checks: _,
+        name_prefix,
+        name_suffix,
+        patches,
+        images,
+        service_account_name,
+        source_ref,
+        suspend: _,
+        target_namespace: _,
+        timeout: _,
+        force: _,
+        wait: _,
+        build_metadata,
+        components,
+        ignore_missing_components,
+        health_check_exprs,
+        ignore,
+    } = spec;
+    let given = [
+        ("spec.dependsOn[].readyExpr", depends_on.iter().any(|d| d.ready_expr.is_some())),
+        ("spec.decryption", decryption.is_some()),
+        ("spec.kubeConfig", kube_config.is_some()),
+        ("spec.postBuild", post_build.is_some()),
+        ("spec.namePrefix", name_prefix.is_some()),
+        ("spec.nameSuffix", name_suffix.is_some()),
+        ("spec.patches", !patches.is_empty()),
+        ("spec.images", !images.is_empty()),
+        ("spec.serviceAccountName", service_account_name.is_some()),
+        ("spec.sourceRef.kind", source_ref.kind != KustomizationSourceKind::GitRepository),
+        ("spec.buildMetadata", !build_metadata.is_empty()),
+        ("spec.components", !components.is_empty()),
+        ("spec.ignoreMissingComponents", *ignore_missing_components),
+        ("spec.healthCheckExprs", !health_check_exprs.is_empty()),
+        ("spec.ignore", !ignore.is_empty()),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}
+
+/// Checks what can be checked without files.
+pub(super) fn check(spec: &KustomizationSpec) -> Result<Pace, Rest> {
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+    }
+    pace(spec).map_err(|(field, error)| {
+        Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+    })
+}
+
+fn pace(spec: &KustomizationSpec) -> Result<Pace, (&'static str, DurationError)> {
+    let read =
+        |field: &'static str, text: &str| reconcile::parse_duration(text).map_err(|e| (field, e));
+    let interval = read("spec.interval", spec.interval.as_str())?;
+    let retry = match &spec.retry_interval {
+        Some(retry) => read("spec.retryInterval", retry.as_str())?,
+        None => interval,
+    };
+    let timeout = match &spec.timeout {
+        Some(timeout) => Some(read("spec.timeout", timeout.as_str())?),
+        None => None,
+    };
+    Ok(Pace { interval, retry, timeout: reconcile::kustomization_timeout(interval, timeout) })
+}
+
+/// Whether leaving objects are deleted when the Kustomization is, and whether their end is awaited.
+pub(super) fn deletion(spec: &KustomizationSpec) -> (bool, bool) {
+    match spec.deletion_policy.unwrap_or_default() {
+        DeletionPolicy::MirrorPrune => (spec.prune, false),
+        DeletionPolicy::Delete => (true, false),
+        DeletionPolicy::WaitForTermination => (true, true),
+        DeletionPolicy::Orphan => (false, false),
+    }
+}
+
+/// The id of a Kustomization itself.
+pub(super) fn own_id(object: &Kustomization) -> ObjectId {
+    let namespace = object.namespace().unwrap_or_default();
+    ObjectId::new(&namespace, &object.name_any(), "kustomize.toolkit.fluxcd.io", "Kustomization")
+}
+
+/// The wish of a Kustomization that goes: nothing of it is to remain.
+pub(super) fn farewell(object: &Kustomization, pace: Pace) -> Desired {
+    Desired {
+        own: own_id(object),
+        stages: Vec::new(),
+        empty_is_intended: true,
+        prune: true,
+        health: HealthWish::None,
+        fail_fast: true,
+        revision: String::new(),
+        timeout: pace.timeout,
+        stage_timeout: STAGE_TIMEOUT,
+        retry: pace.retry,
+    }
+}
+
+/// Builds what is declared at a revision.
+pub(super) fn wish(
+    object: &Kustomization,
+    pace: Pace,
+    files: &tree::Memory,
+    revision: &str,
+    settings: &Settings,
+) -> Result<Wish, Rest> {
+    let spec = &object.spec;
+    let recorder = Recorder::new(files);
+    let loaded = manifests::load(&recorder, spec.path.as_deref().unwrap_or_default());
+    let located = loaded.map_err(|error| refused(&error))?;
+    let mut objects = Vec::with_capacity(located.len());
+    for found in located {
+        let mut manifest = found.object;
+        if manifest.get("sops").is_some_and(|sops| sops.get("mac").is_some()) {
+            let text = format!(
+                "{}:{}: {} is encrypted with SOPS, and spec.decryption is not supported by this version of windlass",
+                found.file,
+                found.line,
+                manifest.id().subject()
+            );
+            return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
+        }
+        dress(&mut manifest, object);
+        objects.push(manifest);
+    }
+    let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
+        .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
+    let (health, health_versions) = health(spec);
+    let digest = digest(&stages);
+    let desired = Desired {
+        own: own_id(object),
+        stages,
+        // A folder that is there and holds no manifest says so; one that is missing was refused above.
+        empty_is_intended: true,
+        prune: spec.prune,
+        health,
+        fail_fast: true,
+        revision: revision.to_owned(),
+        timeout: pace.timeout,
+        stage_timeout: STAGE_TIMEOUT,
+        retry: pace.retry,
+    };
+    Ok(Wish { desired, digest, trace: recorder.seen(), health_versions })
+}
+
+fn refused(error: &manifests::Error) -> Rest {
+    let text = error.to_string();
+    match error {
+        manifests::Error::Unsupported { .. } => Rest::Stalled(reason::UNSUPPORTED_FIELD, text),
+        manifests::Error::NoSuchFolder(_)
+        | manifests::Error::NotAFolder(_)
+        | manifests::Error::Path(_) => Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default()),
+        manifests::Error::Manifest(_)
+        | manifests::Error::Resource { .. }
+        | manifests::Error::Tree(_)
+        | manifests::Error::TooMuch(_) => Rest::Failed(reason::BUILD_FAILED, text, Wake::default()),
+    }
+}
+
+/// Puts on what the spec adds to every object: namespace, metadata, owner.
+fn dress(manifest: &mut Object, object: &Kustomization) {
+    if let Some(namespace) = &object.spec.target_namespace {
+        into_namespace(manifest, namespace);
+    }
+    if let Some(common) = &object.spec.common_metadata {
+        for (key, value) in &common.labels {
+            manifest.set_label(key, value);
+        }
+        for (key, value) in &common.annotations {
+            manifest.set_annotation(key, value);
+        }
+    }
+    apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
+    apply::normalize(manifest);
+}
+
+/// Kinds without a namespace that Kubernetes itself has (source: its OpenAPI 1.36).
+const CLUSTER_SCOPED: [(&str, &str); 30] = [
+    ("", "ComponentStatus"),
+    ("", "Namespace"),
+    ("", "Node"),
+    ("", "PersistentVolume"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("authentication.k8s.io", "TokenReview"),
+    ("authorization.k8s.io", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "SubjectAccessReview"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("certificates.k8s.io", "ClusterTrustBundle"),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+    ("networking.k8s.io", "IPAddress"),
+    ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "StorageClass"),
+];
+
+/// Parity(kustomize 5.8): kinds that are not known to be cluster-scoped get the namespace, Namespaces its name, and of a
+/// binding's subjects those called `default`.
+fn into_namespace(manifest: &mut Object, namespace: &str) {
+    let id = manifest.id();
+    let cluster_scoped =
+        CLUSTER_SCOPED.iter().any(|(group, kind)| *group == id.group && *kind == id.kind);
+    if !cluster_scoped {
+        manifest.set_namespace(namespace);
+    }
+    match (id.group.as_str(), id.kind.as_str()) {
+        ("", "Namespace") => {
+            manifest.metadata_mut().insert("name".into(), namespace.into());
+        }
+        (_, "RoleBinding" | "ClusterRoleBinding") => {
+            let subjects = manifest.fields_mut().get_mut("subjects").and_then(|s| s.as_array_mut());
+            for subject in subjects.into_iter().flatten().filter_map(|s| s.as_object_mut()) {
+                if subject.get("name").and_then(|n| n.as_str()) == Some("default") {
+                    subject.insert("namespace".into(), namespace.into());
+                }
+            }
+        }
+        ("apiregistration.k8s.io", "APIService") => {
+            let service = manifest.fields_mut().get_mut("spec").and_then(|s| s.get_mut("service"));
+            if let Some(service) = service.and_then(|s| s.as_object_mut()) {
+                service.insert("namespace".into(), namespace.into());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whose health is waited for, and in which API versions those named are read.
+fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
+    if spec.wait {
+        return (HealthWish::All, Vec::new());
+    }
+    if spec.health_checks.is_empty() {
+        return (HealthWish::None, Vec::new());
+    }
+    let named: Vec<(ObjectId, String)> = spec
+        .health_checks
+        .iter()
+        .map(|check| {
+            // Parity(flux): without an apiVersion it is apps/v1.
+            let gvk =
+                objects::Gvk::new(check.api_version.as_deref().unwrap_or("apps/v1"), &check.kind);
+            let namespace = check.namespace.as_deref().unwrap_or_default();
+            (ObjectId::new(namespace, &check.name, &gvk.group, &gvk.kind), gvk.version)
+        })
+        .collect();
+    (HealthWish::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
+}
+
+/// Names the content of all manifests: equal digests mean equal builds.
+fn digest(stages: &[apply::Stage]) -> String {
+    let mut lines: Vec<String> = stages
+        .iter()
+        .flat_map(|stage| &stage.objects)
+        .map(|manifest| format!("{} {}\n", manifest.id, manifest.digest))
+        .collect();
+    lines.sort();
+    let mut hash = Sha256::new();
+    for line in lines {
+        hash.update(line);
+    }
+    format!("sha256:{}", hex::encode(hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests;

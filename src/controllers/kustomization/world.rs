@@ -1,0 +1,300 @@
+//! The world of a Kustomization: the objects of a cluster, and the inventory in its own status.
+//!
+//! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`look`),
+//! one object's write (`write`), what to do (`apply::plan`).
+
+mod look;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apply::plan::{health_text, is_passed, stage_text};
+use apply::{
+    Action, Apply, Desired, HealthWish, Inventory, Manifest, Observed, Report, Seen, SeenState,
+    Step,
+};
+use crds::kustomize::Kustomization;
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId};
+use reconcile::{Node, Rest, Time, Wake, reason};
+
+use super::report::Progress;
+use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
+use crate::controllers::context::Context;
+use crate::controllers::record::Latest;
+
+/// What a run has learned and done so far.
+#[derive(Default)]
+struct Known {
+    recorded: Inventory,
+    /// Manifests looked at in this run.
+    seen: BTreeMap<ObjectId, SeenState>,
+    /// Live objects as last read, for writes and health.
+    live: BTreeMap<ObjectId, Object>,
+    resources: BTreeMap<ObjectId, Resource>,
+    healthy: BTreeSet<ObjectId>,
+    gone: BTreeSet<ObjectId>,
+    leaving: BTreeSet<ObjectId>,
+    changes: Vec<(ObjectId, Action)>,
+    /// Stand for kinds that are not served yet.
+    missing: BTreeSet<Node>,
+}
+
+/// See the module.
+pub(super) struct World {
+    context: Arc<Context>,
+    node: Node,
+    latest: Arc<Latest<Kustomization>>,
+    object: Mutex<Arc<Kustomization>>,
+    desired: Arc<Desired>,
+    settings: Wishes,
+    known: Mutex<Known>,
+}
+
+/// What a run wants to know besides the plan's wish.
+pub(super) struct Wishes {
+    /// Every object is compared, whatever is remembered about it.
+    pub(super) verify: bool,
+    /// `spec.force`.
+    pub(super) force: bool,
+    /// The end of deleted objects is awaited.
+    pub(super) await_end: bool,
+    /// API versions of objects whose health is asked for by name.
+    pub(super) health_versions: BTreeMap<ObjectId, String>,
+    /// Objects of this very build that were healthy at an earlier look.
+    pub(super) healthy: BTreeSet<ObjectId>,
+    /// When a failed request is tried again.
+    pub(super) retry_at: Time,
+}
+
+impl World {
+    pub(super) fn new(
+        context: Arc<Context>,
+        node: Node,
+        latest: Arc<Latest<Kustomization>>,
+        object: Arc<Kustomization>,
+        desired: Arc<Desired>,
+        settings: Wishes,
+    ) -> Result<Self, Rest> {
+        let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
+        let entries: Vec<(String, String)> = entries
+            .map(|i| i.entries.iter().map(|e| (e.id.clone(), e.version.clone())).collect())
+            .unwrap_or_default();
+        let (recorded, unreadable) = Inventory::from_entries(&entries);
+        if !unreadable.is_empty() {
+            // Going on would write the inventory without them, and so forget objects.
+            let text = format!(
+                "status.inventory has entries that cannot be read: {}; correct or remove them",
+                unreadable.join(", ")
+            );
+            return Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
+        }
+        let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
+        let object = Mutex::new(object);
+        Ok(Self { context, node, latest, object, desired, settings, known: Mutex::new(known) })
+    }
+
+    /// Nodes that stand for kinds which were needed and are not served.
+    pub(super) fn missing(&self) -> BTreeSet<Node> {
+        self.known().missing.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The Kustomization as our last write left it.
+    pub(super) fn object(&self) -> Arc<Kustomization> {
+        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was created, configured and deleted, in that order of events.
+    pub(super) fn changes(&self) -> Vec<(ObjectId, Action)> {
+        self.known().changes.clone()
+    }
+
+    /// Objects that were healthy when last looked at.
+    pub(super) fn healthy(&self) -> BTreeSet<ObjectId> {
+        self.known().healthy.clone()
+    }
+
+    /// Where to watch the objects of a rest's wake, and whether they carry our label.
+    pub(super) async fn places(&self, wake: &Wake) -> Vec<(Resource, ObjectId, bool)> {
+        let mut places = Vec::new();
+        for node in &wake.on {
+            let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
+            if let Ok(resource) = self.resource(&id).await {
+                let ours = self.known().seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
+                places.push((resource, id, ours));
+            }
+        }
+        places
+    }
+
+    /// The kind of an object, in the version of its manifest, its inventory entry or its health check.
+    async fn resource(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
+        if let Some(resource) = self.known().resources.get(id) {
+            return Ok(resource.clone());
+        }
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        let of_manifest =
+            manifests.into_iter().find(|m| m.id == *id).map(|m| m.object.gvk().version);
+        let named = || self.settings.health_versions.get(id).cloned();
+        let recorded = || self.known().recorded.version(id).map(str::to_owned);
+        let version = of_manifest.or_else(named).or_else(recorded).unwrap_or_default();
+        let gvk = objects::Gvk { group: id.group.clone(), version, kind: id.kind.clone() };
+        let resource = self.context.cluster.resource(&gvk).await?;
+        self.known().resources.insert(id.clone(), resource.clone());
+        Ok(resource)
+    }
+
+    fn no_answer(&self, error: &ClusterError) -> Rest {
+        let wake = Wake::at(self.settings.retry_at);
+        Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), wake)
+    }
+
+    /// Looks at every manifest of a stage, some at a time.
+    async fn look_at(&self, manifests: &[Manifest]) -> Result<(), Rest> {
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let looks: Vec<_> = manifests.iter().map(|manifest| self.look(manifest)).collect();
+        let results: Vec<Result<(), ClusterError>> =
+            stream::iter(looks).buffer_unordered(width).collect().await;
+        results
+            .into_iter()
+            .find_map(Result::err)
+            .map_or(Ok(()), |error| Err(self.no_answer(&error)))
+    }
+
+    /// Reads the health of objects that were not healthy before.
+    async fn examine(&self, ids: Vec<ObjectId>) -> Result<BTreeMap<ObjectId, Report>, Rest> {
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let reports: Vec<_> = ids.into_iter().map(|id| self.health_of(id)).collect();
+        let results: Vec<Result<(ObjectId, Report), ClusterError>> =
+            stream::iter(reports).buffer_unordered(width).collect().await;
+        let mut found = BTreeMap::new();
+        for result in results {
+            let (id, report) = result.map_err(|error| self.no_answer(&error))?;
+            if report.is_current() {
+                self.known().healthy.insert(id.clone());
+            }
+            found.insert(id, report);
+        }
+        Ok(found)
+    }
+
+    /// What the plan sees of everything known so far.
+    fn observed(&self, now: Time, reports: &BTreeMap<ObjectId, Report>) -> Observed {
+        let known = self.known();
+        let mut objects: BTreeMap<ObjectId, Seen> = known
+            .seen
+            .iter()
+            .map(|(id, state)| {
+                (id.clone(), Seen { state: state.clone(), health: reports.get(id).cloned() })
+            })
+            .collect();
+        for (id, report) in reports {
+            objects.entry(id.clone()).or_insert_with(|| Seen {
+                state: SeenState::Unmanaged,
+                health: Some(report.clone()),
+            });
+        }
+        let object = self.object();
+        let stages = self.desired.stages.iter();
+        let stage_texts: Vec<String> = stages
+            .map(|s| stage_text(s.kind, &self.desired.revision, self.desired.stage_timeout))
+            .collect();
+        let since = super::report::waiting_since(&object);
+        let waited_for = |texts: &[String]| {
+            since.as_ref().filter(|(text, _)| texts.contains(text)).map(|(_, at)| *at)
+        };
+        Observed {
+            now,
+            recorded: known.recorded.clone(),
+            objects,
+            gone: known.gone.clone(),
+            leaving: known.leaving.clone(),
+            waiting_since: waited_for(&[
+                health_text(&self.desired.revision, self.desired.timeout),
+                super::report::TERMINATION.to_owned(),
+            ]),
+            stage_waiting_since: waited_for(&stage_texts),
+        }
+    }
+
+    /// Ids whose health decides, and that have to be asked for.
+    fn health_of_interest(&self) -> Vec<ObjectId> {
+        let known = self.known();
+        match &self.desired.health {
+            HealthWish::None => Vec::new(),
+            HealthWish::All => {
+                let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+                let skipped = |id: &ObjectId| {
+                    matches!(known.seen.get(id), Some(SeenState::Skipped | SeenState::Finished))
+                };
+                manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
+            }
+            HealthWish::These(ids) => ids.clone(),
+        }
+    }
+
+    /// Writes the inventory and says what is under way.
+    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Rest> {
+        let object = self.object();
+        let (before, after) =
+            super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        match written.map_err(|error| self.no_answer(&error))? {
+            Some(object) => *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object,
+            // The Kustomization is gone for good, so nothing may be applied in its name any more.
+            None => {
+                let text = "the Kustomization was deleted".to_owned();
+                return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+            }
+        }
+        self.known().recorded = inventory.clone();
+        Ok(())
+    }
+}
+
+impl reconcile::World<Apply> for World {
+    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+        let now = jiff::Timestamp::now();
+        let mut reports = BTreeMap::new();
+        for (at, stage) in desired.stages.iter().enumerate() {
+            self.look_at(&stage.objects).await?;
+            if stage.kind.is_waited_for() {
+                let ids = stage.objects.iter().map(|m| m.id.clone()).collect();
+                reports.extend(self.examine(ids).await?);
+            }
+            let observed = self.observed(now, &reports);
+            if !is_passed(desired, &observed, at) {
+                return Ok(observed);
+            }
+        }
+        if desired.prune {
+            self.look_for_leavers().await?;
+        }
+        let ids = self.health_of_interest();
+        reports.extend(self.examine(ids).await?);
+        Ok(self.observed(jiff::Timestamp::now(), &reports))
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), Rest> {
+        match step {
+            Step::Record { add } => {
+                let mut inventory = self.known().recorded.clone();
+                for (id, version) in add {
+                    inventory.add(id.clone(), version);
+                }
+                self.record(&inventory, Progress::Applying(&self.desired.revision)).await
+            }
+            Step::Apply { stage, ids, recreate, digest: _ } => {
+                self.write_stage(*stage, ids, recreate).await
+            }
+            Step::Prune { ids } => self.prune(ids).await,
+            Step::Shrink { to } => self.record(to, Progress::Unchanged).await,
+        }
+    }
+}

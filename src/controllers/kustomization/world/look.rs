@@ -1,0 +1,222 @@
+//! Looks at one object: how it compares with its manifest, how it is, whether it may go.
+
+use apply::meta::switches_for_apply;
+use apply::refusal::{describe, may_be_immutable};
+use apply::{Manifest, Report, SeenState, has_drifted, health};
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId};
+use reconcile::{Rest, Wake, reason};
+
+use super::World;
+use crate::cluster::ClusterError;
+use crate::cluster::objects::Mode;
+use crate::controllers::observer::MANAGER;
+
+/// The API server's own word for a refusal.
+fn word(error: &ClusterError) -> &str {
+    match error {
+        ClusterError::Refused(status) => &status.reason,
+        ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_) => "",
+    }
+}
+
+impl World {
+    /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
+    pub(super) async fn look(&self, manifest: &Manifest) -> Result<(), ClusterError> {
+        if self.known().seen.contains_key(&manifest.id) {
+            return Ok(());
+        }
+        let state = self.compare(manifest).await?;
+        self.known().seen.insert(manifest.id.clone(), state);
+        Ok(())
+    }
+
+    async fn compare(&self, manifest: &Manifest) -> Result<SeenState, ClusterError> {
+        let id = &manifest.id;
+        let resource = match self.resource(id).await {
+            Ok(resource) => resource,
+            Err(error @ ClusterError::NoSuchKind { .. }) => return Ok(self.refused(id, &error)),
+            Err(error) => return Err(error),
+        };
+        if resource.namespaced && id.namespace.is_empty() {
+            let text = "give it metadata.namespace, or set spec.targetNamespace";
+            return Ok(SeenState::Refused(format!(
+                "{} namespace not specified: {text}",
+                id.subject()
+            )));
+        }
+        if !resource.namespaced && !id.namespace.is_empty() {
+            let text = format!(
+                "{} has a namespace, and {} objects have none; remove metadata.namespace",
+                id.subject(),
+                id.kind
+            );
+            return Ok(SeenState::Refused(text));
+        }
+        let observer = &self.context.observer;
+        if !self.settings.verify && observer.is_settled(&self.node, id, &manifest.digest, &resource)
+        {
+            return Ok(SeenState::InSync);
+        }
+        let live = self.context.cluster.get(&resource, &id.namespace, &id.name).await?;
+        if live.is_none() && !self.settings.verify && apply::meta::expires(&manifest.object) {
+            // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
+            if observer.had_applied(&self.node, id, &manifest.digest) {
+                return Ok(SeenState::Finished);
+            }
+        }
+        let switches = switches_for_apply(&manifest.object, live.as_ref());
+        if switches.skips_apply(live.is_some()) {
+            observer.released(&self.node, id);
+            return Ok(SeenState::Skipped);
+        }
+        let dry =
+            self.context.cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await;
+        let dry = match dry {
+            Ok(dry) => dry,
+            Err(error @ ClusterError::NoAnswer(_)) => return Err(error),
+            Err(error) => return self.judge_refusal(manifest, live, &resource, &error).await,
+        };
+        let Some(live) = live else { return Ok(SeenState::Missing) };
+        let foreign = switches.ssa != apply::Ssa::Merge
+            && apply::take_over(&live, MANAGER, &self.context.settings.override_manager).is_some();
+        let drifted = foreign || has_drifted(&live, &dry);
+        if !drifted {
+            observer.applied(&self.node, &resource, manifest.digest.clone(), &live);
+        }
+        self.known().live.insert(id.clone(), live);
+        Ok(if drifted { SeenState::Differs } else { SeenState::InSync })
+    }
+
+    /// A refused dry-run stands, unless recreating the object was asked for and would help.
+    async fn judge_refusal(
+        &self,
+        manifest: &Manifest,
+        live: Option<Object>,
+        resource: &crate::cluster::discovery::Resource,
+        error: &ClusterError,
+    ) -> Result<SeenState, ClusterError> {
+        let id = &manifest.id;
+        let text = error.to_string();
+        let force =
+            self.settings.force || switches_for_apply(&manifest.object, live.as_ref()).force;
+        let Some(live) = live.filter(|_| force && may_be_immutable(word(error), &text)) else {
+            return Ok(self.refused(id, error));
+        };
+        // Deleting would be for nothing if the manifest were refused as a new object too, so it is tried under
+        // another name first.
+        let mut probe = manifest.object.clone();
+        let name: String = format!("{}-windlass-probe", id.name).chars().rev().take(60).collect();
+        let name: String = name.chars().rev().collect();
+        probe.metadata_mut().insert("name".into(), name.trim_start_matches(['-', '.']).into());
+        match self.context.cluster.apply(resource, &probe, MANAGER, Mode::DryRun).await {
+            Ok(_) => {
+                self.known().live.insert(id.clone(), live);
+                Ok(SeenState::MustBeRecreated)
+            }
+            Err(error @ ClusterError::NoAnswer(_)) => Err(error),
+            Err(_) => Ok(self.refused(id, error)),
+        }
+    }
+
+    fn refused(&self, id: &ObjectId, error: &ClusterError) -> SeenState {
+        if matches!(error, ClusterError::NoSuchKind { .. }) {
+            self.known().missing.insert(crate::controllers::registry::kinds_of(&id.group));
+        }
+        SeenState::Refused(describe(id, word(error), &error.to_string()))
+    }
+
+    /// How an object is now, beside its id.
+    pub(super) async fn health_of(&self, id: ObjectId) -> Result<(ObjectId, Report), ClusterError> {
+        let report = self.health(&id).await?;
+        Ok((id, report))
+    }
+
+    async fn health(&self, id: &ObjectId) -> Result<Report, ClusterError> {
+        if self.known().healthy.contains(id) {
+            return Ok(current());
+        }
+        let resource = match self.resource(id).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
+            Err(error) => return Err(error),
+        };
+        let live = self.context.cluster.get(&resource, &id.namespace, &id.name).await?;
+        let Some(live) = live else { return Ok(Report::not_found()) };
+        if id.group == "batch" && id.kind == "Job" {
+            return Ok(health::job(&live));
+        }
+        let related = match health::related_kinds(&live.gvk()) {
+            Some(kind) => {
+                let resource = self.context.cluster.resource(&kind).await?;
+                // The engine chooses by selector; what is of the namespace and in trouble is few.
+                self.context.cluster.list(&resource, &id.namespace, "").await?
+            }
+            None => Vec::new(),
+        };
+        Ok(health::read(&live, &related, jiff::Timestamp::now()))
+    }
+
+    /// Finds out which recorded objects that left the manifests are already gone, or not ours to delete.
+    pub(super) async fn look_for_leavers(&self) -> Result<(), Rest> {
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        let wanted: apply::Inventory =
+            manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
+        let stale: Vec<(ObjectId, String)> = {
+            let known = self.known();
+            let stale = known.recorded.minus(&wanted).into_iter();
+            stale.filter(|(id, _)| !known.gone.contains(id)).collect()
+        };
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let looks: Vec<_> =
+            stale.into_iter().map(|(id, version)| self.live_of(id, version)).collect();
+        let found: Vec<Result<(ObjectId, Option<Object>), ClusterError>> =
+            stream::iter(looks).buffer_unordered(width).collect().await;
+        for result in found {
+            let (id, live) = result.map_err(|error| {
+                let wake = Wake::at(self.settings.retry_at);
+                Rest::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
+            })?;
+            self.judge_leaver(id, live);
+        }
+        Ok(())
+    }
+
+    async fn live_of(
+        &self,
+        id: ObjectId,
+        version: String,
+    ) -> Result<(ObjectId, Option<Object>), ClusterError> {
+        let live = self.context.cluster.get_by_id(&id, &version).await?;
+        Ok((id, live))
+    }
+
+    fn judge_leaver(&self, id: ObjectId, live: Option<Object>) {
+        let mut known = self.known();
+        let Some(live) = live else {
+            known.leaving.remove(&id);
+            known.gone.insert(id);
+            return;
+        };
+        let ours = apply::is_owned(&live, &self.node.name, &self.node.namespace);
+        if !ours || apply::switches(&live).skips_prune() {
+            known.gone.insert(id);
+            return;
+        }
+        if live.meta("deletionTimestamp").is_some_and(|t| !t.is_null()) {
+            // Its deletion was accepted before; finalizers of others may keep it for long.
+            if self.settings.await_end {
+                known.leaving.insert(id);
+            } else {
+                known.gone.insert(id);
+            }
+            return;
+        }
+        known.live.insert(id, live);
+    }
+}
+
+/// What is said about an object that was found healthy earlier in the same wait.
+fn current() -> Report {
+    Report { status: apply::Health::Current, message: String::new(), conditions: Vec::new() }
+}

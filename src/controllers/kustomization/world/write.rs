@@ -1,0 +1,174 @@
+//! Writes objects: applies a stage, recreates what may not change, deletes what left.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use apply::{Action, Manifest, SeenState};
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId};
+use reconcile::{Rest, Wake, reason};
+
+use super::World;
+use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
+use crate::cluster::objects::Mode;
+use crate::controllers::observer::MANAGER;
+
+/// How often a recreated object is looked for until it is gone.
+const GONE_POLL: Duration = Duration::from_millis(100);
+
+/// How long the end of an object that is recreated is awaited.
+const GONE_LIMIT: Duration = Duration::from_secs(60);
+
+impl World {
+    /// Applies objects of a stage; several at once, begun in order.
+    pub(super) async fn write_stage(
+        &self,
+        stage: usize,
+        ids: &[ObjectId],
+        recreate: &[ObjectId],
+    ) -> Result<(), Rest> {
+        let Some(stage) = self.desired.stages.get(stage) else { return Ok(()) };
+        let (ids, recreate): (BTreeSet<_>, BTreeSet<_>) =
+            (ids.iter().collect(), recreate.iter().collect());
+        let mut writes = Vec::with_capacity(ids.len());
+        for manifest in &stage.objects {
+            if ids.contains(&manifest.id) {
+                writes.push(self.write_told(manifest, recreate.contains(&manifest.id)));
+            }
+        }
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let outcomes: Vec<Result<(), String>> =
+            stream::iter(writes).buffered(width).collect().await;
+        let failed: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let wake = Wake::at(self.settings.retry_at);
+        Err(Rest::Failed(reason::RECONCILIATION_FAILED, failed.join("\n"), wake))
+    }
+
+    /// Writes one object; an error names it.
+    async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), String> {
+        let outcome = self.write(manifest, recreate).await;
+        outcome.map_err(|error| format!("{}: {error}", manifest.id.subject()))
+    }
+
+    async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
+        let id = &manifest.id;
+        let resource = self.resource(id).await?;
+        let observer = &self.context.observer;
+        let (live, was_missing) = {
+            let known = self.known();
+            (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
+        };
+        observer.writing(id);
+        let written = self.write_over(manifest, &resource, live, recreate).await;
+        match written {
+            Ok(written) => {
+                observer.applied(&self.node, &resource, manifest.digest.clone(), &written);
+                let mut known = self.known();
+                known.seen.insert(id.clone(), SeenState::InSync);
+                known.healthy.remove(id);
+                let action =
+                    if was_missing || recreate { Action::Created } else { Action::Configured };
+                known.changes.push((id.clone(), action));
+                Ok(())
+            }
+            Err(error) => {
+                observer.released(&self.node, id);
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_over(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+        live: Option<Object>,
+        recreate: bool,
+    ) -> Result<Object, ClusterError> {
+        let cluster = &self.context.cluster;
+        let (id, live) = match (live, recreate) {
+            (Some(live), true) => {
+                self.remove_and_wait(resource, &live).await?;
+                (&manifest.id, None)
+            }
+            (live, _) => (&manifest.id, live),
+        };
+        if let Some(live) = &live {
+            let merges = apply::meta::switches_for_apply(&manifest.object, Some(live)).ssa
+                == apply::Ssa::Merge;
+            let overrides = &self.context.settings.override_manager;
+            let patch = apply::take_over(live, MANAGER, overrides).filter(|_| !merges);
+            if let Some(patch) = patch {
+                cluster.json_patch(resource, &id.namespace, &id.name, &patch).await?;
+            }
+        }
+        cluster.apply(resource, &manifest.object, MANAGER, Mode::Write).await
+    }
+
+    /// Deletes an object that is created again, and waits until its name is free.
+    async fn remove_and_wait(
+        &self,
+        resource: &Resource,
+        live: &Object,
+    ) -> Result<(), ClusterError> {
+        let cluster = &self.context.cluster;
+        cluster.delete(resource, live.namespace(), live.name(), live.uid()).await?;
+        let deadline = tokio::time::Instant::now() + GONE_LIMIT;
+        loop {
+            match cluster.get(resource, live.namespace(), live.name()).await? {
+                Some(still) if still.uid() == live.uid() => {}
+                Some(_) | None => return Ok(()),
+            }
+            if tokio::time::Instant::now() >= deadline {
+                let text = format!(
+                    "it was deleted to be recreated, and is still there after {GONE_LIMIT:?}"
+                );
+                return Err(ClusterError::NoAnswer(text));
+            }
+            tokio::time::sleep(GONE_POLL).await;
+        }
+    }
+
+    /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
+    pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Rest> {
+        let mut failed = Vec::new();
+        for (id, version) in ids {
+            if let Err(error) = self.remove(id, version).await {
+                failed.push(format!("{} delete failed: {error}", id.subject()));
+            }
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let wake = Wake::at(self.settings.retry_at);
+        Err(Rest::Failed(reason::PRUNE_FAILED, failed.join("\n"), wake))
+    }
+
+    async fn remove(&self, id: &ObjectId, version: &str) -> Result<(), ClusterError> {
+        let gvk = objects::Gvk {
+            group: id.group.clone(),
+            version: version.to_owned(),
+            kind: id.kind.clone(),
+        };
+        let resource = self.context.cluster.resource(&gvk).await?;
+        let Some(uid) = self.known().live.get(id).map(|live| live.uid().to_owned()) else {
+            return Ok(());
+        };
+        // From here on its end is our doing, not drift.
+        self.context.observer.released(&self.node, id);
+        self.context.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
+        let mut known = self.known();
+        known.resources.insert(id.clone(), resource);
+        known.changes.push((id.clone(), Action::Deleted));
+        if self.settings.await_end {
+            known.leaving.insert(id.clone());
+        } else {
+            known.gone.insert(id.clone());
+        }
+        Ok(())
+    }
+}

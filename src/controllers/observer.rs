@@ -1,0 +1,316 @@
+//! Notices when a managed object stops being what was applied, and when one that somebody waits for moves.
+//!
+//! One metadata-only watch for each kind in use and ownership label; objects without a label of ours are watched
+//! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
+//! Nothing here survives a restart: each node verifies its objects once after a start.
+
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use apply::fingerprint::fingerprint;
+use objects::{Object, ObjectId};
+use reconcile::Node;
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use super::hub::Hub;
+use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
+use crate::cluster::watch::Selection;
+use crate::metrics::WakeReason;
+
+/// Field manager of what Kustomizations apply; Flux's, so that its fields stay ours.
+pub(crate) const MANAGER: &str = "kustomize-controller";
+
+const LABELS: [&str; 2] = [apply::meta::OWNER_NAME, apply::meta::OWNER_NAMESPACE];
+
+type Fingerprint = u64;
+
+/// An object that a node applied.
+struct Tracked {
+    owner: Node,
+    /// Digest of the manifest that was applied.
+    digest: String,
+    /// Fingerprint of the live object after that, and its resourceVersion.
+    applied: (u64, Fingerprint),
+    /// The newest that a watch saw.
+    seen: Option<(u64, Fingerprint)>,
+    /// A write is under way, so what a watch sees may be its result.
+    writing: bool,
+    /// It is not what was applied.
+    dirty: bool,
+}
+
+/// A running watch and who needs it.
+struct Running {
+    stop: AbortHandle,
+    /// It has listed everything once and has not failed since.
+    live: bool,
+    users: BTreeSet<Node>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct WatchKey {
+    group: String,
+    version: String,
+    kind: String,
+    selection: Selection,
+}
+
+#[derive(Default)]
+struct State {
+    tracked: BTreeMap<ObjectId, Tracked>,
+    watches: BTreeMap<WatchKey, Running>,
+    /// Who waits for an object to move.
+    waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
+}
+
+/// See the module.
+pub(crate) struct Observer {
+    cluster: Cluster,
+    hub: Arc<Hub>,
+    state: Mutex<State>,
+    myself: Weak<Self>,
+}
+
+/// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
+fn print_of(metadata: &Value) -> (u64, Fingerprint) {
+    let version =
+        metadata.get("resourceVersion").and_then(Value::as_str).and_then(|v| v.parse().ok());
+    (version.unwrap_or_default(), fingerprint(metadata, &[MANAGER], &LABELS))
+}
+
+impl Observer {
+    /// Watches nothing yet.
+    pub(crate) fn new(cluster: Cluster, hub: Arc<Hub>) -> Arc<Self> {
+        Arc::new_cyclic(|myself| Self {
+            cluster,
+            hub,
+            state: Mutex::default(),
+            myself: myself.clone(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a live object is known to be what this manifest made it, without asking anybody.
+    pub(crate) fn is_settled(
+        &self,
+        owner: &Node,
+        id: &ObjectId,
+        digest: &str,
+        resource: &Resource,
+    ) -> bool {
+        let state = self.state();
+        let key = WatchKey::labelled(resource);
+        let live = state.watches.get(&key).is_some_and(|w| w.live);
+        live && state
+            .tracked
+            .get(id)
+            .is_some_and(|t| t.owner == *owner && t.digest == digest && !t.dirty && !t.writing)
+    }
+
+    /// Whether a manifest was applied, whatever became of the object since.
+    pub(crate) fn had_applied(&self, owner: &Node, id: &ObjectId, digest: &str) -> bool {
+        self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
+    }
+
+    /// Whether nothing that a node applied is known to have moved since.
+    pub(crate) fn is_calm(&self, owner: &Node) -> bool {
+        self.state().tracked.values().all(|t| t.owner != *owner || (!t.dirty && !t.writing))
+    }
+
+    /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
+    pub(crate) fn writing(&self, id: &ObjectId) {
+        if let Some(tracked) = self.state().tracked.get_mut(id) {
+            tracked.writing = true;
+        }
+    }
+
+    /// Remembers what a manifest made of an object, and watches that it stays so.
+    pub(crate) fn applied(&self, owner: &Node, resource: &Resource, digest: String, live: &Object) {
+        let metadata = live.get("metadata").cloned().unwrap_or_default();
+        let applied = print_of(&metadata);
+        let id = live.id();
+        let mut state = self.state();
+        let seen = state.tracked.get(&id).and_then(|t| t.seen);
+        // A watch may have been faster than the answer, with this change or already with a later one.
+        let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1);
+        let tracked =
+            Tracked { owner: owner.clone(), digest, applied, seen, writing: false, dirty };
+        state.tracked.insert(id, tracked);
+        self.ensure(&mut state, owner, resource, Selection::Labelled(apply::meta::OWNER_NAME));
+        drop(state);
+        if dirty {
+            self.hub.wake(owner, WakeReason::Drift);
+        }
+    }
+
+    /// Stops remembering an object of an owner: it was deleted, skipped or given away.
+    pub(crate) fn released(&self, owner: &Node, id: &ObjectId) {
+        let mut state = self.state();
+        if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
+            state.tracked.remove(id);
+        }
+    }
+
+    /// Forgets a node and stops the watches that nobody else needs.
+    pub(crate) fn forget(&self, owner: &Node) {
+        let mut state = self.state();
+        state.tracked.retain(|_, t| t.owner != *owner);
+        for waiting in state.waiting.values_mut() {
+            waiting.remove(owner);
+        }
+        state.waiting.retain(|_, nodes| !nodes.is_empty());
+        state.watches.retain(|_, watch| {
+            watch.users.remove(owner);
+            if watch.users.is_empty() {
+                watch.stop.abort();
+            }
+            !watch.users.is_empty()
+        });
+    }
+
+    /// Replaces what a node waits for: any event about one of these objects wakes it.
+    ///
+    /// Objects that carry the label of a Kustomization are seen by the watch of their kind; others get one of their own.
+    pub(crate) fn await_objects(&self, owner: &Node, awaited: &[(Resource, ObjectId, Labelled)]) {
+        let mut state = self.state();
+        for nodes in state.waiting.values_mut() {
+            nodes.remove(owner);
+        }
+        state.waiting.retain(|_, nodes| !nodes.is_empty());
+        let mut needed = BTreeSet::new();
+        for (resource, id, labelled) in awaited {
+            state.waiting.entry(id.clone()).or_default().insert(owner.clone());
+            let selection = match labelled {
+                Labelled::Yes => Selection::Labelled(apply::meta::OWNER_NAME),
+                Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
+            };
+            needed.insert(WatchKey::new(resource, selection.clone()));
+            self.ensure(&mut state, owner, resource, selection);
+        }
+        // Watches by name end with the wait; those by label also tell of drift.
+        state.watches.retain(|key, watch| {
+            let by_name = matches!(key.selection, Selection::Named(..));
+            if by_name && !needed.contains(key) {
+                watch.users.remove(owner);
+            }
+            if watch.users.is_empty() {
+                watch.stop.abort();
+            }
+            !watch.users.is_empty()
+        });
+    }
+
+    fn ensure(&self, state: &mut State, owner: &Node, resource: &Resource, selection: Selection) {
+        if !resource.watchable {
+            return;
+        }
+        let key = WatchKey::new(resource, selection.clone());
+        if let Some(running) = state.watches.get_mut(&key) {
+            running.users.insert(owner.clone());
+            return;
+        }
+        let stream = self.cluster.watch_metadata(resource, &selection);
+        let task = task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
+        let stop = tokio::spawn(task).abort_handle();
+        state
+            .watches
+            .insert(key, Running { stop, live: false, users: BTreeSet::from([owner.clone()]) });
+    }
+
+    fn set_live(&self, key: &WatchKey, live: bool) {
+        if let Some(watch) = self.state().watches.get_mut(key) {
+            watch.live = live;
+        }
+    }
+
+    /// A watch saw an object.
+    fn saw(&self, id: &ObjectId, metadata: &Value) {
+        let print = print_of(metadata);
+        let mut state = self.state();
+        let mut drifted = None;
+        if let Some(tracked) = state.tracked.get_mut(id) {
+            tracked.seen = Some(print);
+            let newer = print.0 > tracked.applied.0;
+            if !tracked.writing && newer && print.1 != tracked.applied.1 {
+                tracked.dirty = true;
+                drifted = Some(tracked.owner.clone());
+            }
+        }
+        let waiting = state.waiting.get(id).cloned().unwrap_or_default();
+        drop(state);
+        self.tell(drifted, waiting);
+    }
+
+    /// A watch saw that an object is gone, or lost the label by which it was watched.
+    fn lost(&self, id: &ObjectId) {
+        let mut state = self.state();
+        let mut drifted = None;
+        if let Some(tracked) = state.tracked.get_mut(id) {
+            tracked.dirty = true;
+            if !tracked.writing {
+                drifted = Some(tracked.owner.clone());
+            }
+        }
+        let waiting = state.waiting.get(id).cloned().unwrap_or_default();
+        drop(state);
+        self.tell(drifted, waiting);
+    }
+
+    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>) {
+        if let Some(owner) = drifted {
+            self.hub.wake(&owner, WakeReason::Drift);
+        }
+        for node in waiting {
+            self.hub.wake(&node, WakeReason::Waiting);
+        }
+    }
+
+    /// A watch listed everything: what it should have seen and did not is gone.
+    fn listed(&self, key: &WatchKey, seen: &BTreeSet<ObjectId>) {
+        let missing: Vec<ObjectId> = {
+            let state = self.state();
+            let same_kind = |id: &&ObjectId| id.group == key.group && id.kind == key.kind;
+            match &key.selection {
+                Selection::Labelled(_) | Selection::All => {
+                    let known = state.tracked.iter().filter(|(id, t)| same_kind(id) && !t.writing);
+                    known.filter(|(id, _)| !seen.contains(id)).map(|(id, _)| id.clone()).collect()
+                }
+                Selection::Named(namespace, name) => {
+                    let id = ObjectId::new(namespace, name, &key.group, &key.kind);
+                    if seen.contains(&id) { Vec::new() } else { vec![id] }
+                }
+            }
+        };
+        self.set_live(key, true);
+        for id in missing {
+            self.lost(&id);
+        }
+    }
+}
+
+/// Whether an object carries the owner label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Labelled {
+    /// The watch of its kind sees it.
+    Yes,
+    /// It needs a watch by name.
+    No,
+}
+
+impl WatchKey {
+    fn new(resource: &Resource, selection: Selection) -> Self {
+        let objects::Gvk { group, version, kind } = resource.gvk.clone();
+        Self { group, version, kind, selection }
+    }
+
+    fn labelled(resource: &Resource) -> Self {
+        Self::new(resource, Selection::Labelled(apply::meta::OWNER_NAME))
+    }
+}

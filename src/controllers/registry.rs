@@ -1,0 +1,96 @@
+//! The one list of kinds that run.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use kube::runtime::reflector::store;
+use kube::runtime::watcher::Event;
+use objects::Gvk;
+use reconcile::Node;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{Context, Memories};
+use super::hub::Hub;
+use super::observer::Observer;
+use super::run::run_kind;
+use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
+use crate::cluster::watch::Selection;
+use crate::metrics::Metrics;
+use crate::serve::Readiness;
+use crate::settings::Settings;
+
+/// Runs every kind until `stop`.
+pub(crate) async fn run(
+    settings: Settings,
+    cluster: Cluster,
+    artifacts: Arc<sources::store::Store>,
+    metrics: Arc<Metrics>,
+    readiness: Readiness,
+    stop: CancellationToken,
+) {
+    let (git_repositories, git_writer) = store();
+    let (kustomizations, kustomization_writer) = store();
+    let hub = Arc::new(Hub::new(metrics.clone()));
+    let observer = Observer::new(cluster.clone(), hub.clone());
+    let (sources, appliers) = (settings.concurrent_source, settings.concurrent_kustomize);
+    let context = Arc::new(Context {
+        settings,
+        cluster,
+        hub,
+        observer,
+        artifacts,
+        metrics,
+        git_repositories,
+        kustomizations,
+        kustomization_memory: Memories::default(),
+        git_memory: Memories::default(),
+    });
+    let told = || stop.clone().cancelled_owned();
+    tokio::join!(
+        run_kind(context.clone(), git_writer, sources, told()),
+        run_kind(context.clone(), kustomization_writer, appliers, told()),
+        until(told(), tell_ready(&context, readiness)),
+        until(told(), definitions(&context)),
+    );
+}
+
+async fn until(stop: impl Future<Output = ()>, work: impl Future<Output = ()>) {
+    tokio::select! { () = work => {} () = stop => {} }
+}
+
+/// Ready means that every kind has listed its objects once.
+async fn tell_ready(context: &Context, readiness: Readiness) {
+    let git = context.git_repositories.wait_until_ready().await;
+    let kustomizations = context.kustomizations.wait_until_ready().await;
+    if git.is_ok() && kustomizations.is_ok() {
+        readiness.ready();
+        tracing::info!("ready");
+    }
+}
+
+/// The node that stands for the kinds of a group: whoever misses one of them waits for it.
+pub(crate) fn kinds_of(group: &str) -> Node {
+    Node::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
+}
+
+/// Follows definitions: where kinds live is asked again, and whoever waits for a kind looks again.
+async fn definitions(context: &Context) {
+    let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let resource = Resource {
+        gvk,
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let mut events = pin!(context.cluster.watch_metadata(&resource, &Selection::All));
+    while let Some(event) = events.next().await {
+        let (Ok(Event::Apply(object)) | Ok(Event::Delete(object))) = event else { continue };
+        let name = object.metadata.name.unwrap_or_default();
+        if let Some((_, group)) = name.split_once('.') {
+            context.cluster.forget_group(group);
+            context.hub.changed(&kinds_of(group));
+        }
+    }
+}

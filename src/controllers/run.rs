@@ -1,0 +1,203 @@
+//! How any kind is run: one run a node at a time, woken through the hub, isolated from all others.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use futures::{FutureExt as _, TryStreamExt as _};
+use kube::core::ResourceExt as _;
+use kube::runtime::controller::{Action, Config, applier};
+use kube::runtime::reflector::{self, ObjectRef, store::Writer};
+use kube::runtime::watcher::{self, Event};
+use reconcile::Node;
+
+use super::context::Context;
+use crate::cluster::status::OurKind;
+use crate::metrics::{ObjectLabels, WakeReason};
+
+/// A kind of ours that has runs.
+pub(crate) trait Controlled: OurKind {
+    /// Name under which it reports: Flux's controller for the kind.
+    const CONTROLLER: &'static str;
+
+    /// What a person may have changed to make it run: a hash or text of spec generation, requests, deletion.
+    fn trigger(&self) -> String;
+
+    /// What others depend on: while it stays the same nobody is woken.
+    fn announcement(&self) -> String;
+
+    /// Looks, acts and reports once. Returns when to look again, if nothing wakes it before.
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>>;
+
+    /// The object is gone: forget what is known about it.
+    fn forget(node: &Node, context: &Context);
+}
+
+/// What an object of ours is called in the graph.
+pub(crate) fn node_of<K: OurKind>(object: &K) -> Node {
+    node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// The same, for one that is known by name only.
+pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
+    Node::new(&K::group(&()), &K::kind(&()), namespace, name)
+}
+
+/// Annotation that asks for a run now.
+pub(crate) const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+
+/// The usual trigger: generation, the request annotation, deletion.
+pub(crate) fn usual_trigger<K: OurKind>(object: &K) -> String {
+    let meta = object.meta();
+    let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
+    let deleting = meta.deletion_timestamp.is_some();
+    format!("{:?} {deleting} {requested}", meta.generation)
+}
+
+/// Notices what a stream of events means: who has to run, and whose dependents do.
+struct Notices {
+    context: Arc<Context>,
+    last: Mutex<BTreeMap<Node, (String, String)>>,
+}
+
+impl Notices {
+    fn applied<K: Controlled>(&self, object: &K) {
+        let node = node_of(object);
+        let now = (object.trigger(), object.announcement());
+        let before = {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.insert(node.clone(), now.clone())
+        };
+        if before.as_ref().is_none_or(|b| b.0 != now.0) {
+            self.context.hub.wake(&node, WakeReason::Spec);
+        }
+        if before.is_none_or(|b| b.1 != now.1) {
+            self.context.hub.changed(&node);
+        }
+    }
+
+    fn deleted<K: Controlled>(&self, object: &K) {
+        let node = node_of(object);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        K::forget(&node, &self.context);
+        self.context.hub.forget(&node);
+        self.context.observer.forget(&node);
+        self.context.hub.changed(&node);
+    }
+
+    /// The watch listed everything: what was deleted while nobody watched is gone.
+    fn listed<K: Controlled>(&self, present: &[Arc<K>]) {
+        let present: std::collections::BTreeSet<Node> =
+            present.iter().map(|o| node_of(&**o)).collect();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing: Vec<Node> = last.keys().filter(|n| !present.contains(n)).cloned().collect();
+        last.retain(|node, _| present.contains(node));
+        drop(last);
+        for node in missing {
+            K::forget(&node, &self.context);
+            self.context.hub.forget(&node);
+            self.context.observer.forget(&node);
+            self.context.hub.changed(&node);
+        }
+    }
+
+    fn noticed<K: Controlled>(&self, event: &Event<K>, store: &reflector::Store<K>) {
+        match event {
+            Event::Apply(object) | Event::InitApply(object) => self.applied(object),
+            Event::Delete(object) => self.deleted(object),
+            Event::Init => {}
+            Event::InitDone => self.listed(&store.state()),
+        }
+    }
+}
+
+/// Runs a kind until `stop` says so; then runs under way end and no new one begins.
+pub(crate) async fn run_kind<K: Controlled>(
+    context: Arc<Context>,
+    writer: Writer<K>,
+    concurrency: u16,
+    stop: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let store = writer.as_reader();
+    let namespace = (!context.settings.watch_all_namespaces)
+        .then(|| context.settings.runtime_namespace.clone());
+    let notices = Notices { context: context.clone(), last: Mutex::default() };
+    let woken = context.hub.open(&K::kind(&()));
+    let events = context.cluster.watch_ours::<K>(namespace.as_deref());
+    let seen_by = store.clone();
+    // The reflector stores an event before it is noticed, so that a run never looks for what is not stored yet.
+    let watched = reflector::reflector(writer, events)
+        .inspect(move |event| match event {
+            Ok(event) => notices.noticed(event, &seen_by),
+            Err(error) => tracing::error!(controller_kind = %K::kind(&()), error = %error, "watch failed, retrying"),
+        })
+        .filter_map(|_| async { None::<Result<ObjectRef<K>, watcher::Error>> });
+    let wakes = stream::unfold(woken, |mut woken| async move {
+        let node = woken.recv().await?;
+        let object = ObjectRef::<K>::new(&node.name).within(&node.namespace);
+        Some((Ok(object), woken))
+    });
+    let queue = stream::select(Box::pin(watched), Box::pin(wakes)).take_until(stop);
+    let config = Config::default().concurrency(concurrency);
+    applier(
+        |object: Arc<K>, context: Arc<Context>| isolated(object, context).boxed(),
+        |_, never: &std::convert::Infallible, _| match *never {},
+        context,
+        store,
+        queue,
+        config,
+    )
+    .map_err(|error| tracing::debug!(error = %error, "a wake came to nothing"))
+    .for_each(|_| async {})
+    .await;
+}
+
+/// When a run that broke off by a fault of ours is tried again.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+
+/// One run, measured; a panic in it is caught, told and stays with its object.
+async fn isolated<K: Controlled>(
+    object: Arc<K>,
+    context: Arc<Context>,
+) -> Result<Action, std::convert::Infallible> {
+    let node = node_of(&*object);
+    let begun = Instant::now();
+    context.metrics.running.inc();
+    let outcome = AssertUnwindSafe(object.clone().run(context.clone())).catch_unwind().await;
+    context.metrics.running.dec();
+    let labels = ObjectLabels {
+        kind: node.kind.clone(),
+        name: node.name.clone(),
+        namespace: node.namespace.clone(),
+    };
+    context
+        .metrics
+        .reconcile_duration
+        .get_or_create(&labels)
+        .observe(begun.elapsed().as_secs_f64());
+    let again = match outcome {
+        Ok(again) => again,
+        Err(_) => {
+            tracing::error!(
+                controller_kind = node.kind,
+                name = node.name,
+                namespace = node.namespace,
+                "a fault in windlass broke off this run; please report it"
+            );
+            let news = crate::cluster::events::News {
+                severity: crate::cluster::events::Severity::Error,
+                reason: "InternalFault".to_owned(),
+                message: "a fault in windlass broke off this run; it will be tried again. Please report it with \
+                          the log of that time"
+                    .to_owned(),
+                metadata: BTreeMap::new(),
+            };
+            context.cluster.announce(&*object, K::CONTROLLER, news).await;
+            Some(AFTER_PANIC)
+        }
+    };
+    Ok(again.map_or_else(Action::await_change, Action::requeue))
+}

@@ -1,0 +1,130 @@
+//! Every metric, once.
+//!
+//! `gotk_*` are Flux's names, so that its dashboards keep working; `windlass_*` are ours.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use http::{Method, Uri};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Which object a duration is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ObjectLabels {
+    /// Kind of the object.
+    pub(crate) kind: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its namespace.
+    pub(crate) namespace: String,
+}
+
+/// Why a node was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum WakeReason {
+    /// Its spec, or a request annotation, changed.
+    Spec,
+    /// A dependency changed.
+    Dependency,
+    /// Its source has another artifact.
+    Source,
+    /// A Secret or ConfigMap that it names changed.
+    Reference,
+    /// A managed object that it waits for changed.
+    Waiting,
+    /// A managed object was changed by somebody else.
+    Drift,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WakeLabels {
+    kind: String,
+    reason: WakeReason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: &'static str,
+}
+
+/// Requests to the API server by verb.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ApiRequests(Family<VerbLabels, Counter>);
+
+impl ApiRequests {
+    /// Counts a request before it is sent.
+    pub(crate) fn count(&self, method: &Method, uri: &Uri) {
+        let query = uri.query().unwrap_or_default();
+        let verb = match *method {
+            Method::GET if query.contains("watch=") => "watch",
+            Method::GET => "get",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH if query.contains("dryRun=") => "dry-run",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "other",
+        };
+        self.0.get_or_create(&VerbLabels { verb }).inc();
+    }
+}
+
+type Durations = Family<ObjectLabels, Histogram, fn() -> Histogram>;
+
+/// All metrics, and the registry that writes them.
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// How long looks at an object took.
+    pub(crate) reconcile_duration: Durations,
+    /// Requests to the API server.
+    pub(crate) api_requests: ApiRequests,
+    /// Runs under way now.
+    pub(crate) running: Gauge<i64, AtomicI64>,
+    wakes: Family<WakeLabels, Counter>,
+}
+
+fn duration_buckets() -> Histogram {
+    Histogram::new([0.01, 0.038, 0.147, 0.56, 2.15, 8.2, 31.5, 120.0, 460.0, 1800.0])
+}
+
+impl Metrics {
+    /// Registers every metric.
+    pub(crate) fn new() -> Arc<Self> {
+        let mut registry = Registry::default();
+        let reconcile_duration: Durations = Family::new_with_constructor(duration_buckets);
+        registry.register(
+            "gotk_reconcile_duration_seconds",
+            "How long a reconciliation of an object took, in seconds",
+            reconcile_duration.clone(),
+        );
+        let api_requests = ApiRequests::default();
+        registry.register(
+            "windlass_api_requests",
+            "Requests sent to the API server, by verb",
+            api_requests.0.clone(),
+        );
+        let wakes = Family::default();
+        registry.register("windlass_wakes", "What made objects be looked at", wakes.clone());
+        let running = Gauge::default();
+        registry.register("windlass_running", "Reconciliations under way now", running.clone());
+        Arc::new(Self { registry, reconcile_duration, api_requests, running, wakes })
+    }
+
+    /// Counts a wake-up.
+    pub(crate) fn woke(&self, kind: &str, reason: WakeReason) {
+        self.wakes.get_or_create(&WakeLabels { kind: kind.to_owned(), reason }).inc();
+    }
+
+    /// The exposition text.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();
+        text
+    }
+}

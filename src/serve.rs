@@ -1,0 +1,82 @@
+//! HTTP: artifacts, health and metrics, each on the address that Flux uses for it.
+
+mod artifacts;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+
+/// Whether the caches are filled and runs have begun.
+#[derive(Clone, Default)]
+pub(crate) struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// From now on `/readyz` says yes.
+    pub(crate) fn ready(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A bound listener and what it serves; binding comes first so that a port in use ends the start.
+pub(crate) struct Listener {
+    name: &'static str,
+    socket: TcpListener,
+    /// Where it listens, with the port that was chosen.
+    pub(crate) address: SocketAddr,
+}
+
+impl Listener {
+    /// Takes an address.
+    ///
+    /// # Errors
+    /// Names the address and what it was wanted for.
+    pub(crate) async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
+        let socket = TcpListener::bind(address)
+            .await
+            .map_err(|e| anyhow::anyhow!("cannot listen on {address} for {name}: {e}"))?;
+        let address = socket.local_addr()?;
+        tracing::info!(addr = %address, serves = name, "listening");
+        Ok(Self { name, socket, address })
+    }
+
+    /// Serves until `stop`.
+    pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
+        let served =
+            axum::serve(self.socket, router).with_graceful_shutdown(stop.cancelled_owned());
+        if let Err(error) = served.await {
+            tracing::error!(serves = self.name, error = %error, "server stopped");
+        }
+    }
+}
+
+/// `/healthz`: the process answers. `/readyz`: it also does its work.
+pub(crate) fn health(readiness: Readiness) -> Router {
+    let ready = move || {
+        let up = readiness.0.load(Ordering::Acquire);
+        async move {
+            if up { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "starting") }
+        }
+    };
+    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
+}
+
+/// `/metrics` in the OpenMetrics text format.
+pub(crate) fn metrics(metrics: Arc<Metrics>) -> Router {
+    let text = move || {
+        let text = metrics.text();
+        async move {
+            ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+        }
+    };
+    Router::new().route("/metrics", get(text))
+}
+
+pub(crate) use artifacts::artifacts;

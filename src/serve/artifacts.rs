@@ -1,0 +1,48 @@
+//! Artifacts over HTTP, at the paths that statuses name.
+//!
+//! Differs(flux): folders are not listed, and nothing but stored artifacts is served.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use tokio_util::io::ReaderStream;
+
+/// Serves what is in the store.
+pub(crate) fn artifacts(store: Arc<sources::store::Store>) -> Router {
+    // The root answers, because Flux's readiness probe asks for it.
+    Router::new()
+        .route("/", get(|| async { "artifacts\n" }))
+        .route("/{*path}", get(one))
+        .with_state(store)
+}
+
+async fn one(
+    State(store): State<Arc<sources::store::Store>>,
+    Path(path): Path<String>,
+) -> Response {
+    let opened = tokio::task::spawn_blocking(move || {
+        let file = store.open_file(&path)?;
+        let len = file.metadata().map(|m| m.len()).ok();
+        Ok::<_, sources::store::Error>((file, len))
+    });
+    let (file, len) = match opened.await {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) | Err(_) => {
+            return (StatusCode::NOT_FOUND, "no such artifact\n").into_response();
+        }
+    };
+    let body =
+        Body::from_stream(ReaderStream::with_capacity(tokio::fs::File::from_std(file), 64 * 1024));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/gzip"));
+    if let Some(len) = len {
+        headers.insert(header::CONTENT_LENGTH, len.into());
+    }
+    response
+}

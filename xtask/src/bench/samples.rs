@@ -1,0 +1,97 @@
+//! Measured times and what they come to.
+//!
+//! Here: percentiles, the table, the verdict. Elsewhere: measuring (`wake`).
+
+use std::time::Duration;
+
+use crate::progress::{bold, green, red};
+
+/// Times of one kind of thing, and how long 95 of 100 may take.
+#[derive(Debug)]
+pub(super) struct Samples {
+    what: &'static str,
+    limit: Duration,
+    times: Vec<Duration>,
+}
+
+impl Samples {
+    /// None yet.
+    pub(super) fn new(what: &'static str, limit: Duration) -> Self {
+        Self { what, limit, times: Vec::new() }
+    }
+
+    /// Adds one.
+    pub(super) fn add(&mut self, time: Duration) {
+        self.times.push(time);
+    }
+
+    /// The time that `percent` of a hundred samples do not exceed (nearest rank); zero without samples.
+    fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.times.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100);
+        sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+
+    /// Whether there are samples and 95 of 100 are below the limit.
+    pub(super) fn passes(&self) -> bool {
+        !self.times.is_empty() && self.percentile(95) < self.limit
+    }
+
+    fn row(&self) -> String {
+        let [p50, p95, max] = [50, 95, 100].map(|percent| milliseconds(self.percentile(percent)));
+        let count = self.times.len();
+        format!("{:<52} {count:>5} {p50:>9} {p95:>9} {max:>9}", self.what)
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1000.0)
+}
+
+/// The table, a line each.
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+pub(super) fn print(all: &[Samples]) {
+    let heading = ["what", "count", "p50 ms", "p95 ms", "max ms"];
+    let [what, count, p50, p95, max] = heading;
+    println!("{}", bold(&format!("{what:<52} {count:>5} {p50:>9} {p95:>9} {max:>9}")));
+    for samples in all {
+        let verdict = if samples.passes() { green("PASS") } else { red("FAIL") };
+        println!("{}  {verdict} (p95 < {} ms)", samples.row(), samples.limit.as_millis());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(limit: u64, times: impl IntoIterator<Item = u64>) -> Samples {
+        let mut samples = Samples::new("hop", Duration::from_millis(limit));
+        times.into_iter().for_each(|time| samples.add(Duration::from_millis(time)));
+        samples
+    }
+
+    #[test]
+    fn percentiles_are_samples_by_nearest_rank() {
+        let all = samples(1000, (1..=20).rev());
+        let of = |percent| all.percentile(percent).as_millis();
+        assert_eq!((of(50), of(95), of(100)), (10, 19, 20));
+        assert_eq!(samples(1000, [7]).percentile(50).as_millis(), 7);
+        assert_eq!(samples(1000, []).percentile(95), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_slow_sample_of_twenty_passes_and_two_do_not() {
+        assert!(samples(1000, (1..=19).chain([5000])).passes());
+        assert!(!samples(1000, (1..=18).chain([5000, 5000])).passes());
+        assert!(!samples(1000, [1000]).passes(), "the limit itself is too slow");
+        assert!(!samples(1000, []).passes(), "nothing measured is not a pass");
+    }
+
+    #[test]
+    fn a_row_shows_milliseconds() {
+        let row = samples(1000, [12, 14]).row();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words, ["hop", "2", "12.0", "14.0", "14.0"]);
+    }
+}

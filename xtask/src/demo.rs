@@ -1,0 +1,136 @@
+//! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
+//!
+//! Here: the order of the scenes, and what remains to look at afterwards.
+//! Elsewhere: the scenes (`scene`), how they are shown (`narration`), the manifests (`repository/`, `fleet.yaml`),
+//! starting everything (`crate::installation`).
+
+mod narration;
+mod scene;
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use e2e::git_server::Repository;
+use tokio::runtime::Runtime;
+
+use crate::installation::{Build, Installation};
+use crate::progress::{bold, dim, green, spell};
+
+use narration::{output, title, typed};
+
+/// How the demo ends.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// End after the last scene instead of waiting for Ctrl-C
+    #[arg(long)]
+    once: bool,
+}
+
+/// The first commit of the repository.
+const FILES: [(&str, &str); 6] = [
+    (
+        "infrastructure/namespace.yaml",
+        include_str!("demo/repository/infrastructure/namespace.yaml"),
+    ),
+    ("infrastructure/settings.yaml", include_str!("demo/repository/infrastructure/settings.yaml")),
+    ("database/statefulset.yaml", include_str!("demo/repository/database/statefulset.yaml")),
+    ("database/service.yaml", include_str!("demo/repository/database/service.yaml")),
+    ("shop/deployment.yaml", include_str!("demo/repository/shop/deployment.yaml")),
+    ("shop/service.yaml", include_str!("demo/repository/shop/service.yaml")),
+];
+
+/// What the scenes are played with.
+struct Demo {
+    installation: Installation,
+    repository: Repository,
+}
+
+/// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.
+///
+/// # Errors
+/// The scene that did not come true within its limit, with the objects' state and the end of windlass's log.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let installation = Installation::start(&runtime, Build::Debug, &[])?;
+    let repository = installation.git().repository("fleet")?;
+    let mut demo = Demo { installation, repository };
+    runtime.block_on(async {
+        if let Err(error) = demo.play().await {
+            return Err(demo.installation.explain(&error));
+        }
+        eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
+        if !options.once {
+            demo.invite()?;
+            tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
+            eprintln!("\nstopping everything");
+        }
+        Ok(())
+    })
+}
+
+impl Demo {
+    async fn play(&mut self) -> anyhow::Result<()> {
+        title("a commit becomes objects, in the order of dependsOn");
+        let commit = self.repository.commit(&FILES, "The shop")?;
+        self.objects_appear_in_order(&commit).await?;
+        self.installation.check()?;
+        title("changes made by hand do not last");
+        self.edits_are_put_back().await?;
+        self.installation.check()?;
+        title("a suspended object waits; a resumed one catches up");
+        self.a_suspended_object_waits(&commit).await?;
+        self.installation.check()
+    }
+
+    /// Says how to go on alone.
+    fn invite(&self) -> anyhow::Result<()> {
+        let installation = &self.installation;
+        let url = installation.git().url(&self.repository);
+        eprintln!("\n{}", bold("everything keeps running; look around in another terminal"));
+        output(&format!(
+            "export KUBECONFIG={}\nexport PATH={}:\"$PATH\"",
+            installation.kubeconfig().display(),
+            installation.programs().display(),
+        ));
+        output(
+            "kubectl get gitrepositories,kustomizations -A\nkubectl -n shop get all\nkubectl get events -A",
+        );
+        eprintln!(
+            "{}",
+            dim("change something: clone, commit, push, and say that there is something new")
+        );
+        output(&format!(
+            "git clone {url} && cd {}\ngit commit -a -m \"…\" && git push\n{}",
+            self.repository.name(),
+            typed(&scene::look_now("\"$(date +%s)\"")),
+        ));
+        eprintln!("{}", dim("the log of windlass"));
+        output(&format!("tail -f {}", installation.log().display()));
+        eprintln!("{}", bold("Ctrl-C ends it; nothing is left behind"));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_repository_is_in_the_first_commit() {
+        let folder = crate::root().join("xtask/src/demo/repository");
+        let mut found = Vec::new();
+        for part in std::fs::read_dir(&folder).unwrap() {
+            let part = part.unwrap().path();
+            for file in std::fs::read_dir(&part).unwrap() {
+                let path = file.unwrap().path();
+                found.push(path.strip_prefix(&folder).unwrap().to_string_lossy().into_owned());
+            }
+        }
+        let mut known: Vec<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        found.sort();
+        known.sort();
+        assert_eq!(found, known);
+    }
+}

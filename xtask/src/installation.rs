@@ -1,0 +1,257 @@
+//! windlass on a control plane of its own, with a Git server: what the demo and the measurements run on.
+//!
+//! Here: starting everything with progress, ending it, kubectl as a user has it.
+//! Elsewhere: seeing objects change (`watch`), the parts themselves (`e2e`), what is done with them (`demo`, `bench`).
+
+mod watch;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use e2e::binaries::Binaries;
+use e2e::control_plane::{self, ControlPlane, State};
+use e2e::git_server::{Access, GitServer};
+use e2e::operator::{self, Operator};
+use kube::Client;
+use tokio::runtime::Runtime;
+
+use crate::progress::{self, dim, step};
+use crate::{root, setup};
+
+pub(crate) use watch::{Seen, Selection, Watch};
+
+/// How long windlass may take to say that it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many lines of the log a failure shows.
+const LOG_LINES: usize = 25;
+
+/// How the program is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As while developing.
+    Debug,
+    /// As it is shipped.
+    Release,
+}
+
+/// A running windlass and everything around it. All of it ends when this is dropped or the process ends.
+pub(crate) struct Installation {
+    // Dropped in this order: windlass first, then what it talks to.
+    operator: Operator,
+    git: GitServer,
+    plane: ControlPlane,
+    client: Client,
+    kubectl: PathBuf,
+}
+
+impl Installation {
+    /// Builds and starts everything, a step at a time. `flags` are given to `windlass serve` besides its addresses.
+    ///
+    /// # Errors
+    /// The step that failed, with the end of the log where a program ended.
+    pub(crate) fn start(runtime: &Runtime, build: Build, flags: &[&str]) -> anyhow::Result<Self> {
+        step("what the machine needs", setup::ensure)?;
+        let binaries = step("programs of the control plane", Binaries::ensure)?;
+        let kubectl = binaries.path("kubectl")?.to_owned();
+        step("windlass itself", || make(build))?;
+        let plane =
+            step("control plane: etcd, API server, controllers, scheduler, one node", || {
+                let mut report = |what: &str| eprintln!("  {}", dim(what));
+                runtime.block_on(ControlPlane::start_in(State::temporary, &mut report))
+            })?;
+        let client = runtime.block_on(control_plane::client(&plane.kubeconfig()))?;
+        step("definitions of the Flux kinds", || install_definitions(&kubectl, &plane))?;
+        let git = step("Git server", || GitServer::start(Access::Open))?;
+        let operator = step("windlass serve", || {
+            let mut operator = start_operator(build, &plane, flags)?;
+            await_ready(&mut operator)?;
+            Ok(operator)
+        })?;
+        Ok(Self { operator, git, plane, client, kubectl })
+    }
+
+    /// The Git server.
+    pub(crate) fn git(&self) -> &GitServer {
+        &self.git
+    }
+
+    /// A client with an administrator's rights.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
+    /// The folder in which kubectl is.
+    pub(crate) fn programs(&self) -> &Path {
+        self.kubectl.parent().unwrap_or_else(|| Path::new("."))
+    }
+
+    /// windlass's log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.operator.folder().join("operator.log")
+    }
+
+    /// Runs kubectl as an administrator and returns what it prints.
+    ///
+    /// # Errors
+    /// What it says on standard error.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        kubectl(&self.kubectl, &self.plane, arguments)
+    }
+
+    /// Fails when windlass has ended.
+    ///
+    /// # Errors
+    /// The end of its log.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        ensure!(self.operator.is_running()?, "windlass has ended");
+        Ok(())
+    }
+
+    /// The same error with what is needed to understand it: the objects' state and the end of the log.
+    pub(crate) fn explain(&self, error: &anyhow::Error) -> anyhow::Error {
+        let state = self
+            .kubectl(&["-n", "flux-system", "get", "gitrepositories,kustomizations", "-o", "wide"])
+            .unwrap_or_else(|error| format!("{error:#}"));
+        let log = self.operator.tail(LOG_LINES);
+        anyhow!("{error:#}\n\nobjects:\n{}\n\nthe log of windlass ends:\n{log}", state.trim_end())
+    }
+}
+
+fn kubectl(program: &Path, plane: &ControlPlane, arguments: &[&str]) -> anyhow::Result<String> {
+    let folder = plane.state().folder();
+    let output = Command::new(program)
+        .args(arguments)
+        .env("KUBECONFIG", plane.kubeconfig())
+        .env("KUBECACHEDIR", folder.join("kubectl-cache"))
+        .env("HOME", folder)
+        .output()
+        .context("kubectl cannot be started")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("kubectl {} failed: {}", arguments.join(" "), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn install_definitions(program: &Path, plane: &ControlPlane) -> anyhow::Result<()> {
+    let folder = root().join("crds/yaml").display().to_string();
+    kubectl(program, plane, &["apply", "--server-side", "-f", &folder])?;
+    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "-f", &folder];
+    kubectl(program, plane, &wait).map(drop)
+}
+
+fn make(build: Build) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--package", "windlass", "--quiet"]).current_dir(root());
+    if build == Build::Release {
+        command.arg("--release");
+    }
+    let status = command.status().context("cargo cannot be started")?;
+    ensure!(status.success(), "windlass does not build");
+    Ok(())
+}
+
+/// The program that was built; `$WINDLASS_BIN` names another one.
+fn program(build: Build) -> anyhow::Result<PathBuf> {
+    if build == Build::Debug || std::env::var_os("WINDLASS_BIN").is_some() {
+        return operator::binary();
+    }
+    let own = std::env::current_exe().context("cannot tell which program this is")?;
+    let target = own.ancestors().nth(2).context("this program is not in a target folder")?;
+    let path = target.join("release/windlass");
+    ensure!(path.is_file(), "{} is not there; set WINDLASS_BIN", path.display());
+    Ok(path)
+}
+
+fn start_operator(build: Build, plane: &ControlPlane, flags: &[&str]) -> anyhow::Result<Operator> {
+    let mut arguments: Vec<String> = vec![
+        "serve".into(),
+        format!("--kubeconfig={}", plane.operator_kubeconfig().display()),
+        "--storage-path={folder}/storage".into(),
+    ];
+    // Port 0: whichever is free; the log says which.
+    arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
+    arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+    Operator::start_with(program(build)?, arguments, &[])
+}
+
+/// Waits until `/readyz` says so.
+fn await_ready(operator: &mut Operator) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY_LIMIT;
+    loop {
+        if health_address(&operator.log()?).is_some_and(|address| is_ready(&address)) {
+            return Ok(());
+        }
+        if !operator.is_running()? {
+            bail!("windlass ended at once; it said:\n{}", operator.tail(LOG_LINES));
+        }
+        if Instant::now() > deadline {
+            let log = operator.tail(LOG_LINES);
+            bail!("windlass is not ready after {}:\n{log}", progress::spell(READY_LIMIT));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The address that the log names for health checks.
+fn health_address(log: &str) -> Option<String> {
+    log.lines().find_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_it = line["serves"] == "health" && line["msg"] == "listening";
+        is_it.then(|| line["addr"].as_str().map(str::to_owned))?
+    })
+}
+
+fn is_ready(address: &str) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        write!(stream, "GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_health_address_is_found_in_the_log() {
+        let log = "not json\n\
+            {\"msg\":\"listening\",\"serves\":\"metrics\",\"addr\":\"127.0.0.1:1\"}\n\
+            {\"msg\":\"listening\",\"serves\":\"health\",\"addr\":\"127.0.0.1:2\"}\n";
+        assert_eq!(health_address(log).as_deref(), Some("127.0.0.1:2"));
+        assert_eq!(health_address("not json\n"), None);
+    }
+
+    #[test]
+    fn only_a_yes_is_ready() {
+        for (answer, expected) in [("200 OK", true), ("503 Service Unavailable", false)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 512];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                write!(stream, "HTTP/1.0 {answer}\r\n\r\n").unwrap();
+            });
+            assert_eq!(is_ready(&address), expected, "{answer}");
+            server.join().unwrap();
+        }
+        assert!(!is_ready("127.0.0.1:1"));
+    }
+}

@@ -1,0 +1,78 @@
+//! `cargo xtask`: everything that a developer runs.
+//!
+//! Here: the commands. Elsewhere: the control plane and the harness (`e2e`).
+
+mod bench;
+mod cluster;
+mod conformance;
+mod crds;
+mod demo;
+mod installation;
+mod progress;
+mod setup;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Everything that a developer of windlass runs")]
+struct Xtask {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show windlass at work: control plane, repository, a commit that becomes objects
+    Demo(demo::Options),
+    /// Check everything: format, lints, unit, golden, loopback and cluster tests
+    Test(test::Options),
+    /// Run a real control plane on this machine
+    Cluster {
+        #[command(subcommand)]
+        command: cluster::Command,
+    },
+    /// Replay recorded answers of the reference implementations
+    Conformance {
+        /// Folders in the layout of `e2e/conformance`, which is the default
+        folders: Vec<PathBuf>,
+    },
+    /// Write `crds/yaml` from the Rust types
+    Crds {
+        /// Fail when a file is stale instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Measure
+    Bench {
+        #[command(subcommand)]
+        command: bench::Command,
+    },
+}
+
+/// Root of the checkout.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
+}
+
+fn main() -> ExitCode {
+    let outcome = match Xtask::parse().command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Cluster { command } => cluster::run(&command),
+        Command::Conformance { folders } => conformance::run(&folders),
+        Command::Crds { check } => crds::run(check),
+        Command::Bench { command } => bench::run(&command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} {error:#}", progress::red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask test`: what CI runs, in the order in which faults are cheapest to find.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use crate::progress::{self, step};
+use crate::{root, setup};
+
+/// What to leave out.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Leave out the stories on a control plane
+    #[arg(long)]
+    no_cluster: bool,
+    /// Only tests whose name contains this
+    filter: Option<String>,
+}
+
+/// Runs everything; the first fault ends it.
+///
+/// # Errors
+/// Names the step that failed.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    step("what the machine needs", setup::ensure)?;
+    step("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
+    step("lints", || {
+        cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], "clippy found something")
+    })?;
+    let filter: Vec<&str> = options.filter.as_deref().into_iter().collect();
+    step("unit, golden and loopback tests", || {
+        let mut arguments = vec!["test", "--workspace", "--exclude", "e2e", "--quiet"];
+        arguments.extend(&filter);
+        cargo(&arguments, "a test failed")
+    })?;
+    if !options.no_cluster {
+        step("control plane binaries", || e2e::binaries::ensure().map(drop))?;
+        step("the program", || cargo(&["build", "--package", "windlass", "--quiet"], "it does not build"))?;
+        step("stories on a control plane", || {
+            let mut arguments = vec!["test", "--package", "e2e", "--quiet"];
+            arguments.extend(&filter);
+            cargo(&arguments, "a story failed")
+        })?;
+    }
+    eprintln!("{} in {}", progress::green("everything passed"), progress::spell(begun.elapsed()));
+    Ok(())
+}
+
+fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .current_dir(root())
+        .status()
+        .context("cargo cannot be started")?;
+    if !status.success() {
+        bail!("{advice} (cargo {})", arguments.join(" "));
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Who may depend on whom (ARCHITECTURE.md, the dependency rules), and what must not be in the tree at all.
+//!
+//! Here: the rules over the graph that cargo resolved. Elsewhere: the list of bans (`deny.toml`), licences (`licence`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+use super::licence::Policy;
+use super::{assert_none, read};
+use crate::root;
+
+/// What engines never reach, not even through others; a name that ends in `*` stands for all that begin so.
+const NOT_PURE: [&str; 14] = [
+    "kube",
+    "kube-*",
+    "k8s-openapi",
+    "tokio",
+    "tokio-*",
+    "reqwest",
+    "gix",
+    "gix-*",
+    "git2",
+    "aws-*",
+    "tracing",
+    "tracing-*",
+    "hyper",
+    "russh",
+];
+
+/// What `sources` never reaches.
+const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
+
+/// Who may use `crds`.
+const MAY_USE_CRDS: [&str; 3] = ["windlass", "e2e", "xtask"];
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// What cargo says about the workspace and everything below it, on the platform that is shipped.
+pub(super) fn metadata() -> &'static Metadata {
+    static METADATA: OnceLock<Metadata> = OnceLock::new();
+    METADATA.get_or_init(|| {
+        let platform = ["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
+        MetadataCommand::new()
+            .manifest_path(root().join("Cargo.toml"))
+            .other_options(platform.map(str::to_owned))
+            .exec()
+            .unwrap()
+    })
+}
+
+/// Packages by name, with the names of what they depend on.
+#[derive(Debug, Default)]
+struct Graph {
+    /// As shipped: without dependencies of tests and build scripts.
+    normal: BTreeMap<String, BTreeSet<String>>,
+    /// Of every kind.
+    all: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    fn load(metadata: &Metadata) -> Self {
+        let names: BTreeMap<_, _> = metadata
+            .packages
+            .iter()
+            .map(|package| (&package.id, package.name.to_string()))
+            .collect();
+        let mut graph = Self::default();
+        for node in &metadata.resolve.as_ref().unwrap().nodes {
+            let from = &names[&node.id];
+            for dependency in &node.deps {
+                let to = &names[&dependency.pkg];
+                graph.all.entry(from.clone()).or_default().insert(to.clone());
+                if dependency.dep_kinds.iter().any(|it| it.kind == DependencyKind::Normal) {
+                    graph.normal.entry(from.clone()).or_default().insert(to.clone());
+                }
+            }
+        }
+        graph
+    }
+
+    /// Everything that a package reaches by normal dependencies, each with the one that led there.
+    fn reach(&self, from: &str) -> BTreeMap<&str, String> {
+        let mut reached = BTreeMap::new();
+        let mut waiting = vec![from.to_owned()];
+        while let Some(name) = waiting.pop() {
+            for next in self.normal.get(&name).into_iter().flatten() {
+                if reached.insert(next.as_str(), name.clone()).is_none() {
+                    waiting.push(next.clone());
+                }
+            }
+        }
+        reached
+    }
+
+    /// What a package reaches and must not.
+    fn faults(&self, from: &str, banned: &[&str]) -> Vec<String> {
+        let reached = self.reach(from);
+        let bad = reached.iter().filter(|(name, _)| banned.iter().any(|ban| matches(ban, name)));
+        bad.map(|(name, by)| format!("{from} reaches {name} (through {by})")).collect()
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
+}
+
+/// Names of the members of the workspace whose folder is below `engines/`, and of the others.
+fn members() -> (BTreeSet<String>, BTreeSet<String>) {
+    let metadata = metadata();
+    let folder = metadata.workspace_root.join("engines");
+    let (engines, others): (Vec<_>, Vec<_>) = metadata
+        .workspace_packages()
+        .into_iter()
+        .partition(|package| package.manifest_path.starts_with(&folder));
+    let names = |packages: Vec<&cargo_metadata::Package>| {
+        packages.into_iter().map(|package| package.name.to_string()).collect()
+    };
+    (names(engines), names(others))
+}
+
+/// Rule 1 for one engine.
+fn engine_faults(graph: &Graph, engine: &str, other_members: &BTreeSet<String>) -> Vec<String> {
+    let mut faults = graph.faults(engine, &NOT_PURE);
+    let ours =
+        graph.all.get(engine).into_iter().flatten().filter(|name| other_members.contains(*name));
+    faults.extend(ours.map(|name| format!("{engine} depends on {name}, which is no engine")));
+    faults
+}
+
+/// Rule 2.
+fn crds_faults(graph: &Graph) -> Vec<String> {
+    let users = graph.all.iter().filter(|(_, uses)| uses.contains("crds"));
+    let strangers = users.filter(|(name, _)| !MAY_USE_CRDS.contains(&name.as_str()));
+    strangers.map(|(name, _)| format!("{name} uses crds")).collect()
+}
+
+/// Rule 3. Tests of `sources` are held to it too.
+fn sources_faults(graph: &Graph) -> Vec<String> {
+    let mut faults = graph.faults("sources", &CLUSTER);
+    let direct = graph.all.get("sources").into_iter().flatten();
+    let direct = direct.filter(|name| CLUSTER.iter().any(|ban| matches(ban, name)));
+    faults.extend(direct.map(|name| format!("sources depends on {name}")));
+    faults
+}
+
+fn graph(edges: &[(&str, &str)]) -> Graph {
+    let mut graph = Graph::default();
+    for (from, to) in edges {
+        graph.normal.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+    }
+    graph.all = graph.normal.clone();
+    graph
+}
+
+#[test]
+fn engines_depend_on_engines_and_pure_crates_only() {
+    let graph = Graph::load(metadata());
+    let (engines, others) = members();
+    assert!(engines.contains("reconcile") && others.contains("windlass"), "{engines:?} {others:?}");
+    let faults: Vec<String> =
+        engines.iter().flat_map(|engine| engine_faults(&graph, engine, &others)).collect();
+    assert_none(&faults);
+}
+
+#[test]
+fn an_engine_that_reaches_the_network_through_another_crate_is_found() {
+    let others = BTreeSet::from(["sources".to_owned()]);
+    let bad = graph(&[("helm", "charts"), ("charts", "kube-core"), ("helm", "sources")]);
+    assert_eq!(engine_faults(&bad, "helm", &others).len(), 2);
+    let good = graph(&[("helm", "tree"), ("tree", "sha2")]);
+    assert_none(&engine_faults(&good, "helm", &others));
+}
+
+#[test]
+fn crds_are_used_by_the_program_and_its_tests_only() {
+    let graph = Graph::load(metadata());
+    assert!(graph.all["windlass"].contains("crds"));
+    assert_none(&crds_faults(&graph));
+    assert_eq!(
+        crds_faults(&self::graph(&[("apply", "crds"), ("windlass", "crds")])),
+        ["apply uses crds"]
+    );
+}
+
+#[test]
+fn sources_see_neither_crds_nor_the_cluster() {
+    assert_none(&sources_faults(&Graph::load(metadata())));
+    assert_eq!(sources_faults(&graph(&[("sources", "fetch"), ("fetch", "kube-client")])).len(), 1);
+    assert_eq!(sources_faults(&graph(&[("sources", "crds")])).len(), 2);
+}
+
+/// Packages that are in the tree although `deny.toml` bans them.
+fn banned<'a>(policy: &Policy, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let bad = names.filter(|name| policy.banned.iter().any(|ban| ban == name));
+    bad.map(|name| format!("{name} is banned by deny.toml")).collect()
+}
+
+#[test]
+fn nothing_that_is_banned_is_in_the_tree() {
+    let policy = Policy::parse(&read("deny.toml"));
+    assert!(policy.banned.iter().any(|name| name == "ring"), "{policy:?}");
+    assert_none(&banned(&policy, metadata().packages.iter().map(|package| package.name.as_str())));
+    assert_eq!(banned(&policy, ["serde", "ring"].into_iter()), ["ring is banned by deny.toml"]);
+}
+
+#[test]
+fn everything_comes_from_crates_io() {
+    let foreign = metadata().packages.iter().filter_map(|package| {
+        let source = package.source.as_ref().filter(|source| source.repr != CRATES_IO)?;
+        Some(format!("{} comes from {source}", package.name))
+    });
+    assert_none(&foreign.collect::<Vec<_>>());
+}

@@ -1,0 +1,109 @@
+//! The pages that people read are true: paths exist, commands are named, every dependency has its reason.
+//!
+//! Elsewhere: what the pages say (`README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md`, `docs/decisions`).
+
+use super::{assert_none, files, read};
+use crate::root;
+
+/// Pages whose paths are checked.
+const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+
+/// What a reader of the README can do without knowing more.
+const COMMANDS: [&str; 2] = ["cargo xtask demo", "cargo xtask test"];
+
+/// Endings by which a path is known even when its first folder does not exist.
+const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".sh", "/"];
+
+/// What stands in backticks, outside of blocks of code.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut is_block = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_block = !is_block;
+        } else if !is_block {
+            found.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    found
+}
+
+/// Whether a quotation means a file or folder of the checkout.
+fn is_path(text: &str, exists: impl Fn(&str) -> bool) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let Some((first, _)) = text.split_once('/') else { return false };
+    let is_ours = exists(first) || ENDINGS.iter().any(|ending| text.ends_with(ending));
+    text.chars().all(is_part) && !first.is_empty() && is_ours
+}
+
+/// Paths on a page that do not exist.
+fn dead_paths(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let paths = quoted(text).into_iter().filter(|text| is_path(text, &exists));
+    let dead = paths.filter(|path| !exists(path.trim_end_matches('/')));
+    dead.map(|path| format!("{page}: `{path}` does not exist")).collect()
+}
+
+/// Names of third-party crates in a manifest's `[workspace.dependencies]`.
+fn third_parties(manifest: &str) -> Vec<&str> {
+    let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let entries = lines.filter_map(|line| line.split_once(" = "));
+    let entries = entries.filter(|(name, _)| !name.starts_with('#'));
+    entries.filter(|(_, value)| !value.contains("path = ")).map(|(name, _)| name).collect()
+}
+
+/// Whether a text has a word, not as a part of another.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    text.split(|c| !is_part(c)).any(|it| it == word)
+}
+
+#[test]
+fn every_path_on_a_page_exists() {
+    let exists = |path: &str| root().join(path).exists();
+    assert_none(
+        &PAGES.iter().flat_map(|page| dead_paths(page, &read(*page), exists)).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_found() {
+    let exists = |path: &str| ["src", "src/cli", "src/main.rs"].contains(&path);
+    let check = |text: &str| dead_paths("A.md", text, exists);
+    assert_none(&check(
+        "`src/cli/`, `src/main.rs` and `cargo test`, `apps/v1`, `windlass.dev/hold`",
+    ));
+    assert_none(&check("```sh\n`src/none.rs`\n```\n"));
+    assert_eq!(check("see `src/none`"), ["A.md: `src/none` does not exist"]);
+    assert_eq!(check("`gone/lib.rs`, `gone/`").len(), 2);
+}
+
+#[test]
+fn the_readme_names_the_commands_that_show_and_check_everything() {
+    let text = read("README.md");
+    let missing = COMMANDS.iter().filter(|command| !text.contains(**command));
+    assert_none(
+        &missing.map(|it| format!("README.md does not mention `{it}`")).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn every_dependency_has_its_reason_in_the_decisions() {
+    let decisions: String = files("docs/decisions", ".md").into_iter().map(read).collect();
+    let manifest = read("Cargo.toml");
+    let names = third_parties(&manifest);
+    assert!(names.contains(&"kube") && !names.contains(&"crds"), "{names:?}");
+    let missing = names.iter().filter(|name| !has_word(&decisions, name));
+    assert_none(
+        &missing.map(|it| format!("docs/decisions says nothing about {it}")).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn third_parties_are_told_from_our_own() {
+    let manifest = "[package]\nx = 1\n[workspace.dependencies]\n# a = b\nours = { path = \"x\" }\n\
+                    tokio-util = \"1\"\n\n[lints]\ny = 1\n";
+    assert_eq!(third_parties(manifest), ["tokio-util"]);
+    assert!(has_word("- `tokio-util`: why", "tokio-util"));
+    assert!(!has_word("- `tokio-util`: why", "tokio"));
+}

@@ -1,0 +1,127 @@
+//! Every manifest in `config/samples` is an object of one of our kinds and has no field that the kind lacks.
+//!
+//! Here: all files, whatever they are called and however many documents they hold.
+//! Elsewhere: that every kind has a sample (`crds/tests`).
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{assert_none, files, read};
+
+/// Reads an object as a kind and writes it again.
+fn through<Kind: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+    let object: Kind = serde_json::from_value(object.clone()).map_err(|error| error.to_string())?;
+    serde_json::to_value(&object).map_err(|error| error.to_string())
+}
+
+fn rewritten(object: &Value) -> Result<Value, String> {
+    let word = |name: &str| object[name].as_str().unwrap_or_default();
+    match (word("apiVersion"), word("kind")) {
+        ("source.toolkit.fluxcd.io/v1", "Bucket") => through::<crds::source::Bucket>(object),
+        ("source.toolkit.fluxcd.io/v1", "ExternalArtifact") => {
+            through::<crds::source::ExternalArtifact>(object)
+        }
+        ("source.toolkit.fluxcd.io/v1", "GitRepository") => {
+            through::<crds::source::GitRepository>(object)
+        }
+        ("source.toolkit.fluxcd.io/v1", "HelmChart") => through::<crds::source::HelmChart>(object),
+        ("source.toolkit.fluxcd.io/v1", "HelmRepository") => {
+            through::<crds::source::HelmRepository>(object)
+        }
+        ("source.toolkit.fluxcd.io/v1", "OCIRepository") => {
+            through::<crds::source::OCIRepository>(object)
+        }
+        ("kustomize.toolkit.fluxcd.io/v1", "Kustomization") => {
+            through::<crds::kustomize::Kustomization>(object)
+        }
+        ("helm.toolkit.fluxcd.io/v2", "HelmRelease") => through::<crds::helm::HelmRelease>(object),
+        (version, kind) => Err(format!("{version} {kind} is none of our kinds")),
+    }
+}
+
+/// Members of `part`, at any depth, that `whole` lacks. Values that the type writes differently are not compared.
+fn lost(whole: &Value, part: &Value) -> Vec<String> {
+    let mut lost = Vec::new();
+    let mut waiting = vec![(String::new(), whole, part)];
+    while let Some((path, whole, part)) = waiting.pop() {
+        match (whole, part) {
+            (Value::Object(whole), Value::Object(part)) => {
+                for (key, part) in part {
+                    let path = format!("{path}.{key}");
+                    match whole.get(key) {
+                        Some(whole) => waiting.push((path, whole, part)),
+                        None => lost.push(path),
+                    }
+                }
+            }
+            (Value::Array(whole), Value::Array(part)) if whole.len() == part.len() => {
+                let pairs = whole.iter().zip(part).enumerate();
+                waiting.extend(
+                    pairs.map(|(at, (whole, part))| (format!("{path}[{at}]"), whole, part)),
+                );
+            }
+            (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {
+                lost.push(path);
+            }
+            _ => {}
+        }
+    }
+    lost
+}
+
+/// What is wrong with the objects of a file.
+fn faults(path: &str, text: &str) -> Vec<String> {
+    let documents = match goyaml::documents(text.as_bytes(), &goyaml::Limits::default()) {
+        Ok(documents) => documents,
+        Err(error) => return vec![format!("{path}: {error}")],
+    };
+    if documents.is_empty() {
+        return vec![format!("{path} holds no object")];
+    }
+    let mut faults = Vec::new();
+    for document in documents {
+        let at = format!("{path}:{}", document.line);
+        match rewritten(&document.value) {
+            Ok(whole) => {
+                let lost = lost(&whole, &document.value);
+                faults.extend(
+                    lost.iter().map(|field| format!("{at}: {field} is not a field of the kind")),
+                );
+            }
+            Err(error) => faults.push(format!("{at}: {error}")),
+        }
+    }
+    faults
+}
+
+#[test]
+fn every_sample_is_an_object_of_one_of_our_kinds() {
+    let samples = files("config/samples", ".yaml");
+    assert!(samples.len() >= crds::all().len(), "{samples:?}");
+    assert_none(&samples.iter().flat_map(|path| faults(path, &read(path))).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_the_demo_applies_has_no_field_that_its_kind_lacks() {
+    let path = "xtask/src/demo/fleet.yaml";
+    assert_none(&faults(path, &read(path)));
+}
+
+#[test]
+fn a_bad_sample_is_found() {
+    let good = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Bucket\nmetadata: {name: a}\n\
+                spec: {bucketName: a, endpoint: b, interval: 1m}\n";
+    assert_none(&faults("a.yaml", good));
+    assert_eq!(faults("a.yaml", &good.replace("endpoint", "endpiont")).len(), 1);
+    assert_eq!(faults("a.yaml", &good.replace("Bucket\n", "Pail\n")).len(), 1);
+    assert_eq!(faults("a.yaml", "a: [\n").len(), 1);
+    assert_eq!(faults("a.yaml", "# nothing\n").len(), 1);
+}
+
+#[test]
+fn a_member_that_is_lost_is_named_with_its_place() {
+    let (whole, part) = (json!({"a": [{"b": 1}]}), json!({"a": [{"b": 1, "c": 2}]}));
+    assert_eq!(lost(&whole, &part), [".a[0].c"]);
+    assert_eq!(lost(&json!({"a": []}), &json!({"a": [1]})), [".a"]);
+}
