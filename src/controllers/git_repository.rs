@@ -153,7 +153,9 @@ async fn finish(
         }
         None => rest,
     };
-    let report = report::report(object, stored.last(), &rest, now);
+    // Where artifacts are served may have changed with a restart.
+    let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
+    let report = report::report(object, stored.last(), url, &rest, now);
     report.log(object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for news in report.news {

@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         cargo(&arguments, "a test failed")
     })?;
     if !options.no_cluster {
-        step("control plane binaries", || e2e::binaries::ensure().map(drop))?;
+        step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
         step("the program", || cargo(&["build", "--package", "windlass", "--quiet"], "it does not build"))?;
         step("stories on a control plane", || {
             let mut arguments = vec!["test", "--package", "e2e", "--quiet"];

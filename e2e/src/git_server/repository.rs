@@ -27,7 +27,10 @@ impl Repository {
         std::fs::create_dir_all(&work)?;
         std::fs::create_dir_all(&bare)?;
         let repository = Self { name: name.to_owned(), bare, work, commits: Cell::new(0) };
-        repository.git(&["init", "-q", "--bare", "--initial-branch=main"])?;
+        // Not by `git`, which names a work tree, and that is refused together with `--bare`.
+        let mut init = isolate("git");
+        init.args(["init", "-q", "--bare", "--initial-branch=main"]).arg(&repository.bare);
+        ensure!(init.status().context("cannot start `git`")?.success(), "`git init` failed");
         // As hosting services are set up: pushes, shallow and partial fetches, fetches by hash.
         for setting in
             ["http.receivepack", "uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"]

@@ -40,6 +40,7 @@ pub(super) struct Report {
 pub(super) fn report(
     object: &GitRepository,
     stored: Option<&Stored>,
+    url: Option<String>,
     rest: &Rest,
     now: Time,
 ) -> Report {
@@ -47,6 +48,9 @@ pub(super) fn report(
     let generation = object.meta().generation.unwrap_or_default();
     let had = conditions_of(&before);
     let mut status = object.status.clone().unwrap_or_default();
+    if let (Some(artifact), Some(url)) = (&mut status.artifact, url) {
+        artifact.url = url;
+    }
     if let Some(stored) = stored {
         status.artifact = Some(stored.artifact.clone());
         status.observed_ignore = object.spec.ignore.clone();

@@ -268,10 +268,10 @@ async fn follow_order(watch: &mut Watch, commit: &str) -> anyhow::Result<Order> 
             "GitRepository" | "Kustomization" => {}
             kind => {
                 let name = format!("{kind} {}", seen.name);
-                if !order.appeared.contains_key(&name) {
+                order.appeared.entry(name).or_insert_with_key(|name| {
                     moment(begun, seen.at, &format!("  {name} appears"));
-                    order.appeared.insert(name, seen.version());
-                }
+                    seen.version()
+                });
             }
         }
     }
