@@ -32,6 +32,15 @@ impl ClusterError {
         }
     }
 
+    /// The server or the way to it is at fault, not what was asked.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused(status) => status.code == 429 || status.code >= 500,
+            Self::NoSuchKind { .. } => false,
+            Self::NoAnswer(_) => true,
+        }
+    }
+
     /// The object is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(404)

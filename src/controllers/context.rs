@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) kustomization_memory: Memories<super::kustomization::Memory>,
     /// What GitRepositories remember.
     pub(crate) git_memory: Memories<super::git_repository::Memory>,
+    /// What was learned about Git servers.
+    pub(crate) git_known: Arc<sources::git::Known>,
 }
 
 /// What nodes of a kind remember between runs; gone with the process, so never the only truth.

@@ -5,7 +5,6 @@ mod resolve;
 mod wish;
 mod world;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crds::{Reconciled as _, Source as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Edge, Facts, Gate, Node, Rest, before_resolve};
+use reconcile::{Facts, Gate, Node, Rest, before_resolve};
 
 use super::context::Context;
 use super::record::Latest;
@@ -109,10 +108,7 @@ async fn attempt(
         Gate::Rest(rest) => return finish(context, memory, latest, object, Vec::new(), rest).await,
     }
     let Some(object) = latest.set_finalizer(context, object, true).await? else { return Ok(None) };
-    let secret = object.spec.secret_ref.as_ref().map(|r| r.name.as_str());
-    let references = secret.map(|name| Node::new("", "Secret", &node.namespace, name));
-    context.hub.set_edges(node, Edge::Reference, references.into_iter().collect::<BTreeSet<_>>());
-    let wished = match resolve::resolve(context, &object).await {
+    let wished = match resolve::resolve(context, node, &object).await {
         Ok(resolved) => wish::wish(&object, &resolved),
         Err(rest) => Err(rest),
     };

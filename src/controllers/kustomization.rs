@@ -24,7 +24,6 @@ use self::wish::{Pace, Wish};
 use self::world::{Wishes, World};
 use super::context::Context;
 use super::gate;
-use super::observer::Labelled;
 use super::record::{FINALIZER, Latest};
 use super::run::{Controlled, REQUESTED_AT, node_of, usual_trigger};
 use crate::cluster::ClusterError;
@@ -316,16 +315,10 @@ impl Session {
         };
         let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
         self.context.hub.set_edges(&self.node, Edge::Waits, world.missing());
-        let places = match rest.wake() {
+        let awaited = match rest.wake() {
             Some(wake) => world.places(wake).await,
             None => Vec::new(),
         };
-        let awaited: Vec<_> = places
-            .into_iter()
-            .map(|(resource, id, ours)| {
-                (resource, id, if ours { Labelled::Yes } else { Labelled::No })
-            })
-            .collect();
         self.context.observer.await_objects(&self.node, &awaited);
         let ended = Ended {
             object: world.object(),

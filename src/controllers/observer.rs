@@ -43,6 +43,15 @@ struct Tracked {
     dirty: bool,
 }
 
+/// A Secret or ConfigMap that specs name.
+struct Reference {
+    users: BTreeSet<Node>,
+    /// As last seen: its resourceVersion, or that it is not there. `None` before the first look.
+    seen: Option<Option<u64>>,
+    /// Whether a run found it there.
+    was_there: bool,
+}
+
 /// A running watch and who needs it.
 struct Running {
     stop: AbortHandle,
@@ -65,6 +74,34 @@ struct State {
     watches: BTreeMap<WatchKey, Running>,
     /// Who waits for an object to move.
     waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
+    /// What a spec refers to, and the version that its run may have read.
+    references: BTreeMap<ObjectId, Reference>,
+}
+
+impl State {
+    /// Notes how a referred object is now; returns whom that wakes.
+    fn note_reference(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
+        let Some(reference) = self.references.get_mut(id) else { return BTreeSet::new() };
+        let changed = match reference.seen.replace(now) {
+            Some(before) => before != now,
+            // The first look tells nothing new, unless the run found something else.
+            None => reference.was_there != now.is_some(),
+        };
+        if changed { reference.users.clone() } else { BTreeSet::new() }
+    }
+
+    /// Takes a user from some watches, and stops those that nobody uses any more.
+    fn release(&mut self, user: &Node, from: impl Fn(&WatchKey) -> bool) {
+        self.watches.retain(|key, watch| {
+            if from(key) {
+                watch.users.remove(user);
+            }
+            if watch.users.is_empty() {
+                watch.stop.abort();
+            }
+            !watch.users.is_empty()
+        });
+    }
 }
 
 /// See the module.
@@ -125,10 +162,18 @@ impl Observer {
     }
 
     /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
-    pub(crate) fn writing(&self, id: &ObjectId) {
-        if let Some(tracked) = self.state().tracked.get_mut(id) {
-            tracked.writing = true;
-        }
+    pub(crate) fn writing(&self, owner: &Node, id: &ObjectId) {
+        let mut state = self.state();
+        // A watch may see a new object before its creation is answered, so it is known from here on.
+        let tracked = state.tracked.entry(id.clone()).or_insert_with(|| Tracked {
+            owner: owner.clone(),
+            digest: String::new(),
+            applied: (0, 0),
+            seen: None,
+            writing: true,
+            dirty: false,
+        });
+        tracked.writing = true;
     }
 
     /// Remembers what a manifest made of an object, and watches that it stays so.
@@ -166,27 +211,35 @@ impl Observer {
             waiting.remove(owner);
         }
         state.waiting.retain(|_, nodes| !nodes.is_empty());
-        state.watches.retain(|_, watch| {
-            watch.users.remove(owner);
-            if watch.users.is_empty() {
-                watch.stop.abort();
-            }
-            !watch.users.is_empty()
-        });
+        for reference in state.references.values_mut() {
+            reference.users.remove(owner);
+        }
+        state.references.retain(|_, reference| !reference.users.is_empty());
+        state.release(owner, |_| true);
     }
 
-    /// Replaces what a node waits for: any event about one of these objects wakes it.
+    /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
+    /// after the node had looked and before it waited.
     ///
     /// Objects that carry the label of a Kustomization are seen by the watch of their kind; others get one of their own.
-    pub(crate) fn await_objects(&self, owner: &Node, awaited: &[(Resource, ObjectId, Labelled)]) {
+    pub(crate) fn await_objects(&self, owner: &Node, awaited: &[Awaited]) {
         let mut state = self.state();
         for nodes in state.waiting.values_mut() {
             nodes.remove(owner);
         }
         state.waiting.retain(|_, nodes| !nodes.is_empty());
-        let mut needed = BTreeSet::new();
-        for (resource, id, labelled) in awaited {
+        let mut needed: BTreeSet<WatchKey> = state
+            .references
+            .iter()
+            .filter(|(_, reference)| reference.users.contains(owner))
+            .map(|(id, _)| WatchKey::named(id))
+            .collect();
+        let mut moved = false;
+        for Awaited { resource, id, labelled, version } in awaited {
             state.waiting.entry(id.clone()).or_default().insert(owner.clone());
+            // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
+            let seen = state.tracked.get(id).and_then(|t| t.seen);
+            moved |= seen.is_some_and(|(seen, _)| seen > *version);
             let selection = match labelled {
                 Labelled::Yes => Selection::Labelled(apply::meta::OWNER_NAME),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
@@ -195,15 +248,37 @@ impl Observer {
             self.ensure(&mut state, owner, resource, selection);
         }
         // Watches by name end with the wait; those by label also tell of drift.
-        state.watches.retain(|key, watch| {
-            let by_name = matches!(key.selection, Selection::Named(..));
-            if by_name && !needed.contains(key) {
-                watch.users.remove(owner);
-            }
-            if watch.users.is_empty() {
-                watch.stop.abort();
-            }
-            !watch.users.is_empty()
+        state.release(owner, |key| {
+            matches!(key.selection, Selection::Named(..)) && !needed.contains(key)
+        });
+        drop(state);
+        if moved {
+            self.hub.wake(owner, WakeReason::Waiting);
+        }
+    }
+
+    /// Replaces what a node's spec refers to, beside whether its run found it: a change of it wakes the node.
+    pub(crate) fn refer_to(&self, owner: &Node, referred: &[(Resource, ObjectId, bool)]) {
+        let mut state = self.state();
+        for reference in state.references.values_mut() {
+            reference.users.remove(owner);
+        }
+        let mut needed = BTreeSet::new();
+        for (resource, id, was_there) in referred {
+            let reference = state.references.entry(id.clone()).or_insert_with(|| Reference {
+                users: BTreeSet::new(),
+                seen: None,
+                was_there: *was_there,
+            });
+            reference.users.insert(owner.clone());
+            reference.was_there = *was_there;
+            let selection = Selection::Named(id.namespace.clone(), id.name.clone());
+            needed.insert(WatchKey::new(resource, selection.clone()));
+            self.ensure(&mut state, owner, resource, selection);
+        }
+        state.references.retain(|_, reference| !reference.users.is_empty());
+        state.release(owner, |key| {
+            matches!(key.selection, Selection::Named(..)) && !needed.contains(key)
         });
     }
 
@@ -244,8 +319,9 @@ impl Observer {
             }
         }
         let waiting = state.waiting.get(id).cloned().unwrap_or_default();
+        let referring = state.note_reference(id, Some(print.0));
         drop(state);
-        self.tell(drifted, waiting);
+        self.tell(drifted, waiting, referring);
     }
 
     /// A watch saw that an object is gone, or lost the label by which it was watched.
@@ -253,22 +329,27 @@ impl Observer {
         let mut state = self.state();
         let mut drifted = None;
         if let Some(tracked) = state.tracked.get_mut(id) {
+            tracked.seen = None;
             tracked.dirty = true;
             if !tracked.writing {
                 drifted = Some(tracked.owner.clone());
             }
         }
         let waiting = state.waiting.get(id).cloned().unwrap_or_default();
+        let referring = state.note_reference(id, None);
         drop(state);
-        self.tell(drifted, waiting);
+        self.tell(drifted, waiting, referring);
     }
 
-    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>) {
+    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>, referring: BTreeSet<Node>) {
         if let Some(owner) = drifted {
             self.hub.wake(&owner, WakeReason::Drift);
         }
         for node in waiting {
             self.hub.wake(&node, WakeReason::Waiting);
+        }
+        for node in referring {
+            self.hub.wake(&node, WakeReason::Reference);
         }
     }
 
@@ -295,6 +376,18 @@ impl Observer {
     }
 }
 
+/// An object that a node waits for.
+pub(crate) struct Awaited {
+    /// Its kind.
+    pub(crate) resource: Resource,
+    /// Its id.
+    pub(crate) id: ObjectId,
+    /// Which watch sees it.
+    pub(crate) labelled: Labelled,
+    /// The resourceVersion in which the node saw it; 0 when it was not there.
+    pub(crate) version: u64,
+}
+
 /// Whether an object carries the owner label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Labelled {
@@ -308,6 +401,12 @@ impl WatchKey {
     fn new(resource: &Resource, selection: Selection) -> Self {
         let objects::Gvk { group, version, kind } = resource.gvk.clone();
         Self { group, version, kind, selection }
+    }
+
+    /// The watch of one referred object: a Secret or ConfigMap.
+    fn named(id: &ObjectId) -> Self {
+        let selection = Selection::Named(id.namespace.clone(), id.name.clone());
+        Self { group: id.group.clone(), version: "v1".into(), kind: id.kind.clone(), selection }
     }
 
     fn labelled(resource: &Resource) -> Self {

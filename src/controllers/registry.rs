@@ -46,6 +46,7 @@ pub(crate) async fn run(
         kustomizations,
         kustomization_memory: Memories::default(),
         git_memory: Memories::default(),
+        git_known: Arc::default(),
     });
     let told = || stop.clone().cancelled_owned();
     tokio::join!(

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake};
+use objects::{Gvk, ObjectId};
+use reconcile::{Node, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use crate::controllers::context::Context;
@@ -15,21 +16,27 @@ pub(super) struct Resolved {
     pub(super) secret: BTreeMap<String, Vec<u8>>,
 }
 
-/// Reads what the spec names.
-pub(super) async fn resolve(context: &Context, object: &GitRepository) -> Result<Resolved, Rest> {
+/// Reads what the spec names, and has the object woken when that changes.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &Node,
+    object: &GitRepository,
+) -> Result<Resolved, Rest> {
     let Some(reference) = &object.spec.secret_ref else {
+        context.observer.refer_to(node, &[]);
         return Ok(Resolved { secret: BTreeMap::new() });
     };
-    let namespace = object.namespace().unwrap_or_default();
-    let failed = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
-    match context.cluster.secret(&namespace, &reference.name).await {
-        Ok(Some(secret)) => Ok(Resolved { secret }),
-        Ok(None) => Err(failed(format!(
-            "failed to get secret '{namespace}/{}': it does not exist; create it or correct spec.secretRef",
-            reference.name
-        ))),
-        Err(error) => {
-            Err(failed(format!("failed to get secret '{namespace}/{}': {error}", reference.name)))
-        }
-    }
+    let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
+    let failed = |why: String| {
+        let text = format!("failed to get secret '{namespace}/{name}': {why}");
+        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+    };
+    let secret = context.cluster.secret(&namespace, name).await;
+    let secret = secret.map_err(|error| failed(error.to_string()))?;
+    let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
+    let kind = kind.map_err(|error| failed(error.to_string()))?;
+    let id = ObjectId::new(&namespace, name, "", "Secret");
+    context.observer.refer_to(node, &[(kind, id, secret.is_some())]);
+    let missing = || failed("it does not exist; create it or correct spec.secretRef".to_owned());
+    Ok(Resolved { secret: secret.ok_or_else(missing)? })
 }

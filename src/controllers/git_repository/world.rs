@@ -169,11 +169,12 @@ fn classify(error: &sources::git::Error) -> Rest {
 }
 
 /// What a Git operation works with; its own time limit ends it, so nobody cancels.
-fn working() -> sources::git::Context {
+fn working(context: &Context) -> sources::git::Context {
     sources::git::Context {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: std::env::temp_dir(),
+        known: context.git_known.clone(),
     }
 }
 
@@ -193,7 +194,7 @@ impl reconcile::World<Fetching> for World {
             return Ok(Observed { remote: revision, kept: Some(kept) });
         }
         let (remote, reference) = (self.remote.clone(), self.reference.clone());
-        let working = working();
+        let working = working(&self.context);
         let tip = tokio::task::spawn_blocking(move || {
             let tip = sources::git::tip(&remote, &reference, &working)?;
             Ok(Revision::new(&reference, &tip.sha))
@@ -207,7 +208,7 @@ impl reconcile::World<Fetching> for World {
         let Step::Fetch { .. } = step;
         let (remote, reference) = (self.remote.clone(), self.reference.clone());
         let (store, object) = (self.context.artifacts.clone(), self.object.clone());
-        let working = working();
+        let working = working(&self.context);
         let fetched = tokio::task::spawn_blocking(move || {
             fetch_and_store(&remote, &reference, &working, &store, &object)
         });

@@ -112,9 +112,9 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
         after["observedGeneration"] = generation.into();
     }
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
-    let is_news = !run.changes.is_empty()
-        || failed_anew
-        || before.get("lastAppliedRevision") != after.get("lastAppliedRevision");
+    let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
+    // A revision that changes nothing of ours costs one status write, and tells nobody.
+    let is_news = !run.changes.is_empty() || failed_anew || recovered;
     // Differs(flux): history is written when something changed, not at every look.
     if let (true, Some(digest), false) =
         (is_news, run.digest, matches!(run.rest, Rest::Running(..)))
@@ -208,8 +208,7 @@ fn news(had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
     let told = was_told(had, run.rest);
     match run.rest {
         Rest::Settled(why, _) => {
-            let recovered = !Condition::is(had, reconcile::READY, Status::True);
-            if is_news || recovered {
+            if is_news {
                 let took =
                     Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
                 let took =
@@ -293,3 +292,6 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

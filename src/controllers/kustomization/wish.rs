@@ -170,6 +170,12 @@ pub(super) fn wish(
             );
             return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
         }
+        // The API server would repeat the value in its refusal, and so publish it.
+        if let Some(key) = value_that_is_no_text(&manifest) {
+            let (file, line, subject) = (found.file, found.line, manifest.id().subject());
+            let text = format!("{file}:{line}: {subject} {key} must be a text; put it in quotes");
+            return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
+        }
         dress(&mut manifest, object);
         objects.push(manifest);
     }
@@ -205,6 +211,18 @@ fn refused(error: &manifests::Error) -> Rest {
         | manifests::Error::Tree(_)
         | manifests::Error::TooMuch(_) => Rest::Failed(reason::BUILD_FAILED, text, Wake::default()),
     }
+}
+
+/// The first entry of a Secret that is a number, a switch or worse.
+fn value_that_is_no_text(manifest: &Object) -> Option<String> {
+    if manifest.api_version() != "v1" || manifest.kind() != "Secret" {
+        return None;
+    }
+    ["data", "stringData"].into_iter().find_map(|map| {
+        let entries = manifest.get(map)?.as_object()?;
+        let wrong = entries.iter().find(|(_, value)| !value.is_string() && !value.is_null());
+        wrong.map(|(key, _)| format!("{map}.{key}"))
+    })
 }
 
 /// Puts on what the spec adds to every object: namespace, metadata, owner.

@@ -8,6 +8,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use apply::plan::{health_text, is_passed, stage_text};
 use apply::{
@@ -23,7 +24,11 @@ use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
+use crate::controllers::observer::{Awaited, Labelled};
 use crate::controllers::record::Latest;
+
+/// When something is tried again that failed through no fault of the spec.
+const SOON: Duration = Duration::from_secs(10);
 
 /// What a run has learned and done so far.
 #[derive(Default)]
@@ -33,8 +38,9 @@ struct Known {
     seen: BTreeMap<ObjectId, SeenState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
-    resources: BTreeMap<ObjectId, Resource>,
     healthy: BTreeSet<ObjectId>,
+    /// resourceVersions in which health was last read; 0 for what was not there.
+    examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
     changes: Vec<(ObjectId, Action)>,
@@ -50,6 +56,8 @@ pub(super) struct World {
     object: Mutex<Arc<Kustomization>>,
     desired: Arc<Desired>,
     settings: Wishes,
+    /// API versions of everything that a run may touch.
+    versions: BTreeMap<ObjectId, String>,
     known: Mutex<Known>,
 }
 
@@ -91,9 +99,15 @@ impl World {
             );
             return Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
         }
+        let of_entry =
+            recorded.ids().filter_map(|id| Some((id.clone(), recorded.version(id)?.to_owned())));
+        let mut versions: BTreeMap<ObjectId, String> = of_entry.collect();
+        versions.extend(settings.health_versions.clone());
+        let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+        versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
-        let object = Mutex::new(object);
-        Ok(Self { context, node, latest, object, desired, settings, known: Mutex::new(known) })
+        let (object, known) = (Mutex::new(object), Mutex::new(known));
+        Ok(Self { context, node, latest, object, desired, settings, versions, known })
     }
 
     /// Nodes that stand for kinds which were needed and are not served.
@@ -120,39 +134,39 @@ impl World {
         self.known().healthy.clone()
     }
 
-    /// Where to watch the objects of a rest's wake, and whether they carry our label.
-    pub(super) async fn places(&self, wake: &Wake) -> Vec<(Resource, ObjectId, bool)> {
+    /// Where to watch the objects of a rest's wake, and in which version they were seen.
+    pub(super) async fn places(&self, wake: &Wake) -> Vec<Awaited> {
         let mut places = Vec::new();
         for node in &wake.on {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
             if let Ok(resource) = self.resource(&id).await {
-                let ours = self.known().seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
-                places.push((resource, id, ours));
+                let known = self.known();
+                let ours = known.seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
+                let labelled = if ours { Labelled::Yes } else { Labelled::No };
+                // What was not examined has no version that it could be ahead of.
+                let version = known.examined.get(&id).copied().unwrap_or(u64::MAX);
+                places.push(Awaited { resource, labelled, version, id });
             }
         }
         places
     }
 
-    /// The kind of an object, in the version of its manifest, its inventory entry or its health check.
+    /// The kind of an object, in the version of its manifest, its health check or its inventory entry.
     async fn resource(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
-        if let Some(resource) = self.known().resources.get(id) {
-            return Ok(resource.clone());
-        }
-        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
-        let of_manifest =
-            manifests.into_iter().find(|m| m.id == *id).map(|m| m.object.gvk().version);
-        let named = || self.settings.health_versions.get(id).cloned();
-        let recorded = || self.known().recorded.version(id).map(str::to_owned);
-        let version = of_manifest.or_else(named).or_else(recorded).unwrap_or_default();
+        let version = self.versions.get(id).cloned().unwrap_or_default();
         let gvk = objects::Gvk { group: id.group.clone(), version, kind: id.kind.clone() };
-        let resource = self.context.cluster.resource(&gvk).await?;
-        self.known().resources.insert(id.clone(), resource.clone());
-        Ok(resource)
+        self.context.cluster.resource(&gvk).await
     }
 
+    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
     fn no_answer(&self, error: &ClusterError) -> Rest {
-        let wake = Wake::at(self.settings.retry_at);
-        Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), wake)
+        let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
+        let at = if error.is_transient() {
+            soon.min(self.settings.retry_at)
+        } else {
+            self.settings.retry_at
+        };
+        Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
     /// Looks at every manifest of a stage, some at a time.

@@ -114,7 +114,8 @@ fn a_target_namespace_goes_where_kustomize_puts_it() {
 #[test]
 fn a_timeout_is_the_interval_less_half_a_minute_unless_given() {
     assert_eq!(check(&spec(&json!({}))).unwrap().timeout, Duration::from_secs(570));
-    assert_eq!(check(&spec(&json!({"timeout": "5s"}))).unwrap().timeout, Duration::from_secs(5));
+    assert_eq!(check(&spec(&json!({"timeout": "45s"}))).unwrap().timeout, Duration::from_secs(45));
+    assert_eq!(check(&spec(&json!({"timeout": "5s"}))).unwrap().timeout, Duration::from_secs(30));
     assert_eq!(
         check(&spec(&json!({"retryInterval": "1m"}))).unwrap().retry,
         Duration::from_secs(60)

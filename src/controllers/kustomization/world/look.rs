@@ -3,12 +3,16 @@
 use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
 use apply::{Manifest, Report, SeenState, has_drifted, health};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Edge, Rest, Wake, reason};
+use serde_json::Value;
 
 use super::World;
 use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::controllers::observer::MANAGER;
 
@@ -33,9 +37,11 @@ impl World {
 
     async fn compare(&self, manifest: &Manifest) -> Result<SeenState, ClusterError> {
         let id = &manifest.id;
-        let resource = match self.resource(id).await {
+        let resource = match self.resource_when_served(id).await {
             Ok(resource) => resource,
-            Err(error @ ClusterError::NoSuchKind { .. }) => return Ok(self.refused(id, &error)),
+            Err(error @ ClusterError::NoSuchKind { .. }) => {
+                return Ok(self.refused(manifest, &error));
+            }
             Err(error) => return Err(error),
         };
         if resource.namespaced && id.namespace.is_empty() {
@@ -93,7 +99,7 @@ impl World {
         &self,
         manifest: &Manifest,
         live: Option<Object>,
-        resource: &crate::cluster::discovery::Resource,
+        resource: &Resource,
         error: &ClusterError,
     ) -> Result<SeenState, ClusterError> {
         let id = &manifest.id;
@@ -101,7 +107,7 @@ impl World {
         let force =
             self.settings.force || switches_for_apply(&manifest.object, live.as_ref()).force;
         let Some(live) = live.filter(|_| force && may_be_immutable(word(error), &text)) else {
-            return Ok(self.refused(id, error));
+            return Ok(self.refused(manifest, error));
         };
         // Deleting would be for nothing if the manifest were refused as a new object too, so it is tried under
         // another name first.
@@ -115,15 +121,33 @@ impl World {
                 Ok(SeenState::MustBeRecreated)
             }
             Err(error @ ClusterError::NoAnswer(_)) => Err(error),
-            Err(_) => Ok(self.refused(id, error)),
+            Err(_) => Ok(self.refused(manifest, error)),
         }
     }
 
-    fn refused(&self, id: &ObjectId, error: &ClusterError) -> SeenState {
-        if matches!(error, ClusterError::NoSuchKind { .. }) {
-            self.known().missing.insert(crate::controllers::registry::kinds_of(&id.group));
+    /// The kind of a manifest; one that is not served wakes this node when it is.
+    async fn resource_when_served(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
+        match self.resource(id).await {
+            Err(ClusterError::NoSuchKind { .. }) => {}
+            found => return found,
         }
-        SeenState::Refused(describe(id, word(error), &error.to_string()))
+        let missing = {
+            let mut known = self.known();
+            known.missing.insert(crate::controllers::registry::kinds_of(&id.group));
+            known.missing.clone()
+        };
+        self.context.hub.set_edges(&self.node, Edge::Waits, missing);
+        // It may have come between the question and the wait, and would not wake anybody then.
+        self.resource(id).await
+    }
+
+    fn refused(&self, manifest: &Manifest, error: &ClusterError) -> SeenState {
+        let id = &manifest.id;
+        SeenState::Refused(describe(
+            id,
+            word(error),
+            &without_secrets(&manifest.object, error.to_string()),
+        ))
     }
 
     /// How an object is now, beside its id.
@@ -142,6 +166,8 @@ impl World {
             Err(error) => return Err(error),
         };
         let live = self.context.cluster.get(&resource, &id.namespace, &id.name).await?;
+        let version = live.as_ref().and_then(|l| l.meta("resourceVersion")?.as_str()?.parse().ok());
+        self.known().examined.insert(id.clone(), version.unwrap_or_default());
         let Some(live) = live else { return Ok(Report::not_found()) };
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
@@ -216,7 +242,43 @@ impl World {
     }
 }
 
+/// The API server quotes what it refuses; of a Secret that must not be repeated.
+fn without_secrets(manifest: &Object, text: String) -> String {
+    if manifest.kind() != "Secret" || manifest.api_version() != "v1" {
+        return text;
+    }
+    let mut masked = text;
+    for field in ["data", "stringData"] {
+        let entries = manifest.get(field).and_then(Value::as_object);
+        for value in entries.into_iter().flat_map(|entries| entries.values()) {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let decoded =
+                BASE64.decode(&shown).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            for secret in [Some(shown), decoded].into_iter().flatten().filter(|s| !s.is_empty()) {
+                masked = masked.replace(&secret, "****");
+            }
+        }
+    }
+    masked
+}
+
 /// What is said about an object that was found healthy earlier in the same wait.
 fn current() -> Report {
     Report { status: apply::Health::Current, message: String::new(), conditions: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_refused_secret_is_told_without_what_it_holds() {
+        let secret =
+            Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"a": "aHVudGVyMg=="}, "stringData": {"pin": 4711}}))
+            .unwrap();
+        let text = "got hunter2, aHVudGVyMg== and &{Value:4711}".to_owned();
+        assert_eq!(without_secrets(&secret, text), "got ****, **** and &{Value:****}");
+    }
 }

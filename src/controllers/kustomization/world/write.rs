@@ -17,6 +17,9 @@ use crate::controllers::observer::MANAGER;
 /// How often a recreated object is looked for until it is gone.
 const GONE_POLL: Duration = Duration::from_millis(100);
 
+/// How often fields are taken over from an object that others write at the same time.
+const TAKE_OVER_ATTEMPTS: u32 = 5;
+
 /// How long the end of an object that is recreated is awaited.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -62,7 +65,7 @@ impl World {
             let known = self.known();
             (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
         };
-        observer.writing(id);
+        observer.writing(&self.node, id);
         let written = self.write_over(manifest, &resource, live, recreate).await;
         match written {
             Ok(written) => {
@@ -90,23 +93,37 @@ impl World {
         recreate: bool,
     ) -> Result<Object, ClusterError> {
         let cluster = &self.context.cluster;
-        let (id, live) = match (live, recreate) {
-            (Some(live), true) => {
-                self.remove_and_wait(resource, &live).await?;
-                (&manifest.id, None)
-            }
-            (live, _) => (&manifest.id, live),
-        };
-        if let Some(live) = &live {
-            let merges = apply::meta::switches_for_apply(&manifest.object, Some(live)).ssa
-                == apply::Ssa::Merge;
-            let overrides = &self.context.settings.override_manager;
-            let patch = apply::take_over(live, MANAGER, overrides).filter(|_| !merges);
-            if let Some(patch) = patch {
-                cluster.json_patch(resource, &id.namespace, &id.name, &patch).await?;
-            }
+        match live {
+            Some(live) if recreate => self.remove_and_wait(resource, &live).await?,
+            Some(live) => self.take_over(manifest, resource, live).await?,
+            None => {}
         }
         cluster.apply(resource, &manifest.object, MANAGER, Mode::Write).await
+    }
+
+    /// Makes fields that other tools left behind ours; whoever writes in between makes us look again.
+    async fn take_over(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+        live: Object,
+    ) -> Result<(), ClusterError> {
+        let (cluster, id) = (&self.context.cluster, &manifest.id);
+        let overrides = &self.context.settings.override_manager;
+        let mut live = live;
+        for attempt in 1.. {
+            let switches = apply::meta::switches_for_apply(&manifest.object, Some(&live));
+            let patch = apply::take_over(&live, MANAGER, overrides);
+            let Some(patch) = patch.filter(|_| switches.ssa != apply::Ssa::Merge) else { break };
+            match cluster.json_patch(resource, &id.namespace, &id.name, &patch).await {
+                Ok(_) => break,
+                Err(error) if error.code() == Some(409) && attempt < TAKE_OVER_ATTEMPTS => {}
+                Err(error) => return Err(error),
+            }
+            let Some(now) = cluster.get(resource, &id.namespace, &id.name).await? else { break };
+            live = now;
+        }
+        Ok(())
     }
 
     /// Deletes an object that is created again, and waits until its name is free.
@@ -162,7 +179,6 @@ impl World {
         self.context.observer.released(&self.node, id);
         self.context.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
         let mut known = self.known();
-        known.resources.insert(id.clone(), resource);
         known.changes.push((id.clone(), Action::Deleted));
         if self.settings.await_end {
             known.leaving.insert(id.clone());

@@ -1,0 +1,138 @@
+//! What a person sees in `kubectl describe`, from where a run came to rest.
+
+use expect_test::{Expect, expect};
+use reconcile::Wake;
+
+use super::*;
+
+fn time(second: i64) -> Time {
+    Time::from_second(1_790_000_000 + second).unwrap()
+}
+
+fn kustomization(status: Value) -> Kustomization {
+    serde_json::from_value(json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {"name": "app", "namespace": "shop", "generation": 3},
+        "spec": {"interval": "10m", "prune": true, "wait": true,
+            "sourceRef": {"kind": "GitRepository", "name": "app"}},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> Run<'a> {
+    Run {
+        rest,
+        revision: "main@sha1:abc",
+        digest: Some("sha256:123"),
+        changes,
+        has_health: true,
+        began: time(0),
+        now: time(2),
+        interval: Duration::from_secs(600),
+    }
+}
+
+fn check(status: Value, rest: &Rest, changes: &[(ObjectId, Action)], expected: &Expect) {
+    let object = kustomization(status);
+    let report = report(&object, &run(rest, changes));
+    let mut lines: Vec<String> = conditions_of(&report.after)
+        .iter()
+        .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
+        .collect();
+    lines.push(format!("observedGeneration {}", report.after["observedGeneration"]));
+    lines.push(format!("lastAppliedRevision {}", report.after["lastAppliedRevision"]));
+    for news in &report.news {
+        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    }
+    expected.assert_eq(&lines.join("\n"));
+}
+
+fn changes() -> Vec<(ObjectId, Action)> {
+    vec![(ObjectId::new("shop", "web", "apps", "Deployment"), Action::Created)]
+}
+
+fn settled() -> Rest {
+    Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:abc".to_owned())
+}
+
+#[test]
+fn a_first_success_is_ready_observed_and_told() {
+    check(
+        json!({"observedGeneration": -1}),
+        &settled(),
+        &changes(),
+        &expect![[r#"
+            Ready=True ReconciliationSucceeded: Applied revision: main@sha1:abc
+            Healthy=True Succeeded: Health check passed in 2s
+            observedGeneration 3
+            lastAppliedRevision "main@sha1:abc"
+            event Info Progressing: Deployment/shop/web created
+            event Info ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s"#]],
+    );
+}
+
+#[test]
+fn a_look_that_changes_nothing_writes_nothing_and_tells_nothing() {
+    let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
+    let object = kustomization(first.after);
+    let second = report(&object, &run(&settled(), &[]));
+    assert_eq!(second.before, second.after);
+    assert_eq!(second.news, Vec::new());
+}
+
+#[test]
+fn a_wait_is_unknown_and_keeps_its_beginning() {
+    let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
+    let waiting = Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    check(
+        json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
+        &waiting,
+        &[],
+        &expect![[r#"
+            Reconciling=True Progressing: Running health checks for revision main@sha1:abc with a timeout of 5m0s
+            Ready=Unknown Progressing: Running health checks for revision main@sha1:abc with a timeout of 5m0s
+            Healthy=Unknown Progressing: Running health checks for revision main@sha1:abc with a timeout of 5m0s
+            observedGeneration 2
+            lastAppliedRevision "main@sha1:old""#]],
+    );
+    let first = report(&kustomization(json!({})), &run(&waiting, &[]));
+    let later = Run { now: time(100), ..run(&waiting, &[]) };
+    let second = report(&kustomization(first.after), &later);
+    assert_eq!(waiting_since(&kustomization(second.after)), Some((text.to_owned(), time(2))));
+}
+
+#[test]
+fn a_failure_is_told_once() {
+    let failed =
+        Rest::Failed(reason::BUILD_FAILED, "a.yaml:3: nonsense".to_owned(), Wake::at(time(60)));
+    check(
+        json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
+        &failed,
+        &[],
+        &expect![[r#"
+            Reconciling=True ProgressingWithRetry: a.yaml:3: nonsense
+            Ready=False BuildFailed: a.yaml:3: nonsense
+            observedGeneration 2
+            lastAppliedRevision "main@sha1:old"
+            event Error BuildFailed: a.yaml:3: nonsense"#]],
+    );
+    let first = report(&kustomization(json!({})), &run(&failed, &[]));
+    let second = report(&kustomization(first.after), &run(&failed, &[]));
+    assert_eq!(second.news, Vec::new());
+}
+
+#[test]
+fn a_revision_that_changes_nothing_of_ours_is_one_status_write() {
+    let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
+    let object = kustomization(first.after);
+    let rest = Rest::Settled(
+        reason::RECONCILIATION_SUCCEEDED,
+        "Applied revision: main@sha1:def".to_owned(),
+    );
+    let moved = Run { revision: "main@sha1:def", ..run(&rest, &[]) };
+    let second = report(&object, &moved);
+    assert_eq!(second.after["lastAppliedRevision"], "main@sha1:def");
+    assert_eq!(second.news, Vec::new(), "nothing happened that anybody has to be told");
+}
