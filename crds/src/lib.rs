@@ -48,7 +48,7 @@ pub use reference::{
 /// Returns every definition with the name of the file that holds it, in the order of those names.
 ///
 /// # Guarantees
-/// Schemas equal Flux's apart from descriptions; `tests/flux_schema.rs` holds the proof.
+/// Schemas equal Flux's apart from descriptions; `cargo xtask conformance` holds the proof.
 pub fn all() -> Vec<(&'static str, CustomResourceDefinition)> {
     vec![
         ("buckets.source.toolkit.fluxcd.io.yaml", source::Bucket::crd()),

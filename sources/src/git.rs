@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! Remote, Reference ──▶ conversation ──▶ smart_http │ ssh ──▶ wire (deadline, limit, cancellation)
-//!                            │
-//!                            └─▶ a pack in a scratch folder ──▶ snapshot: Fetched
+//!                      │     │
+//!               known ◀┘     └─▶ a pack in a scratch folder ──▶ snapshot: Fetched
 //! ```
 //!
 //! gix speaks the protocol; the transports under it are ours. No configuration of a user or system is read,
@@ -15,6 +15,7 @@
 mod conversation;
 mod credentials;
 mod error;
+mod known;
 mod known_hosts;
 mod reference;
 mod remote;
@@ -24,6 +25,7 @@ mod ssh;
 mod wire;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gix::hash::ObjectId;
@@ -33,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use credentials::{Auth, Credentials};
 pub use error::Error;
+pub use known::Known;
 pub use reference::{Reference, Revision, Tip};
 pub use remote::{RemoteUrl, Scheme};
 pub use snapshot::{Commit, Entry, Fetched, Kind, Listing};
@@ -82,10 +85,14 @@ pub struct Context {
     pub cancel: CancellationToken,
     /// An existing folder in which a scratch repository may be made.
     pub scratch: PathBuf,
+    /// What earlier operations learned about servers; the same one for all operations.
+    pub known: Arc<Known>,
 }
 
 /// What the remote has now, in one small exchange: for a branch or tag only matching references are sent.
 ///
+/// Over HTTP that is a handshake and a question; the question alone where [`Context::known`] remembers a handshake
+/// of protocol 2 that was not redirected. If that is not answered as it should be, it is both.
 /// For a bare commit nothing is sent: what it is cannot change.
 ///
 /// # Errors
@@ -97,8 +104,15 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
         Wanted::Named(name) => name,
     };
     let wire = Wire::new(remote, context);
-    let mut conversation = Conversation::open(remote, &wire)?;
-    let found = look_up(&mut conversation, &name, reference, &wire)?;
+    let found = match look_again(remote, &name, &context.known, &wire)? {
+        Some(found) => found,
+        None => {
+            let mut conversation = Conversation::open(remote, &context.known, &wire)?;
+            let found = look_up(&mut conversation, &name, reference, &wire)?;
+            remember(&conversation, remote, &context.known);
+            found
+        }
+    };
     Ok(Tip { sha: found.id.to_string(), refname: found.name })
 }
 
@@ -113,10 +127,12 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
     let wanted = reference.wanted()?;
     let wire = Wire::new(remote, context);
     let scratch = scratch_repository(context)?;
-    let mut conversation = Conversation::open(remote, &wire)?;
+    let known = &context.known;
+    let mut conversation = Conversation::open(remote, known, &wire)?;
     let id = match wanted {
         Wanted::Named(name) => {
             let found = look_up(&mut conversation, &name, reference, &wire)?;
+            remember(&conversation, remote, known);
             receive(&mut conversation, &[found.id], History::None, &scratch, remote)?;
             found.id
         }
@@ -135,7 +151,7 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
         Wanted::Commit(id) => {
             match receive(&mut conversation, &[id], History::None, &scratch, remote) {
                 Err(Error::Refused { .. }) => {
-                    receive_everything(remote, &wire, &scratch)?;
+                    receive_everything(remote, known, &wire, &scratch)?;
                 }
                 otherwise => otherwise?,
             }
@@ -171,8 +187,13 @@ fn receive(
 }
 
 /// Fetches all branches and tags, over a new connection: the old one ended with the server's refusal.
-fn receive_everything(remote: &Remote, wire: &Wire, scratch: &TempDir) -> Result<(), Error> {
-    let mut conversation = Conversation::open(remote, wire)?;
+fn receive_everything(
+    remote: &Remote,
+    known: &Known,
+    wire: &Wire,
+    scratch: &TempDir,
+) -> Result<(), Error> {
+    let mut conversation = Conversation::open(remote, known, wire)?;
     let found = conversation.references(&["refs/heads/", "refs/tags/"])?;
     let mut wants: Vec<ObjectId> = found.into_iter().map(|found| found.id).collect();
     wants.sort_unstable();
@@ -181,6 +202,34 @@ fn receive_everything(remote: &Remote, wire: &Wire, scratch: &TempDir) -> Result
         return Err(Error::EmptyRepository { remote: wire.remote() });
     }
     receive(&mut conversation, &wants, History::All, scratch, remote)
+}
+
+/// Lets the next look begin with its question. A reference was found, so the server answers such questions.
+fn remember(conversation: &Conversation, remote: &Remote, known: &Known) {
+    match conversation.advertisement() {
+        Some(said) => known.remember(remote, said),
+        None => known.forget(remote),
+    }
+}
+
+/// Finds a reference without shaking hands again. `None`: it must be asked for properly.
+///
+/// A reference that is missing counts as no answer: only a server that shook hands is believed that.
+fn look_again(
+    remote: &Remote,
+    name: &str,
+    known: &Known,
+    wire: &Wire,
+) -> Result<Option<Found>, Error> {
+    let Some(resumed) = Conversation::resume(remote, known, wire) else { return Ok(None) };
+    let listed = resumed.and_then(|mut conversation| conversation.references(&[name]));
+    let found = listed.ok().and_then(|all| all.into_iter().find(|found| found.name == name));
+    if found.is_none() {
+        known.forget(remote);
+        wire.check()?;
+        wire.start_over();
+    }
+    Ok(found)
 }
 
 /// Finds a reference by its full name.

@@ -1,26 +1,14 @@
-//! Archives, held against the answers of Flux and against hostile input.
+//! Archives: canonical bytes, round trips, what a writer refuses.
 //!
-//! Here: canonical bytes, recorded cases, round trips.
-//! Elsewhere: input that means harm (`archive_hostile.rs`).
+//! Elsewhere: input that means harm (`archive_hostile.rs`), the answers of Flux (`cargo xtask conformance`).
 
-use std::{
-    convert::Infallible,
-    fs,
-    io::Read,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::{convert::Infallible, io::Read};
 
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::read::GzDecoder;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sources::{
-    archive::{
-        Contents, Digesting, Error, ExtractOptions, Symlinks, Writer, extract, extract_to_dir,
-        write,
-    },
-    ignore::{IGNORE_FILE, Matcher},
+use sources::archive::{
+    Contents, Digesting, Error, ExtractOptions, Writer, extract, extract_to_dir, write,
 };
 use tree::{Entry, Files, RelPath};
 
@@ -37,73 +25,6 @@ fn inflate(archive: &[u8]) -> Vec<u8> {
     let mut tar = Vec::new();
     GzDecoder::new(archive).read_to_end(&mut tar).expect("gzip");
     tar
-}
-
-/// Recorded cases of one operation, from `fluxcd/pkg/artifact` v0.18.1 and `fluxcd/pkg/tar` v1.2.0.
-fn recorded(op: &str) -> Vec<Value> {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/conformance/recorded/tarball.jsonl");
-    let text = fs::read_to_string(file).expect("recorded cases");
-    let lines = text.lines().filter(|line| !line.is_empty());
-    let cases = lines.map(|line| serde_json::from_str(line).expect("a case"));
-    cases.filter(|case: &Value| case["op"] == op).collect()
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-#[test]
-fn every_recorded_tree_is_archived_as_flux_archives_it() {
-    let cases = recorded("archive");
-    for case in &cases {
-        let mut contents = Contents::new();
-        let mut ignore_files = Vec::new();
-        for entry in list(&case["tree"]) {
-            let place = path(text(&entry["path"]));
-            let dir = place.parent().expect("not the root");
-            if entry["type"] == "symlink" {
-                contents.dir(dir).expect("a folder");
-                continue;
-            }
-            let body = text(&entry["body"]);
-            if place.name() == Some(IGNORE_FILE) {
-                ignore_files.push((dir, body.to_owned()));
-            }
-            let mode = u32::from_str_radix(text(&entry["mode"]), 8).expect("a mode");
-            contents.file(place, mode & 0o111 != 0, body.into()).expect("a file");
-        }
-        contents
-            .leave_out(&Matcher::new(&ignore_files, case["ignore"].as_str()).expect("patterns"));
-        assert_eq!(entries(&archive(&contents)), list(&case["out"]), "{}", case["name"]);
-    }
-    assert_eq!(cases.len(), 7);
-}
-
-/// The entries of an archive as another implementation reads them.
-fn entries(archive: &[u8]) -> Vec<Value> {
-    let mut tar = tar::Archive::new(GzDecoder::new(archive));
-    let entries = tar.entries().expect("a tar archive").map(|entry| {
-        let mut entry = entry.expect("an entry");
-        let name = String::from_utf8(entry.path_bytes().into_owned()).expect("UTF-8");
-        let is_pax = entry.pax_extensions().expect("readable").is_some();
-        let header = entry.header();
-        json!({
-            "name": name,
-            "type": if header.entry_type().is_dir() { "dir" } else { "file" },
-            "mode": format!("{:04o}", header.mode().expect("octal")),
-            "size": header.size().expect("octal"),
-            "uid": header.uid().expect("octal"),
-            "gid": header.gid().expect("octal"),
-            "mtime": header.mtime().expect("octal"),
-            "format": if is_pax { "PAX" } else { "USTAR" },
-        })
-    });
-    entries.collect()
 }
 
 #[test]
@@ -172,112 +93,6 @@ fn a_writer_refuses_what_would_make_another_archive() {
     let failing = |_: &RelPath, _: &()| Err::<Vec<u8>, _>("object is corrupt");
     let failed = write(Vec::new(), &contents, failing).map(drop);
     assert_eq!(refused(failed), "cannot read `a` to archive it");
-}
-
-/// A gzip-compressed tar archive from the entries of a recorded case.
-fn build(entries: &[Value]) -> Vec<u8> {
-    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    for entry in entries {
-        let mut header = tar::Header::new_ustar();
-        let name = text(&entry["name"]).as_bytes();
-        header.as_old_mut().name[..name.len()].copy_from_slice(name);
-        header.set_link_name_literal(text(&entry["link"])).expect("short");
-        header.set_mode(entry["mode"].as_u64().expect("a mode").try_into().expect("small"));
-        header.set_entry_type(match text(&entry["type"]) {
-            "file" => tar::EntryType::Regular,
-            "dir" => tar::EntryType::Directory,
-            "symlink" => tar::EntryType::Symlink,
-            "hardlink" => tar::EntryType::Link,
-            "fifo" => tar::EntryType::Fifo,
-            other => {
-                assert_eq!(other, "xglobal");
-                tar::EntryType::XGlobalHeader
-            }
-        });
-        let body = text(&entry["body"]);
-        header.set_size(body.len() as u64);
-        header.set_cksum();
-        tar.append(&header, body.as_bytes()).expect("appended");
-    }
-    tar.into_inner().expect("ended").finish().expect("compressed")
-}
-
-#[test]
-fn every_recorded_archive_is_extracted_as_flux_extracts_it() {
-    let cases = recorded("untar");
-    for case in &cases {
-        let archive = build(list(&case["entries"]));
-        let skips = case["options"]["skipSymlinks"] == 1;
-        let options = ExtractOptions {
-            symlinks: if skips { Symlinks::Skip } else { Symlinks::Refuse },
-            max_size: match case["options"]["maxSize"].as_i64() {
-                None => Some(100 << 20),
-                Some(max) => max.try_into().ok(),
-            },
-            ..ExtractOptions::default()
-        };
-        let dir = tempfile::tempdir().expect("a directory");
-        let on_disk = match extract_to_dir(archive.as_slice(), &options, dir.path()) {
-            Ok(()) => files_in(dir.path()),
-            Err(error) => {
-                let message = error.to_string();
-                Err(message.replace(&dir.path().display().to_string(), "${DIR}"))
-            }
-        };
-        let expected = match case["err"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(list(&case["out"]).to_vec()),
-        };
-        assert_eq!(on_disk, expected, "{}", case["name"]);
-
-        let in_memory = extract(archive.as_slice(), &options).map_err(|error| error.to_string());
-        match (in_memory, expected) {
-            (Err(found), Err(expected)) => assert_eq!(found, expected.replace("${DIR}/", "")),
-            (Ok(tree), Ok(expected)) => {
-                assert_eq!(tree.walk().count(), expected.len(), "{}", case["name"]);
-                for file in expected {
-                    let place = path(text(&file["path"]));
-                    assert_eq!(
-                        *tree.read(&place).expect("a file"),
-                        *text(&file["body"]).as_bytes()
-                    );
-                }
-            }
-            (found, expected) => panic!("{}: {found:?} is not {expected:?}", case["name"]),
-        }
-    }
-    assert_eq!(cases.len(), 16);
-}
-
-/// The files below a directory, as the recorded cases have them.
-fn files_in(root: &Path) -> Result<Vec<Value>, String> {
-    let mut found = Vec::new();
-    let mut open: Vec<PathBuf> = vec![root.to_owned()];
-    while let Some(dir) = open.pop() {
-        for child in fs::read_dir(dir).expect("a directory") {
-            let place = child.expect("an entry").path();
-            let metadata = fs::symlink_metadata(&place).expect("is there");
-            if metadata.is_dir() {
-                open.push(place);
-                continue;
-            }
-            assert!(metadata.is_file(), "{} is no regular file", place.display());
-            let mode = metadata.permissions().mode() & 0o7777;
-            let name = place.strip_prefix(root).expect("below the root").to_str().expect("UTF-8");
-            let mut file = json!({
-                "path": name,
-                "type": "file",
-                "mode": if mode == 0 { "0".to_owned() } else { format!("{mode:04o}") },
-            });
-            let body = fs::read_to_string(&place).expect("readable by root or its owner");
-            if !body.is_empty() {
-                file["body"] = json!(body);
-            }
-            found.push(file);
-        }
-    }
-    found.sort_by_key(|file| text(&file["path"]).to_owned());
-    Ok(found)
 }
 
 #[test]

@@ -1,11 +1,8 @@
-//! What is left out of archives, held against the answers of Flux.
+//! What is left out of archives.
 //!
-//! Here: recorded cases, limits.
-//! Elsewhere: wildcards in one name (inline in `ignore/glob.rs`), leaving files out of an archive (`archive.rs`).
+//! Here: the root, line ends, limits.
+//! Elsewhere: wildcards in one name (inline in `ignore/glob.rs`), the answers of Flux (`cargo xtask conformance`).
 
-use std::{fs, path::Path};
-
-use serde_json::Value;
 use sources::ignore::{Error, MAX_PATTERN_LEN, MAX_PATTERNS, Matcher};
 use tree::RelPath;
 
@@ -16,34 +13,6 @@ fn path(text: &str) -> RelPath {
 fn matcher(files: &[(&str, &str)], spec: Option<&str>) -> Result<Matcher, Error> {
     let files: Vec<_> = files.iter().map(|(dir, text)| (path(dir), (*text).to_owned())).collect();
     Matcher::new(&files, spec)
-}
-
-/// Answers recorded from `fluxcd/pkg/sourceignore` v0.18.0.
-#[test]
-fn every_recorded_path_is_judged_as_flux_judges_it() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../e2e/conformance/recorded/sourceignore.jsonl");
-    let text = fs::read_to_string(file).expect("recorded cases");
-    let mut wrong = Vec::new();
-    let mut cases = 0;
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        let case: Value = serde_json::from_str(line).expect("a case");
-        let files = case["ignoreFiles"].as_object().expect("ignore files").iter();
-        let files: Vec<_> =
-            files.map(|(dir, text)| (dir.as_str(), text.as_str().unwrap())).collect();
-        let matcher = matcher(&files, case["specIgnore"].as_str()).expect("a few short patterns");
-        let paths = case["paths"].as_array().expect("paths");
-        for (asked, expected) in paths.iter().zip(case["out"].as_array().expect("answers")) {
-            let asked = asked.as_str().expect("a path");
-            let found = matcher.is_ignored(&path(asked), asked.ends_with('/'));
-            if Some(found) != expected.as_bool() {
-                wrong.push(format!("{}: {asked:?} is {found}", case["name"]));
-            }
-        }
-        cases += 1;
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    assert_eq!(cases, 97);
 }
 
 #[test]

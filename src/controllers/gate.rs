@@ -73,7 +73,7 @@ fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> De
     let source = |k: &Kustomization| {
         let of = &k.spec.source_ref;
         let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
-        (of.kind.clone(), namespace, of.name.clone())
+        (of.kind, namespace, of.name.clone())
     };
     let applied =
         other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();

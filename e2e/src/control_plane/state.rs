@@ -272,16 +272,16 @@ mod tests {
     fn a_folder_owns_processes_by_whole_path_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = State { folder: folder.path().join("dev") };
-        let mut other = std::process::Command::new("sh")
-            .args(["-c", "sleep 600; :", "sh"])
-            .arg(folder.path().join("dev-2"))
-            .spawn()
-            .expect("a process");
-        let mut own = std::process::Command::new("sh")
-            .args(["-c", "sleep 600; :", "sh"])
-            .arg(folder.path().join("dev"))
-            .spawn()
-            .expect("a process");
+        // A shell that waits by itself: killing it must not leave a child of its own behind.
+        let start = |name: &str| {
+            std::process::Command::new("sh")
+                .args(["-c", "read -r _", "sh"])
+                .arg(folder.path().join(name))
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .expect("a process")
+        };
+        let (mut other, mut own) = (start("dev-2"), start("dev"));
         let owned = (state.owns(other.id()), state.owns(own.id()));
         for child in [&mut other, &mut own] {
             child.kill().expect("ours");

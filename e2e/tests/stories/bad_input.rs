@@ -89,7 +89,7 @@ async fn a_wrong_manifest_or_path_is_told_where_it_is_and_stalls_only_itself() -
     let upstream = story.follow("app", &files).await?;
     let cases = [
         ("syntax", "./syntax", "BuildFailed", vec!["syntax/broken.yaml", "line"]),
-        ("shape", "./shape", "BuildFailed", vec!["shape/list.yaml:2"]),
+        ("shape", "./shape", "BuildFailed", vec!["shape/list.yaml:3"]),
         ("double", "./double", "BuildFailed", vec!["ConfigMap/", "/double"]),
         ("bomb", "./bomb", "BuildFailed", vec!["bomb/bomb.yaml"]),
         ("deep", "./deep", "BuildFailed", vec!["deep/deep.yaml"]),
@@ -98,7 +98,7 @@ async fn a_wrong_manifest_or_path_is_told_where_it_is_and_stalls_only_itself() -
         ("file", "./good/a.yaml", "ArtifactFailed", vec!["good/a.yaml"]),
         ("field", "./field", "ReconciliationFailed", vec!["Deployment/", "/web"]),
         ("kind", "./kind", "ReconciliationFailed", vec!["Unheard", "example.com/v1"]),
-        ("secret", "./secret", "ReconciliationFailed", vec!["Secret/", "/s"]),
+        ("secret", "./secret", "BuildFailed", vec!["secret/secret.yaml:1", "stringData.password"]),
     ];
     for (name, path, ..) in &cases {
         story.kustomization(name, "app", json!({"path": path})).await?;
@@ -152,9 +152,9 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
             "127.0.0.1:1",
         ),
         ("stalls", good.server.slow_url(&good.repository), slow, "GitOperationFailed", "2s"),
-        ("nameless", url.clone(), json!({}), "GitOperationFailed", "Secret"),
-        ("wrong", url.clone(), by("wrong"), "GitOperationFailed", "credentials"),
-        ("in-url", with_password, json!({}), "GitOperationFailed", "credentials"),
+        ("nameless", url.clone(), json!({}), "AuthenticationFailed", "Secret"),
+        ("wrong", url.clone(), by("wrong"), "AuthenticationFailed", "credentials"),
+        ("in-url", with_password, json!({}), "AuthenticationFailed", "credentials"),
         ("lacks", url, by("absent"), "AuthenticationFailed", "absent"),
         ("stranger", ssh.url(&good.repository), by("ssh"), "GitOperationFailed", "known_hosts"),
         (

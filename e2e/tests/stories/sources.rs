@@ -107,11 +107,12 @@ async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("artifact.tar.gz");
     std::fs::write(&file, answer.bytes().await?)?;
-    let output = Command::new("tar").arg("-tzf").arg(&file).output()?;
+    let output = Command::new("tar").arg("-tvzf").arg(&file).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let names = String::from_utf8(output.stdout)?;
-    let files = names.lines().filter(|name| !name.ends_with('/'));
-    Ok(files.map(ToOwned::to_owned).collect())
+    let listing = String::from_utf8(output.stdout)?;
+    // Lines such as `-rw------- 0/0  12 1970-01-01 00:00 a.yaml`; folders begin with a `d`.
+    let files = listing.lines().filter(|line| line.starts_with('-'));
+    Ok(files.filter_map(|line| line.split(' ').next_back()).map(ToOwned::to_owned).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,14 +123,23 @@ async fn an_artifact_leaves_out_what_is_ignored() -> Result<()> {
         ("a.yaml", config_map("a", "1")),
         ("deep/b.yaml", config_map("b", "1")),
         ("deep/notes.md", text()),
+        ("drafts/c.yaml", text()),
         ("picture.png", text()),
         (".github/workflows/ci.yaml", text()),
-        ("drafts/c.yaml", text()),
-        (".sourceignore", "drafts/\n".to_owned()),
+        (".gitignore", text()),
     ];
     let upstream = story.follow("app", &files).await?;
     let usual = packed(&story, "app").await?;
-    ensure!(usual == [".sourceignore", "a.yaml", "deep/b.yaml", "deep/notes.md"], "{usual:?}");
+    ensure!(usual == ["a.yaml", "deep/b.yaml", "deep/notes.md", "drafts/c.yaml"], "{usual:?}");
+
+    // A file of one's own takes the place of the usual rules.
+    let own = upstream.push(&[(".sourceignore", "drafts/\n/.github/\n".to_owned())]).await?;
+    let has_own = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == own;
+    story.await_object(&Target::git_repository("app"), SOON, has_own).await?;
+    let ruled = packed(&story, "app").await?;
+    let expected = [".sourceignore", "a.yaml", "deep/b.yaml", "deep/notes.md", "picture.png"];
+    ensure!(ruled == expected, "{ruled:?}");
+
     let url = upstream.server.url(&upstream.repository);
     story.git_repository("app", &url, json!({"ignore": "/*\n!/deep/\n*.md\n"})).await?;
     let chosen = packed(&story, "app").await?;

@@ -27,6 +27,3 @@ pub use order::prune_order;
 pub use plan::{Apply, Desired, HealthWish, Observed, Seen, SeenState, Step};
 pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
 pub use takeover::take_over;
-
-#[cfg(test)]
-mod recorded;

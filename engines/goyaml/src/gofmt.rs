@@ -1,47 +1,81 @@
-//! Numbers and strings as Go's `strconv` prints them, for keys and for the texts of errors.
+//! Numbers and strings as Go's `strconv` prints them.
+//!
+//! Here: `%g` and `%q`. Elsewhere: which floats YAML writes as integers (`emit/number.rs`).
 
 use std::fmt::Write as _;
 
 /// `strconv.FormatFloat(float, 'g', -1, 64)`.
 pub(crate) fn float64(float: f64) -> String {
-    general(float, &format!("{float:e}"))
+    special(float).unwrap_or_else(|| general(&serde_json::to_string(&float)))
 }
 
 /// `strconv.FormatFloat(float, 'g', -1, 32)`: with the digits that tell 32-bit floats apart.
 pub(crate) fn float32(float: f64) -> String {
     // Rounding to 32 bits is what Go does too.
     let short = float as f32;
-    general(f64::from(short), &format!("{short:e}"))
+    special(f64::from(short)).unwrap_or_else(|| general(&serde_json::to_string(&short)))
 }
 
-/// Writes a float whose shortest digits are in `scientific` (`1.5e-7`).
-fn general(float: f64, scientific: &str) -> String {
+/// What has no digits.
+fn special(float: f64) -> Option<String> {
     if float.is_nan() {
-        return "NaN".to_owned();
+        return Some("NaN".to_owned());
     }
-    if float.is_infinite() {
-        return if float > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    float.is_infinite().then(|| if float > 0.0 { "+Inf" } else { "-Inf" }.to_owned())
+}
+
+/// Writes a float with the digits that `serde_json` chose: of two shortest texts the even one, as Go does.
+/// Rust's own format does not.
+fn general(json: &serde_json::Result<String>) -> String {
+    Decimal::parse(json.as_deref().unwrap_or_default()).general()
+}
+
+/// A finite float in decimal: the sign, then `0.digits` times ten to the power of `point`.
+pub(crate) struct Decimal {
+    /// `-` or nothing.
+    pub(crate) sign: &'static str,
+    /// The shortest digits that name the float, without zeros at either end; none for zero.
+    pub(crate) digits: String,
+    /// Where the point stands, counted from before the first digit.
+    pub(crate) point: i32,
+}
+
+impl Decimal {
+    /// Takes apart what `serde_json` writes for a float, in whichever of its forms.
+    pub(crate) fn parse(text: &str) -> Self {
+        let (sign, unsigned) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+        let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let significant = all.trim_start_matches('0');
+        let shift = whole.len() as i32 - (all.len() - significant.len()) as i32;
+        let exponent: i32 = exponent.parse().unwrap_or_default();
+        let digits = significant.trim_end_matches('0').to_owned();
+        Self { sign, digits, point: shift + exponent }
     }
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..EXPONENT_FORM).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+
+    /// Go's `strconv.FormatFloat(float, 'g', -1, …)`.
+    pub(crate) fn general(&self) -> String {
+        let Self { sign, digits, point } = self;
+        if digits.is_empty() {
+            return format!("{sign}0");
+        }
+        let exponent = point - 1;
+        if !(-4..EXPONENT_FORM).contains(&exponent) {
+            let (first, rest) = digits.split_at(1);
+            let dot = if rest.is_empty() { "" } else { "." };
+            let direction = if exponent < 0 { '-' } else { '+' };
+            return format!("{sign}{first}{dot}{rest}e{direction}{:02}", exponent.unsigned_abs());
+        }
+        match usize::try_from(*point) {
+            Ok(whole) if whole >= digits.len() => format!("{sign}{digits:0<whole$}"),
+            Ok(whole @ 1..) => format!("{sign}{}.{}", &digits[..whole], &digits[whole..]),
+            Ok(0) | Err(_) => {
+                let zeros = point.unsigned_abs() as usize;
+                format!("{sign}0.{:0<zeros$}{digits}", "")
+            }
+        }
     }
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
-    if exponent < 0 {
-        let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);
-        return format!("{sign}0.{zeros}{digits}");
-    }
-    let whole = exponent.unsigned_abs() as usize + 1;
-    if digits.len() <= whole {
-        return format!("{sign}{digits:0<whole$}");
-    }
-    format!("{sign}{}.{}", &digits[..whole], &digits[whole..])
 }
 
 /// From which power of ten on a float is written with an exponent.
@@ -106,7 +140,25 @@ mod tests {
             (-0.0, "-0", "-0"),
             (12.5, "12.5", "12.5"),
             (1.5e300, "1.5e+300", "+Inf"),
+            (0.0, "0", "0"),
+            (-1e-300, "-1e-300", "-0"),
+            (5e-324, "5e-324", "0"),
+            (f64::MAX, "1.7976931348623157e+308", "+Inf"),
+            (f64::from(f32::MAX), "3.4028234663852886e+38", "3.4028235e+38"),
+            (f64::NEG_INFINITY, "-Inf", "-Inf"),
             (f64::NAN, "NaN", "NaN"),
+        ] {
+            assert_eq!((float64(float).as_str(), float32(float).as_str()), (wide, narrow));
+        }
+    }
+
+    #[test]
+    fn of_two_shortest_texts_the_even_one_is_written() {
+        for (float, wide, narrow) in [
+            (261_445_555_813_946.0 + 0.125, "2.6144555581394612e+14", "2.6144555e+14"),
+            (261_445_555_813_946.0 + 0.375, "2.6144555581394638e+14", "2.6144555e+14"),
+            (262_144.125, "262144.125", "262144.12"),
+            (262_144.375, "262144.375", "262144.38"),
         ] {
             assert_eq!((float64(float).as_str(), float32(float).as_str()), (wide, narrow));
         }

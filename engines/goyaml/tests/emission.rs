@@ -1,74 +1,10 @@
-//! Replays what Go wrote for the values in `e2e/conformance`, and checks laws of writing.
-//!
-//! The answers were recorded from `sigs.k8s.io/yaml` 1.6.0 on go-yaml v2 2.4.3.
+//! What holds for every value that is written.
+//! What Go writes for single values is replayed by `cargo xtask conformance`.
 
 use goyaml::emit::emit;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
-
-/// The recorded cases of this name.
-macro_rules! recorded {
-    ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/conformance/", $name))
-    };
-}
-
-/// Cases that Go answers by chance: it sorts these keys differently from run to run.
-const RANDOM_IN_GO: [&str; 1] =
-    [r#"{"a01": 1, "a1": 1, "a001": 1, "a10b": 1, "a1b": 1, "a01b": 1}"#];
-
-/// Replays a file of cases and fails with the list of those that differ.
-fn replay(cases: &str, count: usize) {
-    let mut failures = String::new();
-    let mut seen = 0;
-    for (index, line) in cases.lines().enumerate() {
-        let case: Value = serde_json::from_str(line).expect("a case is JSON");
-        let field = |name| case[name].as_str().unwrap_or_default();
-        let (json, mut wanted) = (field("json"), field("yaml").to_owned());
-        let value = as_go_decodes(serde_json::from_str(json).expect("the recorder read it"));
-        let mut got = emit(&value).unwrap_or_else(|error| format!("ERR {error}"));
-        if RANDOM_IN_GO.contains(&json) {
-            (got, wanted) = (sorted_lines(&got), sorted_lines(&wanted));
-        }
-        seen += 1;
-        if got != wanted {
-            let name = field("name");
-            failures += &format!("line {} {name}: {json}\n", index + 1);
-            failures += &format!("  wanted {wanted:?}\n  got    {got:?}\n");
-        }
-    }
-    assert!(failures.is_empty(), "these differ:\n{failures}");
-    assert_eq!(seen, count, "the number of cases");
-}
-
-/// The recorder decoded its JSON as Go does by default: every number is a float.
-fn as_go_decodes(value: Value) -> Value {
-    match value {
-        Value::Number(number) => number.as_f64().map_or(Value::Null, Value::from),
-        Value::Array(items) => items.into_iter().map(as_go_decodes).collect(),
-        Value::Object(entries) => {
-            entries.into_iter().map(|(key, value)| (key, as_go_decodes(value))).collect()
-        }
-        other => other,
-    }
-}
-
-fn sorted_lines(text: &str) -> String {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines.join("\n")
-}
-
-#[test]
-fn values_of_all_kinds_are_written_as_go_writes_them() {
-    replay(recorded!("yaml/emit.jsonl"), 1271);
-}
-
-#[test]
-fn difficult_texts_numbers_and_keys_are_written_as_go_writes_them() {
-    replay(recorded!("recorded/yaml2-emit.jsonl"), 749);
-}
 
 /// Values whose strings match the pattern.
 fn values(pattern: &'static str) -> impl Strategy<Value = Value> {

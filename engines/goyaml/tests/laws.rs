@@ -1,5 +1,5 @@
 //! What holds for every input: nothing panics, hangs or exhausts the stack, and limits are kept.
-//! What Go answers to single inputs is in `conformance.rs`.
+//! What Go answers to single inputs is replayed by `cargo xtask conformance`.
 
 #![expect(clippy::unwrap_used, reason = "what is unwrapped here is what the tests assert")]
 

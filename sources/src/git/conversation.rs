@@ -15,9 +15,10 @@ use gix::protocol::fetch::{Shallow, Tags};
 use gix::protocol::handshake::Ref;
 use gix::protocol::ls_refs::RefPrefixes;
 use gix::protocol::{Handshake, LsRefsCommand};
-use gix_transport::Service;
 use gix_transport::client::blocking_io::Transport;
+use gix_transport::{Protocol, Service};
 
+use super::known::Known;
 use super::remote::Scheme;
 use super::wire::Wire;
 use super::{Error, Remote, smart_http, ssh};
@@ -26,6 +27,8 @@ use super::{Error, Remote, smart_http, ssh};
 pub(super) struct Conversation {
     transport: Box<dyn Transport>,
     handshake: Handshake,
+    /// The server sent us elsewhere.
+    is_redirected: bool,
     wire: Wire,
 }
 
@@ -51,11 +54,30 @@ fn agent() -> (&'static str, Option<String>) {
 
 impl Conversation {
     /// Connects and shakes hands.
-    pub(super) fn open(remote: &Remote, wire: &Wire) -> Result<Self, Error> {
-        let mut transport = match remote.url.scheme() {
-            Scheme::Http | Scheme::Https => smart_http::transport(remote, wire)?,
+    pub(super) fn open(remote: &Remote, known: &Known, wire: &Wire) -> Result<Self, Error> {
+        let transport = match remote.url.scheme() {
+            Scheme::Http | Scheme::Https => smart_http::transport(remote, known, None, wire)?,
             Scheme::Ssh => ssh::transport(remote, wire)?,
         };
+        Self::begin(transport, wire)
+    }
+
+    /// Goes on where an earlier conversation shook hands, if one is remembered. Nothing is sent yet.
+    ///
+    /// Protocol 2 has no state over HTTP, so the server does not notice. It may have become another one, though:
+    /// only an answer that says what was asked for is to be believed.
+    pub(super) fn resume(
+        remote: &Remote,
+        known: &Known,
+        wire: &Wire,
+    ) -> Option<Result<Self, Error>> {
+        let said = known.handshake(remote)?;
+        let transport = smart_http::transport(remote, known, Some(said), wire);
+        Some(transport.and_then(|transport| Self::begin(transport, wire)))
+    }
+
+    fn begin(mut transport: Box<dyn Transport>, wire: &Wire) -> Result<Self, Error> {
+        let url = transport.to_url().into_owned();
         // Credentials were sent with the first request; there are no others to try.
         let nobody = |_action| Ok(None);
         let handshake = gix::protocol::handshake(
@@ -66,7 +88,34 @@ impl Conversation {
             &mut Discard,
         )
         .map_err(|error| wire.explain(&error))?;
-        Ok(Self { transport, handshake, wire: wire.clone() })
+        let is_redirected = *transport.to_url() != url;
+        Ok(Self { transport, handshake, is_redirected, wire: wire.clone() })
+    }
+
+    /// What the server said at the handshake, if the next conversation can go on from there.
+    ///
+    /// Not if it redirected us: it may send us elsewhere the next time.
+    pub(super) fn advertisement(&self) -> Option<Vec<u8>> {
+        let Handshake { server_protocol_version, capabilities, .. } = &self.handshake;
+        let format = capabilities.capability("object-format");
+        let is_usual = format.is_none_or(|format| format.value() == Some("sha1".into()));
+        let lists = capabilities.contains("ls-refs");
+        if self.is_redirected || *server_protocol_version != Protocol::V2 || !lists || !is_usual {
+            return None;
+        }
+        let mut said = b"000eversion 2\n".to_vec();
+        for capability in capabilities.iter() {
+            let mut line = capability.name().to_vec();
+            if let Some(value) = capability.value() {
+                line.push(b'=');
+                line.extend_from_slice(value);
+            }
+            line.push(b'\n');
+            said.extend_from_slice(format!("{:04x}", line.len() + 4).as_bytes());
+            said.append(&mut line);
+        }
+        said.extend_from_slice(b"0000");
+        Some(said)
     }
 
     /// The references that start with one of the prefixes. A remote of protocol 2 sends no others.

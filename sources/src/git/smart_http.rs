@@ -1,11 +1,12 @@
-//! Git's smart HTTP, on our client: who gets credentials, which redirects are followed, how much is read.
+//! Git's smart HTTP, on our client: who gets credentials, which redirects are followed.
 //!
-//! Elsewhere: what is said over it (`conversation`), how a client is built ([`crate::http`]).
+//! Elsewhere: one request and its answer (`exchange`), what is said (`conversation`),
+//! how a client is built ([`crate::http`]) and how long it is kept (`known`).
+
+mod exchange;
 
 use std::any::Any;
-use std::io::{self, BufRead, Read, Write};
-use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
 
 use gix_transport::Protocol;
 use gix_transport::client::blocking_io::Transport;
@@ -13,24 +14,33 @@ use gix_transport::client::blocking_io::http::{
     GetResponse, Http, PostBodyDataKind, PostResponse, Transport as HttpTransport,
 };
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, Response};
 use url::Url;
 
+use super::known::Known;
 use super::remote::without_userinfo;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
-use crate::http;
+use exchange::{Body, Exchange, Flight, Lines, Upload, accepted, send};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
 /// Servers look for `git/` to tell a client of Git from a browser.
 const AGENT: &str = concat!("git/2 (windlass/", env!("CARGO_PKG_VERSION"), ")");
-/// What we ask for is a few lines; more would mean that something runs away.
-const LARGEST_REQUEST: usize = 16 << 20;
+/// The header by which gix knows the answer to a handshake.
+const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-advertisement";
 
 /// A transport to a remote. Nothing is sent yet.
-pub(super) fn transport(remote: &Remote, wire: &Wire) -> Result<Box<dyn Transport>, Error> {
-    let client = http::client(&remote.credentials.tls)
+///
+/// When it is given what the server said at an earlier handshake, the handshake is had with that and not with the server.
+pub(super) fn transport(
+    remote: &Remote,
+    known: &Known,
+    remembered: Option<Vec<u8>>,
+    wire: &Wire,
+) -> Result<Box<dyn Transport>, Error> {
+    let client = known
+        .client(&remote.credentials.tls)
         .map_err(|error| Error::BadSecret(error.to_string()))?;
     let origin = remote.url.bare();
     let authorization = authorization(&client, &origin, &remote.credentials.auth)?;
@@ -41,7 +51,8 @@ pub(super) fn transport(remote: &Remote, wire: &Wire) -> Result<Box<dyn Transpor
         url: origin.to_string(),
         reason: error.probable_cause().to_string(),
     })?;
-    let smart = SmartHttp { client, authorization, origin, base: None, wire: wire.clone() };
+    let (base, wire) = (None, wire.clone());
+    let smart = SmartHttp { client, authorization, origin, base, remembered, wire };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
 
@@ -73,6 +84,8 @@ struct SmartHttp {
     origin: Url,
     /// Where a redirect led us: all that follows goes there.
     base: Option<String>,
+    /// What the server is known to answer to the first request.
+    remembered: Option<Vec<u8>>,
     wire: Wire,
 }
 
@@ -127,38 +140,6 @@ impl SmartHttp {
     }
 }
 
-fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
-    wire.wait(request.send())?.map_err(|error| broken(wire, error))
-}
-
-fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
-    let error = error.without_url();
-    let (host, cause) = (wire.host(), wire.quote(&http::root_cause(&error)));
-    wire.fail(if http::is_distrust(&error) {
-        Error::Untrusted { host, cause }
-    } else {
-        Error::Unreachable { host, cause }
-    })
-}
-
-/// Lets an answer pass that is one.
-fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
-    let (status, remote) = (answer.status(), wire.remote());
-    let cause = format!("HTTP status {status}");
-    Err(wire.fail(match status {
-        StatusCode::OK => return Ok(answer),
-        StatusCode::UNAUTHORIZED
-        | StatusCode::FORBIDDEN
-        | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            Error::AuthenticationFailed { remote, cause }
-        }
-        StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
-        StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
-        status if status.is_server_error() => Error::Unavailable { remote, cause },
-        _ => Error::Refused { remote, message: cause },
-    }))
-}
-
 /// Header lines as gix writes them. It gives an agent of its own, which says nothing about us.
 fn header_map(lines: impl IntoIterator<Item = impl AsRef<str>>) -> HeaderMap {
     let mut map: HeaderMap = lines
@@ -184,6 +165,10 @@ impl Http for SmartHttp {
         base_url: &str,
         headers: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> gix::Result<GetResponse<Lines, Body>> {
+        if let Some(advertisement) = self.remembered.take() {
+            let headers = Lines::remembered(ADVERTISEMENT);
+            return Ok(GetResponse { headers, body: Body::remembered(&self.wire, advertisement) });
+        }
         let (answer, at) =
             self.get_following(url, &header_map(headers)).map_err(gix::Error::from_error)?;
         if at.as_str() != url {
@@ -222,150 +207,6 @@ impl Http for SmartHttp {
     fn redirected_base_url(&self) -> Option<String> {
         self.base.clone()
     }
-}
-
-/// One request and its answer. What is written is gathered and sent when the answer is first read.
-#[derive(Clone)]
-struct Exchange {
-    wire: Wire,
-    flight: Arc<Mutex<Flight>>,
-}
-
-enum Flight {
-    Prepared { request: Box<RequestBuilder>, body: Vec<u8> },
-    Answered(Response),
-    Over,
-}
-
-impl Exchange {
-    fn new(wire: &Wire, flight: Flight) -> Self {
-        Self { wire: wire.clone(), flight: Arc::new(Mutex::new(flight)) }
-    }
-
-    /// Does something with the answer, after the request was sent.
-    fn with_answer<T>(
-        &self,
-        act: impl FnOnce(&Wire, &mut Response) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answer = match mem::replace(&mut *flight, Flight::Over) {
-            Flight::Prepared { request, body } => {
-                accepted(&self.wire, send(&self.wire, request.body(body))?)?
-            }
-            Flight::Answered(answer) => answer,
-            Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
-        };
-        let done = act(&self.wire, &mut answer)?;
-        *flight = Flight::Answered(answer);
-        Ok(done)
-    }
-}
-
-/// What is sent with a request.
-struct Upload(Exchange);
-
-impl Write for Upload {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut flight = self.0.flight.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *flight {
-            Flight::Prepared { body, .. } if body.len() + bytes.len() <= LARGEST_REQUEST => {
-                body.extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-            Flight::Prepared { .. } | Flight::Answered(_) | Flight::Over => {
-                Err(io::ErrorKind::BrokenPipe.into())
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The headers of an answer, one a line.
-struct Lines {
-    exchange: Option<Exchange>,
-    text: io::Cursor<Vec<u8>>,
-}
-
-impl Lines {
-    fn new(exchange: &Exchange) -> Self {
-        Self { exchange: Some(exchange.clone()), text: io::Cursor::default() }
-    }
-}
-
-impl BufRead for Lines {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if let Some(exchange) = self.exchange.take() {
-            self.text = exchange.with_answer(|_, answer| {
-                let mut text = Vec::new();
-                for (name, value) in answer.headers() {
-                    text.extend_from_slice(name.as_str().as_bytes());
-                    text.extend_from_slice(b": ");
-                    // gix reads the lines as UTF-8; a header that is not is none that it looks for.
-                    text.extend_from_slice(value.to_str().unwrap_or_default().as_bytes());
-                    text.push(b'\n');
-                }
-                Ok(io::Cursor::new(text))
-            })?;
-        }
-        self.text.fill_buf()
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.text.consume(amount);
-    }
-}
-
-impl Read for Lines {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        read_buffered(self, into)
-    }
-}
-
-/// The body of an answer as it comes in.
-struct Body {
-    exchange: Exchange,
-    chunk: io::Cursor<Vec<u8>>,
-    is_finished: bool,
-}
-
-impl Body {
-    fn new(exchange: Exchange) -> Self {
-        Self { exchange, chunk: io::Cursor::default(), is_finished: false }
-    }
-}
-
-impl BufRead for Body {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while !self.is_finished && self.chunk.fill_buf()?.is_empty() {
-            let next = self.exchange.with_answer(|wire, answer| {
-                let chunk = wire.wait(answer.chunk())?.map_err(|error| broken(wire, error))?;
-                wire.receive(chunk.as_deref().unwrap_or_default())?;
-                Ok(chunk.map(|chunk| chunk.to_vec()))
-            })?;
-            self.is_finished = next.is_none();
-            self.chunk = io::Cursor::new(next.unwrap_or_default());
-        }
-        self.chunk.fill_buf()
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.chunk.consume(amount);
-    }
-}
-
-impl Read for Body {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        read_buffered(self, into)
-    }
-}
-
-fn read_buffered(from: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize> {
-    let read = from.fill_buf()?.read(into)?;
-    from.consume(read);
-    Ok(read)
 }
 
 #[cfg(test)]

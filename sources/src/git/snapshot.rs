@@ -21,6 +21,9 @@ const LONGEST_PATH: usize = 4096;
 /// All the paths of a tree together; beyond it the list alone would be a burden.
 const LONGEST_LISTING: usize = 64 << 20;
 
+/// Characters of a commit's summary in an event.
+const SHORT_SUMMARY: usize = 50;
+
 /// What is known about a commit beside its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
@@ -30,6 +33,18 @@ pub struct Commit {
     pub summary: String,
     /// When it was written, by the author's clock; the epoch if that cannot be told.
     pub authored: Timestamp,
+}
+
+impl Commit {
+    /// The summary as events quote it: its first 50 characters, with three dots if there are more.
+    ///
+    /// Parity(flux): `ShortMessage` of its Git package.
+    pub fn short_summary(&self) -> String {
+        match self.summary.char_indices().nth(SHORT_SUMMARY) {
+            Some((end, _)) => format!("{}...", &self.summary[..end]),
+            None => self.summary.clone(),
+        }
+    }
 }
 
 /// What an entry of a tree becomes.
@@ -266,4 +281,24 @@ fn is_safe(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..")
         && !name.eq_ignore_ascii_case(b".git")
         && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_cut_after_fifty_characters_not_bytes() {
+        let short = |summary: &str| {
+            let (sha, summary) = (String::new(), summary.to_owned());
+            Commit { sha, summary, authored: Timestamp::UNIX_EPOCH }.short_summary()
+        };
+        assert_eq!(short(""), "");
+        assert_eq!(short(&"é".repeat(50)), "é".repeat(50));
+        assert_eq!(short(&"é".repeat(51)), format!("{}...", "é".repeat(50)));
+        assert_eq!(
+            short("hello world - a long commit message for testing long messages"),
+            "hello world - a long commit message for testing lo..."
+        );
+    }
 }

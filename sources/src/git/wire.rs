@@ -167,6 +167,13 @@ impl Wire {
         locked(&self.0.failure).take()
     }
 
+    /// Forgets what went wrong: something else is tried, with the time that is left.
+    pub(super) fn start_over(&self) {
+        *locked(&self.0.failure) = None;
+        *locked(&self.0.refusal) = None;
+        locked(&self.0.aside).clear();
+    }
+
     /// One more text that must not be repeated.
     pub(super) fn keep_secret(&self, text: &str) {
         locked(&self.0.secrets).push(Redacted::new(text.to_owned()));

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::repository::isolated;
 
@@ -13,7 +14,7 @@ use crate::repository::isolated;
 pub(crate) struct Manners {
     /// The only value of `Authorization` that is let in.
     pub(crate) authorization: Option<String>,
-    /// Every GET is sent there instead, keeping its path.
+    /// Every request is sent there instead, keeping its path.
     pub(crate) redirect: Option<String>,
     /// Paths that start with this are sent to the same path without it.
     pub(crate) redirect_prefix: Option<String>,
@@ -21,10 +22,14 @@ pub(crate) struct Manners {
     pub(crate) stall_after: Option<Vec<u8>>,
     /// Bytes that are sent instead of any answer.
     pub(crate) answer: Option<Vec<u8>>,
+    /// Bytes that are sent instead of the next answer.
+    pub(crate) once: Option<Vec<u8>>,
     /// One answer for each request in turn, whatever it is.
     pub(crate) script: Vec<Vec<u8>>,
     /// Git's protocol 2 is not understood.
     pub(crate) is_old: bool,
+    /// Answers come in chunks, and the connection stays open after them.
+    pub(crate) keeps_alive: bool,
     /// Speaks TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
@@ -34,42 +39,59 @@ pub(crate) struct Manners {
 pub(crate) struct Seen {
     pub(crate) authorization: Option<String>,
     pub(crate) body: Vec<u8>,
+    /// Bytes of the request, headers included.
+    pub(crate) received: usize,
     /// The answer, headers included.
     pub(crate) answer: Vec<u8>,
+    /// Which connection it came over.
+    pub(crate) connection: usize,
 }
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    root: PathBuf,
+    manners: Mutex<Manners>,
+    seen: Mutex<Vec<Seen>>,
 }
 
 impl Server {
     pub(crate) fn start(root: &Path, manners: Manners) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (root, log) = (root.to_owned(), Arc::clone(&seen));
+        let tls = manners.tls.clone();
+        let (manners, seen) = (Mutex::new(manners), Mutex::default());
+        let shared = Arc::new(Shared { root: root.to_owned(), manners, seen });
+        let server = Self { address, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (root, manners, log) = (root.clone(), manners.clone(), Arc::clone(&log));
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
                 std::thread::spawn(move || {
                     // A client that goes away in the middle is part of many tests.
-                    let _gone: io::Result<()> = match manners.tls.clone() {
-                        None => serve(stream, &root, &manners, &log),
+                    let _gone: io::Result<()> = match tls {
+                        None => serve(stream, &shared, number),
                         Some(config) => {
                             let session = rustls::ServerConnection::new(config).unwrap();
-                            serve(rustls::StreamOwned::new(session, stream), &root, &manners, &log)
+                            serve(rustls::StreamOwned::new(session, stream), &shared, number)
                         }
                     };
                 });
             }
         });
-        Self { address, seen }
+        server
+    }
+
+    /// From the next request on the server behaves otherwise.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Manners)) {
+        change(&mut self.shared.manners.lock().unwrap());
     }
 
     /// What was asked so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.shared.seen.lock().unwrap().clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -82,6 +104,8 @@ struct Request {
     target: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    /// Bytes that it took.
+    length: usize,
 }
 
 impl Request {
@@ -93,61 +117,97 @@ impl Request {
 fn read_request(stream: &mut impl Read) -> io::Result<Request> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    reader.read_line(&mut line)?;
+    let mut head = reader.read_line(&mut line)?;
+    if head == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (method, target) = (method.to_owned(), target.to_owned());
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line)?;
+        head += reader.read_line(&mut line)?;
         match line.trim_end().split_once(": ") {
             Some((key, value)) => headers.push((key.to_ascii_lowercase(), value.to_owned())),
             None => break,
         }
     }
-    let mut request = Request { method, target, headers, body: Vec::new() };
+    let mut request = Request { method, target, headers, body: Vec::new(), length: 0 };
     let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     request.body = vec![0; length];
     reader.read_exact(&mut request.body)?;
+    request.length = head + length;
     Ok(request)
 }
 
 fn serve(
     mut stream: impl Read + Write + AsTcp,
-    root: &Path,
-    manners: &Manners,
-    log: &Mutex<Vec<Seen>>,
+    shared: &Shared,
+    connection: usize,
 ) -> io::Result<()> {
-    let request = read_request(&mut stream)?;
-    let authorization = request.header("authorization").map(str::to_owned);
+    loop {
+        let request = read_request(&mut stream)?;
+        let authorization = request.header("authorization").map(str::to_owned);
+        let mut manners = shared.manners.lock().unwrap().clone();
+        manners.once = shared.manners.lock().unwrap().once.take();
+        let number = shared.seen.lock().unwrap().len();
+        let answer = answer(&request, &shared.root, &manners, number);
+        let (body, received) = (request.body, request.length);
+        let seen = Seen { authorization, body, received, answer: answer.clone(), connection };
+        shared.seen.lock().unwrap().push(seen);
+        if manners.keeps_alive {
+            write_in_chunks(&mut stream, &answer)?;
+            continue;
+        }
+        stream.write_all(&answer)?;
+        stream.flush()?;
+        if manners.stall_after.is_some() {
+            // Until the client gives up.
+            let _ended: io::Result<usize> = stream.read(&mut [0]);
+        }
+        return stream.tcp().shutdown(std::net::Shutdown::Write);
+    }
+}
+
+fn answer(request: &Request, root: &Path, manners: &Manners, number: usize) -> Vec<u8> {
+    let is_let_in = manners.authorization.is_none()
+        || manners.authorization.as_deref() == request.header("authorization");
     let prefix = manners.redirect_prefix.as_deref();
-    let answer = if let Some(bytes) = manners.stall_after.as_ref().or(manners.answer.as_ref()) {
+    let fixed = manners.once.as_ref().or(manners.stall_after.as_ref()).or(manners.answer.as_ref());
+    if let Some(bytes) = fixed.or(manners.script.get(number)) {
         bytes.clone()
-    } else if let Some(bytes) = manners.script.get(log.lock().unwrap().len()) {
-        bytes.clone()
-    } else if manners.authorization.is_some() && manners.authorization != authorization {
+    } else if !is_let_in {
         b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
-    } else if let (Some(base), "GET") = (&manners.redirect, request.method.as_str()) {
+    } else if let Some(base) = &manners.redirect {
         redirect(&format!("{base}{}", request.target))
     } else if let Some(target) = prefix.and_then(|prefix| request.target.strip_prefix(prefix)) {
         redirect(target)
     } else {
-        http_backend(root, &request, manners.is_old)
-    };
-    log.lock().unwrap().push(Seen { authorization, body: request.body, answer: answer.clone() });
-    stream.write_all(&answer)?;
-    stream.flush()?;
-    if manners.stall_after.is_some() {
-        // Until the client gives up.
-        let _ended: io::Result<usize> = stream.read(&mut [0]);
+        http_backend(root, request, manners.is_old)
     }
-    stream.tcp().shutdown(std::net::Shutdown::Write)
+}
+
+/// Sends an answer so that its end comes by itself, a little after everything that Git reads.
+fn write_in_chunks(stream: &mut impl Write, answer: &[u8]) -> io::Result<()> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + 4..]);
+    for line in head.lines() {
+        if !line.starts_with("Content-Length") && !line.starts_with("Connection") {
+            write!(stream, "{line}\r\n")?;
+        }
+    }
+    write!(stream, "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len())?;
+    stream.write_all(body)?;
+    stream.flush()?;
+    std::thread::sleep(Duration::from_millis(20));
+    stream.write_all(b"\r\n0\r\n\r\n")?;
+    stream.flush()
 }
 
 fn redirect(to: &str) -> Vec<u8> {
     let rest = "Content-Length: 0\r\nConnection: close\r\n\r\n";
-    format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\n{rest}").into_bytes()
+    format!("HTTP/1.1 301 Moved Permanently\r\nLocation: {to}\r\n{rest}").into_bytes()
 }
 
 fn http_backend(root: &Path, request: &Request, is_old: bool) -> Vec<u8> {

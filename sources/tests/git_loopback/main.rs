@@ -1,6 +1,7 @@
 //! Fetching from real servers on this machine: `git http-backend` behind a small web server, and OpenSSH's sshd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod again;
 mod hostile;
 mod http;
 mod http_server;
@@ -9,11 +10,11 @@ mod ssh;
 mod ssh_server;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sources::git::{
-    Context, Credentials, Error, Fetched, Limits, Reference, Remote, RemoteUrl, Tip,
+    Context, Credentials, Error, Fetched, Known, Limits, Reference, Remote, RemoteUrl, Tip,
 };
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,7 @@ impl Case {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: scratch.path().to_owned(),
+            known: Arc::new(Known::default()),
         };
         let (timeout, limits) = (Duration::from_secs(60), Limits::default());
         Self { remote: Remote { url, credentials, timeout, limits }, context, scratch }

@@ -96,6 +96,7 @@ impl Bench {
         let mut next = Samples::new("the same, when a commit changes all of them", PROMISE);
         let mut edited = Samples::new("object edited by hand put back", PROMISE);
         let mut deleted = Samples::new("object deleted by hand created again", PROMISE);
+        let mut fetched = Samples::new("commit announced, its artifact there", PROMISE);
         let mut commits = Samples::new("commit applied by all ten of the chain", PROMISE);
         let what = format!("a chain of {HOPS}");
         step(&what, || {
@@ -114,12 +115,13 @@ impl Bench {
             for _ in 0..options.commits {
                 let (begun, arrivals) = runtime.block_on(self.push())?;
                 arrivals.hops().for_each(|hop| next.add(hop));
+                fetched.add(arrivals.fetched.saturating_duration_since(begun));
                 commits.add(arrivals.all_since(begun));
             }
             Ok(())
         })?;
         self.installation.check()?;
-        Ok(vec![first, next, edited, deleted, commits])
+        Ok(vec![first, next, edited, deleted, fetched, commits])
     }
 
     /// Makes the chain, then the source that it waits for.

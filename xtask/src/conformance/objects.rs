@@ -1,36 +1,63 @@
 //! Inventory ids.
 
 use objects::ObjectId;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Judgement, Topic, same, same_value};
+use super::Topic;
+use super::case::{Case, Judgement, same_value};
 
-pub(super) const TOPICS: [Topic; 1] =
-    [Topic { name: "recorded/objectid", file: "recorded/objectid.jsonl", judge: id, exceptions: &[] }];
+pub(super) const TOPICS: [Topic; 1] = [Topic {
+    name: "recorded/objectid",
+    path: "recorded/objectid.jsonl",
+    judge: id,
+    exceptions: &[],
+}];
 
-fn parts(id: &ObjectId) -> Value {
-    json!({"namespace": id.namespace, "name": id.name, "group": id.group, "kind": id.kind})
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Format {
+    object: Parts,
+    /// What is read back, or the error.
+    back: Option<Value>,
+    back_err: Option<String>,
 }
 
-/// Text, or the error's text, of an id parsed.
-fn parsed(text: &str) -> Value {
-    text.parse::<ObjectId>().map_or_else(|error| error.to_string().into(), |id| parts(&id))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct Parts {
+    namespace: String,
+    name: String,
+    group: String,
+    kind: String,
 }
 
-fn id(case: &Value) -> Judgement {
-    let wanted_error = |member: &str| case.get(member).cloned().unwrap_or_default();
-    match case.get("op")?.as_str()? {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parse {
+    r#in: String,
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    let id: ObjectId = text.parse().map_err(|error: objects::IdError| error.to_string())?;
+    let ObjectId { namespace, name, group, kind } = id;
+    Ok(json!({"namespace": namespace, "name": name, "group": group, "kind": kind}))
+}
+
+fn id(case: Case) -> Judgement {
+    match case.op.as_str() {
         "format" => {
-            let object = case.get("object")?;
-            let part = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-            let text = ObjectId::new(part("namespace"), part("name"), part("group"), part("kind")).to_string();
-            let back = case.get("back").cloned().unwrap_or_else(|| wanted_error("back_err"));
-            Some(same(case.get("out")?.as_str()?, &text).and_then(|()| same_value(&back, &parsed(&text))))
+            let Format { object, back, back_err } = case.inputs()?;
+            let id = ObjectId::new(&object.namespace, &object.name, &object.group, &object.kind);
+            case.judge(Ok(id.to_string().into()))?;
+            let wanted = back.or(back_err.map(Value::from)).unwrap_or_default();
+            same_value(&wanted, &parsed(&id.to_string()).unwrap_or_else(Value::from))
         }
         "parse" => {
-            let wanted = case.get("out").cloned().unwrap_or_else(|| wanted_error("err"));
-            Some(same_value(&wanted, &parsed(case.get("in")?.as_str()?)))
+            let Parse { r#in } = case.inputs()?;
+            case.judge(parsed(&r#in))
         }
-        _ => None,
+        _ => Err(case.unsupported(&[])),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 use super::licence::Policy;
 use super::{assert_none, read};
@@ -61,23 +61,36 @@ struct Graph {
 
 impl Graph {
     fn load(metadata: &Metadata) -> Self {
-        let names: BTreeMap<_, _> = metadata
-            .packages
-            .iter()
-            .map(|package| (&package.id, package.name.to_string()))
-            .collect();
+        let packages: BTreeMap<_, _> = metadata.packages.iter().map(|it| (&it.id, it)).collect();
         let mut graph = Self::default();
         for node in &metadata.resolve.as_ref().unwrap().nodes {
-            let from = &names[&node.id];
+            let package = packages[&node.id];
+            let from = package.name.to_string();
+            let features: Vec<&str> =
+                node.features.iter().map(|feature| feature.as_str()).collect();
             for dependency in &node.deps {
-                let to = &names[&dependency.pkg];
+                let to = packages[&dependency.pkg].name.to_string();
+                if !is_switched_on(package, &to, &features) {
+                    continue;
+                }
                 graph.all.entry(from.clone()).or_default().insert(to.clone());
                 if dependency.dep_kinds.iter().any(|it| it.kind == DependencyKind::Normal) {
-                    graph.normal.entry(from.clone()).or_default().insert(to.clone());
+                    graph.normal.entry(from.clone()).or_default().insert(to);
                 }
             }
         }
         graph
+    }
+
+    /// Everything that some packages reach by dependencies of every kind, themselves included.
+    fn in_use<'a>(&'a self, roots: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+        let mut waiting: Vec<&str> = roots.collect();
+        let mut used: BTreeSet<&str> = waiting.iter().copied().collect();
+        while let Some(name) = waiting.pop() {
+            let next = self.all.get(name).into_iter().flatten().map(String::as_str);
+            waiting.extend(next.filter(|name| used.insert(*name)));
+        }
+        used
     }
 
     /// Everything that a package reaches by normal dependencies, each with the one that led there.
@@ -102,6 +115,30 @@ impl Graph {
     }
 }
 
+/// Whether a dependency is compiled at all. Cargo's metadata also lists optional ones whose feature is off.
+fn is_switched_on(package: &Package, name: &str, features: &[&str]) -> bool {
+    package.dependencies.iter().filter(|dependency| dependency.name == name).any(|dependency| {
+        let name = dependency.rename.as_deref().unwrap_or(name);
+        let named = [name.to_owned(), format!("dep:{name}")];
+        let turns_on =
+            |entry: &String| named.contains(entry) || entry.starts_with(&format!("{name}/"));
+        !dependency.optional
+            || features.iter().any(|feature| {
+                *feature == name
+                    || package.features.get(*feature).is_some_and(|it| it.iter().any(turns_on))
+            })
+    })
+}
+
+/// The packages that are compiled into the program, its tests or its build.
+pub(super) fn packages() -> Vec<&'static Package> {
+    let metadata = metadata();
+    let graph = Graph::load(metadata);
+    let members = metadata.workspace_packages();
+    let used = graph.in_use(members.iter().map(|package| package.name.as_str()));
+    metadata.packages.iter().filter(|package| used.contains(package.name.as_str())).collect()
+}
+
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
@@ -114,7 +151,7 @@ fn members() -> (BTreeSet<String>, BTreeSet<String>) {
         .workspace_packages()
         .into_iter()
         .partition(|package| package.manifest_path.starts_with(&folder));
-    let names = |packages: Vec<&cargo_metadata::Package>| {
+    let names = |packages: Vec<&Package>| {
         packages.into_iter().map(|package| package.name.to_string()).collect()
     };
     (names(engines), names(others))
@@ -201,13 +238,21 @@ fn banned<'a>(policy: &Policy, names: impl Iterator<Item = &'a str>) -> Vec<Stri
 fn nothing_that_is_banned_is_in_the_tree() {
     let policy = Policy::parse(&read("deny.toml"));
     assert!(policy.banned.iter().any(|name| name == "ring"), "{policy:?}");
-    assert_none(&banned(&policy, metadata().packages.iter().map(|package| package.name.as_str())));
+    assert_none(&banned(&policy, packages().iter().map(|package| package.name.as_str())));
     assert_eq!(banned(&policy, ["serde", "ring"].into_iter()), ["ring is banned by deny.toml"]);
 }
 
 #[test]
+fn what_is_in_use_is_what_the_members_reach() {
+    let graph = graph(&[("windlass", "rustls"), ("rustls", "webpki"), ("quinn", "ring")]);
+    assert_eq!(graph.in_use(["windlass"].into_iter()).len(), 3);
+    let names: Vec<&str> = packages().iter().map(|package| package.name.as_str()).collect();
+    assert!(names.contains(&"rustls") && names.contains(&"proptest"), "{names:?}");
+}
+
+#[test]
 fn everything_comes_from_crates_io() {
-    let foreign = metadata().packages.iter().filter_map(|package| {
+    let foreign = packages().into_iter().filter_map(|package| {
         let source = package.source.as_ref().filter(|source| source.repr != CRATES_IO)?;
         Some(format!("{} comes from {source}", package.name))
     });

@@ -1,75 +1,31 @@
 //! Numbers as they look after Go has written them as JSON, read that as YAML and written YAML.
 //!
-//! Here: which JSON floats come back as integers, and Go's `%g`.
-//! Elsewhere: strings that look like numbers (`scalar`).
+//! Here: which JSON floats come back as integers.
+//! Elsewhere: Go's `%g` (`gofmt.rs`), strings that look like numbers (`scalar`).
 
 use serde_json::Number;
+
+use crate::gofmt::Decimal;
 
 /// The text of a number.
 pub(super) fn text(number: &Number) -> String {
     let text = number.to_string();
-    if number.is_f64() { Float::parse(&text).text() } else { text }
+    if number.is_f64() { float(&Decimal::parse(&text)) } else { text }
 }
 
-/// A float in decimal: the sign, then `0.digits` times ten to the power of `point`.
-struct Float {
-    sign: &'static str,
-    /// The shortest digits that name the float, without zeros at either end.
-    digits: String,
-    point: i32,
-}
-
-impl Float {
-    /// Takes apart what `serde_json` writes for a float, in whichever of its forms.
-    ///
-    /// Of two shortest texts it chooses the even one, as Go does; Rust's own format does not.
-    fn parse(text: &str) -> Self {
-        let (sign, unsigned) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
-        let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let significant = all.trim_start_matches('0');
-        let shift = whole.len() as i32 - (all.len() - significant.len()) as i32;
-        let exponent: i32 = exponent.parse().unwrap_or_default();
-        let digits = significant.trim_end_matches('0').to_owned();
-        Self { sign, digits, point: shift + exponent }
-    }
-
-    fn text(&self) -> String {
-        // Go writes a whole number below 1e21 into JSON without point and exponent, and YAML reads
-        // that as an integer if it fits into 64 bits; minus zero loses its sign on the way.
-        if let Ok(length @ ..=21) = usize::try_from(self.point)
-            && self.digits.len() <= length
-        {
-            let whole = format!("{}{:0<length$}", self.sign, self.digits);
-            if whole.parse::<i64>().is_ok() || whole.parse::<u64>().is_ok() {
-                return whole;
-            }
-        }
-        if self.digits.is_empty() { "0".to_owned() } else { self.general() }
-    }
-
-    /// Go's `strconv.FormatFloat(float, 'g', -1, 64)` for a float that is not zero.
-    fn general(&self) -> String {
-        let Self { sign, digits, point } = self;
-        let exponent = point - 1;
-        match usize::try_from(*point) {
-            Ok(point) if exponent < 6 && point < digits.len() && point > 0 => {
-                let (whole, fraction) = digits.split_at(point);
-                format!("{sign}{whole}.{fraction}")
-            }
-            _ if (-4..0).contains(&exponent) => {
-                let zeros = usize::try_from(-point).unwrap_or_default();
-                format!("{sign}0.{:0<zeros$}{digits}", "")
-            }
-            _ => {
-                let (first, rest) = digits.split_at(1);
-                let dot = if rest.is_empty() { "" } else { "." };
-                let direction = if exponent < 0 { '-' } else { '+' };
-                format!("{sign}{first}{dot}{rest}e{direction}{:02}", exponent.abs())
-            }
+fn float(decimal: &Decimal) -> String {
+    let Decimal { sign, digits, point } = decimal;
+    // Go writes a whole number below 1e21 into JSON without point and exponent, and YAML reads
+    // that as an integer if it fits into 64 bits; minus zero loses its sign on the way.
+    if let Ok(length @ ..=21) = usize::try_from(*point)
+        && digits.len() <= length
+    {
+        let whole = format!("{sign}{digits:0<length$}");
+        if whole.parse::<i64>().is_ok() || whole.parse::<u64>().is_ok() {
+            return whole;
         }
     }
+    if digits.is_empty() { "0".to_owned() } else { decimal.general() }
 }
 
 #[cfg(test)]

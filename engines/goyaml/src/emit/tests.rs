@@ -1,4 +1,4 @@
-//! How the parts work together. Recorded answers of Go are replayed in `tests/emission.rs`.
+//! How the parts work together. Recorded answers of Go are replayed by `cargo xtask conformance`.
 
 use std::thread;
 

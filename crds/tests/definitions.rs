@@ -1,0 +1,42 @@
+//! What our definitions have beyond what Flux's have, which `cargo xtask conformance` compares.
+
+#[test]
+fn the_files_are_named_for_the_definitions() {
+    for (file, definition) in crds::all() {
+        let name = definition.metadata.name.expect("every definition has a name");
+        assert_eq!(file, format!("{name}.yaml"));
+    }
+}
+
+#[test]
+fn every_definition_is_marked_as_a_part_of_flux() {
+    for (file, definition) in crds::all() {
+        let labels = definition.metadata.labels.expect("there are labels");
+        assert_eq!(labels["app.kubernetes.io/part-of"], "flux", "{file}");
+        let annotations = definition.metadata.annotations.expect("there are annotations");
+        assert_eq!(annotations["kustomize.toolkit.fluxcd.io/substitute"], "disabled", "{file}");
+    }
+}
+
+#[test]
+fn every_field_is_described() {
+    let mut bare = Vec::new();
+    for (file, definition) in crds::all() {
+        let version = serde_json::to_value(&definition.spec.versions[0]).expect("it is JSON");
+        let root = &version["schema"]["openAPIV3Schema"];
+        assert!(root["description"].is_string(), "{file}");
+        let mut open = vec![(String::new(), root)];
+        while let Some((path, schema)) = open.pop() {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            for (name, property) in properties {
+                let path = format!("{path}.{name}");
+                if !property["description"].is_string() && path != ".metadata" {
+                    bare.push(format!("{file}: {path}"));
+                }
+                open.push((path, property));
+            }
+            open.extend(schema.get("items").map(|items| (format!("{path}[]"), items)));
+        }
+    }
+    assert_eq!(bare, [""; 0]);
+}

@@ -1,0 +1,239 @@
+//! What is remembered of servers from one operation to the next, so that looking again is one small request.
+//!
+//! Here: what servers said at the handshake, and the clients that hold their connections; both forgettable.
+//! Elsewhere: when it is learned and when it is used (`conversation`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::{Auth, Remote};
+use crate::http::{self, Tls};
+
+/// Remotes whose handshake is remembered.
+const MOST_HANDSHAKES: usize = 4096;
+/// Servers say about 200 bytes; whoever says much more is asked again each time.
+const LONGEST_HANDSHAKE: usize = 2048;
+/// Clients that are kept; remotes that trust and show the same share one.
+const MOST_CLIENTS: usize = 64;
+/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
+const OLDEST_CLIENT: Duration = Duration::from_secs(600);
+
+/// What is remembered of servers between operations. Keep one for all remotes, in [`Context::known`](super::Context).
+///
+/// # Guarantees
+/// Losing it costs a request, never an answer. It holds at most 4096 handshakes and 64 clients;
+/// those that were used longest ago go first. Connections that were idle for 90 seconds are closed.
+/// Credentials are not in it, except client certificates, for ten minutes after a client was built with them.
+///
+/// # Assumes
+/// The runtime that drives the first operation drives them all: kept connections live on it.
+pub struct Known {
+    handshakes: Mutex<Lately<Vec<u8>>>,
+    clients: Mutex<Lately<(reqwest::Client, Instant)>>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
+            clients: Mutex::new(Lately::new(MOST_CLIENTS)),
+        }
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known")
+            .field("handshakes", &locked(&self.handshakes).entries.len())
+            .field("clients", &locked(&self.clients).entries.len())
+            .finish()
+    }
+}
+
+/// Whatever was interrupted in here is complete enough: entries stand for themselves.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    /// What a remote said at an earlier handshake that was had with the same credentials.
+    pub(super) fn handshake(&self, remote: &Remote) -> Option<Vec<u8>> {
+        locked(&self.handshakes).get(&remote_key(remote)?).cloned()
+    }
+
+    /// Remembers what a remote said.
+    pub(super) fn remember(&self, remote: &Remote, said: Vec<u8>) {
+        if said.len() > LONGEST_HANDSHAKE {
+            return;
+        }
+        if let Some(key) = remote_key(remote) {
+            locked(&self.handshakes).put(key, said);
+        }
+    }
+
+    /// What a remote said no longer holds.
+    pub(super) fn forget(&self, remote: &Remote) {
+        if let Some(key) = remote_key(remote) {
+            locked(&self.handshakes).entries.remove(&key);
+        }
+    }
+
+    /// A client, with the connections that it still has.
+    ///
+    /// Credentials other than certificates go with each request, so they do not tell clients apart.
+    pub(super) fn client(&self, tls: &Tls) -> Result<reqwest::Client, http::Error> {
+        let key = tls_key(tls);
+        {
+            let mut clients = locked(&self.clients);
+            clients.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
+            if let Some((client, _)) = clients.get(&key) {
+                return Ok(client.clone());
+            }
+        }
+        let client = http::client(tls)?;
+        locked(&self.clients).put(key, (client.clone(), Instant::now()));
+        Ok(client)
+    }
+}
+
+/// A digest that stands for what it was made of.
+type Key = [u8; 32];
+
+/// A digest of parts that may be absent; no two lists of parts look alike.
+fn key(parts: &[Option<&[u8]>]) -> Key {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update([u8::from(part.is_some())]);
+        let bytes = part.unwrap_or_default();
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    }
+    digest.finalize().into()
+}
+
+fn tls_key(tls: &Tls) -> Key {
+    let identity = tls.identity.as_ref();
+    key(&[
+        tls.ca.as_deref(),
+        identity.map(|identity| identity.certificate.as_slice()),
+        identity.map(|identity| identity.key.expose().as_slice()),
+    ])
+}
+
+/// Nothing for SSH, where each connection begins with a handshake.
+fn remote_key(remote: &Remote) -> Option<Key> {
+    let (kind, user, secret): (&[u8], _, _) = match &remote.credentials.auth {
+        Auth::None => (b"none", None, None),
+        Auth::Basic { username, password } => (b"basic", Some(username), Some(password.expose())),
+        Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
+        Auth::Ssh { .. } => return None,
+    };
+    let (url, tls) = (remote.url.bare(), tls_key(&remote.credentials.tls));
+    Some(key(&[
+        Some(url.as_str().as_bytes()),
+        Some(kind),
+        user.map(String::as_bytes),
+        secret.map(String::as_bytes),
+        Some(&tls),
+    ]))
+}
+
+/// A map that holds so many values and no more: the one that was used longest ago makes room.
+struct Lately<V> {
+    most: usize,
+    /// Counts uses; the larger the number at an entry, the later it was used.
+    uses: u64,
+    entries: BTreeMap<Key, (u64, V)>,
+}
+
+impl<V> Lately<V> {
+    fn new(most: usize) -> Self {
+        Self { most, uses: 0, entries: BTreeMap::new() }
+    }
+
+    fn get(&mut self, key: &Key) -> Option<&V> {
+        self.uses += 1;
+        let (used, value) = self.entries.get_mut(key)?;
+        *used = self.uses;
+        Some(value)
+    }
+
+    fn put(&mut self, key: Key, value: V) {
+        self.uses += 1;
+        self.entries.insert(key, (self.uses, value));
+        if self.entries.len() > self.most {
+            let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use objects::Redacted;
+
+    use super::*;
+    use crate::git::{Credentials, Limits, RemoteUrl};
+
+    fn remote(url: &str, auth: Auth) -> Remote {
+        Remote {
+            url: RemoteUrl::parse(url).unwrap(),
+            credentials: Credentials { auth, tls: Tls::default() },
+            timeout: Duration::from_secs(1),
+            limits: Limits::default(),
+        }
+    }
+
+    fn basic(username: &str, password: &str) -> Auth {
+        Auth::Basic { username: username.to_owned(), password: Redacted::new(password.to_owned()) }
+    }
+
+    #[test]
+    fn memory_has_a_bound_and_what_is_used_stays() {
+        let known = Known::default();
+        let nth = |n: usize| remote(&format!("https://h/{n}"), Auth::None);
+        for n in 0..MOST_HANDSHAKES + 100 {
+            known.remember(&nth(n), b"said".to_vec());
+            assert!(known.handshake(&nth(0)).is_some(), "{n}");
+        }
+        assert_eq!(format!("{known:?}"), "Known { handshakes: 4096, clients: 0 }");
+        assert_eq!(known.handshake(&nth(1)), None);
+        assert!(known.handshake(&nth(MOST_HANDSHAKES + 99)).is_some());
+        known.remember(&nth(1), vec![b'x'; LONGEST_HANDSHAKE + 1]);
+        assert_eq!(known.handshake(&nth(1)), None);
+    }
+
+    #[test]
+    fn what_was_learned_with_other_credentials_or_elsewhere_does_not_count() {
+        let known = Known::default();
+        let url = "https://h/a.git";
+        known.remember(&remote(url, basic("me", "hunter2")), b"said".to_vec());
+        let hears = |url: &str, auth: Auth| known.handshake(&remote(url, auth)).is_some();
+        assert!(hears(url, basic("me", "hunter2")));
+        assert!(!hears("https://h/b.git", basic("me", "hunter2")));
+        assert!(!hears("http://h/a.git", basic("me", "hunter2")));
+        assert!(!hears(url, basic("me", "hunter3")));
+        assert!(!hears(url, basic("meh", "unter2")));
+        assert!(!hears(url, Auth::Bearer(Redacted::new("hunter2".to_owned()))));
+        assert!(!hears(url, Auth::None));
+        let mut shown = remote(url, basic("me", "hunter2"));
+        shown.credentials.tls.ca = Some(b"pem".to_vec());
+        assert!(known.handshake(&shown).is_none());
+    }
+
+    #[test]
+    fn remotes_that_trust_the_same_share_a_client() {
+        let known = Known::default();
+        known.client(&Tls::default()).unwrap();
+        known.client(&Tls::default()).unwrap();
+        assert_eq!(format!("{known:?}"), "Known { handshakes: 0, clients: 1 }");
+    }
+}

@@ -1,0 +1,195 @@
+//! Health, order, stages, switches and names of objects.
+
+use std::collections::BTreeMap;
+
+use apply::{Health, Report, StageKind, health, meta, order, stages};
+use objects::{Object, ObjectId};
+use reconcile::Time;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Topic;
+use super::case::{Case, Fault, Judgement, nil};
+
+pub(super) const TOPICS: [Topic; 2] = [
+    Topic {
+        name: "recorded/kstatus",
+        path: "recorded/kstatus.jsonl",
+        judge: status,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/ssa-normalize",
+        path: "recorded/ssa-normalize.jsonl",
+        judge: server_side_apply,
+        exceptions: &[],
+    },
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Status {
+    reader: String,
+    object: Value,
+    #[serde(default, deserialize_with = "nil")]
+    related: Vec<Value>,
+}
+
+/// After every recorded Pod that is old, and before the one that is young.
+const NOW: &str = "2026-06-01T00:00:00Z";
+
+fn status(case: Case) -> Judgement {
+    let Status { reader, object, related } = case.inputs()?;
+    let now: Time = NOW.parse().map_err(|error| Fault::NotRun(format!("{NOW}: {error}")))?;
+    let judged = || {
+        let object = Object::new(object).map_err(|error| error.to_string())?;
+        let related: Result<Vec<_>, _> = related.into_iter().map(Object::new).collect();
+        let related = related.map_err(|error| error.to_string())?;
+        Ok::<_, String>(match reader.as_str() {
+            "compute" => {
+                let report = health::compute(&object, now).map_err(|error| error.to_string())?;
+                Some(told(&report, true))
+            }
+            "job" => Some(told(&health::job(&object), false)),
+            "default" => Some(told(&health::read(&object, &related, now), false)),
+            _ => None,
+        })
+    };
+    let Some(answer) = judged().transpose() else {
+        return Err(Fault::NotRun(format!("unknown reader {reader}")));
+    };
+    case.judge(answer)
+}
+
+fn told(report: &Report, with_conditions: bool) -> Value {
+    let mut told = json!({"status": report.status.to_string(), "message": report.message});
+    if let Health::Unknown(error) = &report.status {
+        told["error"] = error.as_str().into();
+    }
+    if with_conditions {
+        let says = report.conditions.iter().map(|condition| {
+            let mut one = json!({"type": condition.kind, "status": "True"});
+            for (field, text) in [("reason", &condition.reason), ("message", &condition.message)] {
+                if !text.is_empty() {
+                    one[field] = text.as_str().into();
+                }
+            }
+            one
+        });
+        told["conditions"] = says.collect();
+    }
+    told
+}
+
+fn server_side_apply(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "order" => {
+            let Order { objects } = case.inputs()?;
+            let mut ids: Vec<ObjectId> = objects.iter().map(Named::id).collect();
+            ids.sort_by(order::compare);
+            case.judge(Ok(ids.iter().map(ObjectId::subject).collect()))
+        }
+        "stages" => stage_names(&case),
+        "groupkinds" => {
+            let GroupKinds { text } = case.inputs()?;
+            let pairs = stages::parse_group_kinds(&text);
+            case.judge(Ok(pairs.iter().map(|(group, kind)| format!("{group}|{kind}")).collect()))
+        }
+        "anymeta" => any_meta(&case),
+        "fmt" => {
+            let Format { object } = case.inputs()?;
+            case.judge(Ok(object.id().subject().into()))
+        }
+        _ => Err(case.unsupported(&["normalize", "dryrun", "read", "mask"])),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    #[serde(deserialize_with = "nil")]
+    objects: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Format {
+    object: Named,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+#[derive(Default)]
+struct Named {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl Named {
+    fn id(&self) -> ObjectId {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        ObjectId::new(&self.namespace, &self.name, group, &self.kind)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupKinds {
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Stages {
+    #[serde(default)]
+    custom_stage_kinds: String,
+}
+
+/// The stage of each row; what is asked stands in the answer only.
+fn stage_names(case: &Case) -> Judgement {
+    let Stages { custom_stage_kinds } = case.inputs()?;
+    let custom = stages::parse_group_kinds(&custom_stage_kinds);
+    let rows: Vec<(String, String, String)> = case.list()?;
+    let named = rows.into_iter().map(|(api_version, kind, _)| {
+        // A thing without kind is no object here and never gets this far.
+        let filled = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+        let object = json!({
+            "apiVersion": filled(&api_version),
+            "kind": filled(&kind),
+            "metadata": {"name": "x"},
+        });
+        let object = Object::new(object).map_err(|error| error.to_string())?;
+        let stage = match stages::stage_of(&object, &custom) {
+            StageKind::Definitions => "definitions",
+            StageKind::Classes => "classes",
+            StageKind::Custom => "custom",
+            StageKind::Rest => "resources",
+        };
+        Ok(json!([api_version, kind, stage]))
+    });
+    case.judge(named.collect())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnyMeta {
+    object: Map<String, Value>,
+    #[serde(deserialize_with = "nil")]
+    meta: BTreeMap<String, String>,
+}
+
+fn any_meta(case: &Case) -> Judgement {
+    let AnyMeta { mut object, meta } = case.inputs()?;
+    // The recorded objects have no more than what is asked about.
+    for (field, filling) in [("apiVersion", json!("v1")), ("kind", json!("ConfigMap"))] {
+        object.entry(field).or_insert(filling);
+    }
+    if let Some(metadata) = object.entry("metadata").or_insert(json!({})).as_object_mut() {
+        metadata.entry("name").or_insert("x".into());
+    }
+    let has_any = |object| meta.iter().any(|(key, value)| meta::has(&object, key, value));
+    let answer = Object::new(Value::Object(object)).map(|object| has_any(object).into());
+    case.judge(answer.map_err(|error| error.to_string()))
+}

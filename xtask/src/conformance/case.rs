@@ -1,0 +1,158 @@
+//! One recorded case: reading it, and what its replay comes to.
+//!
+//! Here: the members that all topics share. Elsewhere: the inputs of a topic (the file of its engine).
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// What one case came to.
+pub(super) type Judgement = Result<(), Fault>;
+
+/// Why a case did not pass.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The answer is not the recorded one.
+    Mismatch {
+        /// What was recorded.
+        wanted: String,
+        /// What the engine said.
+        got: String,
+    },
+    /// The case asks for something that nothing here answers, for this reason.
+    NotRun(String),
+}
+
+/// The answer of the reference implementation.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A value.
+    Out(Value),
+    /// The text of an error.
+    Error(String),
+    /// A run-time panic of Go, where an error is due.
+    Panic,
+    /// None of the members that all topics share.
+    Elsewhere,
+}
+
+/// A case: its name, its operation, its answer, and the inputs that are left.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    /// Empty in topics with one operation.
+    pub(super) op: String,
+    pub(super) answer: Answer,
+    inputs: Map<String, Value>,
+}
+
+impl Case {
+    /// Parses a case, which gets `name` if it has none.
+    ///
+    /// # Errors
+    /// Says why the text is no JSON object.
+    pub(super) fn parse(name: &str, text: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut inputs: Map<String, Value> = serde_json::from_slice(text)?;
+        let mut text = |member: &str| match inputs.get_mut(member).map(Value::take) {
+            Some(Value::String(text)) => {
+                inputs.remove(member);
+                Some(text)
+            }
+            Some(other) => {
+                inputs.insert(member.to_owned(), other);
+                None
+            }
+            None => None,
+        };
+        let name = text("name").unwrap_or_else(|| name.to_owned());
+        let op = text("op").unwrap_or_default();
+        let answer = match (text("err"), text("panic")) {
+            (Some(error), _) => Answer::Error(error),
+            (None, Some(_)) => Answer::Panic,
+            (None, None) => inputs.remove("out").map_or(Answer::Elsewhere, Answer::Out),
+        };
+        Ok(Self { name, op, answer, inputs })
+    }
+
+    /// Drops the members whose name begins like this, which are for another topic.
+    pub(super) fn forget(&mut self, prefix: &str) {
+        self.inputs.retain(|member, _| !member.starts_with(prefix));
+    }
+
+    /// The inputs in the form that a topic knows.
+    ///
+    /// # Errors
+    /// The case is not run if they have another form.
+    pub(super) fn inputs<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        parse(Value::Object(self.inputs.clone()))
+    }
+
+    /// The recorded list in the form that a topic knows.
+    ///
+    /// # Errors
+    /// The case is not run if there is none, or it has another form.
+    pub(super) fn list<T: DeserializeOwned>(&self) -> Result<Vec<T>, Fault> {
+        match &self.answer {
+            Answer::Out(value) if value.is_null() => Ok(Vec::new()),
+            Answer::Out(value) => parse(value.clone()),
+            Answer::Error(_) | Answer::Panic | Answer::Elsewhere => {
+                Err(Fault::NotRun("no list is recorded".to_owned()))
+            }
+        }
+    }
+
+    /// Compares an answer with the recorded one.
+    pub(super) fn judge(&self, got: Result<Value, String>) -> Judgement {
+        match (&self.answer, got) {
+            (Answer::Elsewhere, _) => Err(Fault::NotRun("no answer is recorded".to_owned())),
+            // Go writes a list to which nothing was ever added as null.
+            (Answer::Out(Value::Null), Ok(Value::Array(got))) if got.is_empty() => Ok(()),
+            (Answer::Out(wanted), Ok(got)) => same_value(wanted, &got),
+            (Answer::Error(wanted), Err(got)) => same(wanted, &got),
+            (Answer::Panic, Err(_)) => Ok(()),
+            (Answer::Out(wanted), Err(got)) => same(&wanted.to_string(), &format!("error: {got}")),
+            (Answer::Error(wanted), Ok(got)) => same(&format!("error: {wanted}"), &got.to_string()),
+            (Answer::Panic, Ok(got)) => same("an error, as Go panics", &got.to_string()),
+        }
+    }
+
+    /// Why a case of an operation that is not run is not, where engines for `known` ones have not landed.
+    pub(super) fn unsupported(&self, known: &[&str]) -> Fault {
+        let op = &self.op;
+        Fault::NotRun(if known.contains(&op.as_str()) {
+            format!("op {op}: no engine yet")
+        } else {
+            format!("unknown op {op}")
+        })
+    }
+}
+
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
+    serde_json::from_value(value)
+        .map_err(|error| Fault::NotRun(format!("a form that is not known: {error}")))
+}
+
+/// For lists and maps that Go writes as null when they are empty.
+pub(super) fn nil<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: Deserializer<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Compares two texts.
+pub(super) fn same(wanted: &str, got: &str) -> Judgement {
+    if wanted == got {
+        return Ok(());
+    }
+    Err(Fault::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() })
+}
+
+/// Compares two values; `1` and `1.0` are not the same.
+pub(super) fn same_value(wanted: &Value, got: &Value) -> Judgement {
+    if wanted == got {
+        return Ok(());
+    }
+    Err(Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
+}

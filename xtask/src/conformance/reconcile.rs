@@ -1,0 +1,93 @@
+//! Durations as Go reads and writes them.
+
+use std::time::Duration;
+
+use reconcile::{DurationError, format_duration, parse_duration};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Topic;
+use super::case::{Answer, Case, Fault, Judgement, same};
+
+pub(super) const TOPICS: [Topic; 1] = [Topic {
+    name: "recorded/gotime",
+    path: "recorded/gotime.jsonl",
+    judge: time,
+    exceptions: &[],
+}];
+
+fn time(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "duration" => duration(&case),
+        "string" => string(&case),
+        _ => Err(case.unsupported(&["format", "parse"])),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    r#in: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nanoseconds {
+    ns: String,
+}
+
+/// Reads a duration and writes it again.
+fn duration(case: &Case) -> Judgement {
+    let Reading { r#in } = case.inputs()?;
+    let read = parse_duration(&r#in);
+    if let Answer::Out(out) = &case.answer
+        && out.get("ns").and_then(Value::as_str).is_some_and(|ns| ns.starts_with('-'))
+    {
+        // Go's type is signed and ours is not, so these are refused.
+        let wanted = DurationError::Negative(r#in);
+        return same(&format!("{:?}", Err::<Duration, _>(wanted)), &format!("{read:?}"));
+    }
+    case.judge(read.map_err(|error| in_gos_words(&error)).map(|duration| {
+        json!({"ns": duration.as_nanos().to_string(), "string": format_duration(duration)})
+    }))
+}
+
+/// The error that Go gives in the same case; ours say more.
+fn in_gos_words(error: &DurationError) -> String {
+    match error {
+        DurationError::Malformed(text) | DurationError::TooLong(text) => {
+            format!("time: invalid duration {}", quoted(text))
+        }
+        DurationError::MissingUnit(text) => {
+            format!("time: missing unit in duration {}", quoted(text))
+        }
+        DurationError::UnknownUnit { text, unit } => {
+            format!("time: unknown unit {} in duration {}", quoted(unit), quoted(text))
+        }
+        DurationError::Negative(text) => format!("{text} is negative"),
+    }
+}
+
+/// A text as Go's `time` quotes it, byte by byte.
+fn quoted(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' | 0x7f => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    format!("\"{}\"", text.bytes().map(byte).collect::<String>())
+}
+
+/// Writes nanoseconds; the recorded numbers beside the text have no use here.
+fn string(case: &Case) -> Judgement {
+    let Nanoseconds { ns } = case.inputs()?;
+    let Ok(nanos) = ns.parse() else {
+        return Err(Fault::NotRun("op string: nothing here writes negative durations".to_owned()));
+    };
+    let mut written = match &case.answer {
+        Answer::Out(out) => out.clone(),
+        Answer::Error(_) | Answer::Panic | Answer::Elsewhere => Value::Null,
+    };
+    written["string"] = format_duration(Duration::from_nanos(nanos)).into();
+    case.judge(Ok(written))
+}

@@ -1,0 +1,69 @@
+//! What is left out of archives. Elsewhere: the archives themselves (`tarball.rs`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sources::ignore::Matcher;
+use tree::RelPath;
+
+use super::Topic;
+use super::case::{Case, Fault, Judgement, nil, same};
+
+mod tarball;
+
+pub(super) const TOPICS: [Topic; 2] = [
+    Topic {
+        name: "recorded/sourceignore",
+        path: "recorded/sourceignore.jsonl",
+        judge: ignore,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/tarball",
+        path: "recorded/tarball.jsonl",
+        judge: tarball::tarball,
+        exceptions: &[],
+    },
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Ignore {
+    #[serde(default, deserialize_with = "nil")]
+    ignore_files: BTreeMap<String, String>,
+    spec_ignore: Option<String>,
+    #[serde(deserialize_with = "nil")]
+    paths: Vec<String>,
+}
+
+/// Judges each path alone.
+fn ignore(case: Case) -> Judgement {
+    let Ignore { ignore_files, spec_ignore, paths } = case.inputs()?;
+    let wanted: Vec<bool> = case.list()?;
+    if wanted.len() != paths.len() {
+        return Err(Fault::NotRun("paths and answers are not of one number".to_owned()));
+    }
+    let files: Result<Vec<_>, Fault> =
+        ignore_files.into_iter().map(|(folder, text)| Ok((inside(&folder)?, text))).collect();
+    let matcher = match Matcher::new(&files?, spec_ignore.as_deref()) {
+        Ok(matcher) => matcher,
+        Err(error) => return same("patterns", &format!("error: {error}")),
+    };
+    let (mut all_wanted, mut all_got) = (Vec::new(), Vec::new());
+    for (path, wanted) in paths.iter().zip(wanted) {
+        let got = matcher.is_ignored(&inside(path)?, path.ends_with('/'));
+        if got != wanted {
+            all_wanted.push(format!("{path:?} {wanted}"));
+            all_got.push(format!("{path:?} {got}"));
+        }
+    }
+    same(&all_wanted.join(", "), &all_got.join(", "))
+}
+
+/// A path inside the tree.
+///
+/// # Errors
+/// A case that asks about another place is not run.
+fn inside(path: &str) -> Result<RelPath, Fault> {
+    RelPath::parse(path).map_err(|error| Fault::NotRun(format!("a path that no tree has: {error}")))
+}
