@@ -163,8 +163,6 @@ async fn a_story_that_waits_in_vain_tells_the_status_and_the_events() -> Result<
     story.await_condition(&bad, "Ready", "False", SOON).await?;
     story
         .await_until("an event", SOON, async || {
-            let events = Target::new("v1", "Event", "none").in_namespace(&story.namespace);
-            drop(story.read(&events).await?);
             let api = Api::<k8s_openapi::api::core::v1::Event>::namespaced(
                 story.client.clone(),
                 &story.namespace,
@@ -254,7 +252,7 @@ async fn nothing_is_left_after_a_test_run_is_killed() -> Result<()> {
     run.wait()?;
     let told = told?;
     // The programs of the control plane and its keeper; `sshd` and the Git server's keeper.
-    ensure!(before == [6, 2], "the bed was not there: {before:?}");
+    ensure!(before[0] == 6 && before[1] >= 2, "the bed was not there: {before:?}");
     await_until("the bed to go", Duration::from_secs(10), async || {
         let mut folders = told.lines().map(Path::new);
         Ok(folders.all(|it| !it.exists() && processes_of(it).is_empty()).then_some(()))
@@ -342,6 +340,8 @@ async fn a_repository_is_cloned_over_ssh() -> Result<()> {
 fn git() -> Command {
     let mut git = Command::new("git");
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_TERMINAL_PROMPT", "0");
+    // It would win over the settings of a single command.
+    git.env_remove("GIT_SSL_CAINFO");
     git.stdout(Stdio::null());
     git
 }

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, inventory, revision};
+use e2e::harness::flux::{NEVER, SOON, condition, inventory, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -25,6 +25,14 @@ async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
         Sha256::digest(answer.bytes().await?).iter().map(|byte| format!("{byte:02x}")).collect();
     ensure!(artifact["digest"] == format!("sha256:{digest}"), "{artifact}");
     Ok(())
+}
+
+async fn await_fetchable(story: &Story, name: &str) -> Result<()> {
+    story
+        .await_until("the artifact to be served", SOON, async || {
+            ensure_fetchable(story, name).await.map(Some)
+        })
+        .await
 }
 
 fn config_maps(count: usize, value: &str) -> Vec<(String, String)> {
@@ -86,9 +94,8 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     ensure_fetchable(&story, "app").await?;
     // The request is handled by a look at everything, so after it nothing more is to come.
     let token = story.request(&Target::kustomization("app")).await?;
-    let is_handled = |object: &kube::api::DynamicObject| {
-        object.data["status"]["lastHandledReconcileAt"] == token
-    };
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
     let after = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
     for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
         let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
@@ -115,16 +122,13 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
     let upstream = story.follow("app", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": NEVER})).await?;
     let first = revision(&upstream.repository.hash("main")?);
-    let healthy = |object: &kube::api::DynamicObject| {
-        e2e::harness::flux::condition(object, "Healthy").clone()
-    };
+    let healthy = |object: &DynamicObject| condition(object, "Healthy").clone();
     let since = healthy(&story.await_waiting("app", &first).await?);
     windlass.operator.kill()?;
     windlass.resume().await?;
     let token = story.request(&Target::kustomization("app")).await?;
-    let is_handled = |object: &kube::api::DynamicObject| {
-        object.data["status"]["lastHandledReconcileAt"] == token
-    };
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
     let object = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
     ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
     let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
@@ -147,7 +151,7 @@ async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
             json!({"timeout": "60s"}),
         )
         .await?;
-    let has_finalizer = |object: &kube::api::DynamicObject| !object.finalizers().is_empty();
+    let has_finalizer = |object: &DynamicObject| !object.finalizers().is_empty();
     story.await_object(&Target::git_repository("stalled"), SOON, has_finalizer).await?;
     let status = windlass.operator.stop(Duration::from_secs(5))?;
     ensure!(status.success(), "it ended with {status}");
@@ -164,13 +168,32 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
     windlass.operator.kill()?;
     std::fs::remove_dir_all(windlass.storage())?;
     windlass.resume().await?;
-    story
-        .await_until("the artifact to be served again", SOON, async || {
-            Ok(ensure_fetchable(&story, "app").await.ok())
-        })
-        .await?;
+    await_fetchable(&story, "app").await?;
+    // Whoever found the bytes missing has learned that they are back.
+    let app = Target::kustomization("app");
+    let token = story.request(&app).await?;
+    let is_well = |object: &DynamicObject| {
+        object.data["status"]["lastHandledReconcileAt"] == token
+            && condition(object, "Ready")["status"] == "True"
+    };
+    story.await_object(&app, SOON, is_well).await?;
     let last = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.await_applied("app", &last).await?;
     story.await_value("a", "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_that_is_reached_by_another_address_is_told_so() -> Result<()> {
+    let story = Story::begin("moved").await?;
+    let folder = tempfile::tempdir()?;
+    let storage = format!("--storage-path={}", folder.path().display());
+    let mut first = Windlass::start_for(&story, &[&storage]).await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    ensure_fetchable(&story, "app").await?;
+    first.operator.stop(Duration::from_secs(5))?;
+    // Its addresses are others.
+    let _second = Windlass::start_for(&story, &[&storage]).await?;
+    await_fetchable(&story, "app").await?;
     story.end().await
 }

@@ -17,6 +17,9 @@ use crate::telemetry;
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long runs and downloads under way may take once the process was told to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+
 /// Runs the operator until it is told to stop.
 ///
 /// # Errors
@@ -26,7 +29,10 @@ pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
     // Only fails when a provider was installed before, and nothing does that.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(settings))
+    let outcome = runtime.block_on(serve(settings));
+    // A fetch from a remote that does not answer sits on a thread of its own until its time is up.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
@@ -48,9 +54,22 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         () = stop.cancelled() => return Ok(()),
     };
     tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass starts");
-    registry::run(settings, cluster, store, metrics, readiness, stop).await;
-    for server in servers {
-        server.await.context("a server ended badly")?;
+    let impatient = stop.clone();
+    let work = async {
+        registry::run(settings, cluster, store, metrics, readiness, stop).await;
+        for server in servers {
+            server.await.context("a server ended badly")?;
+        }
+        anyhow::Ok(())
+    };
+    let limit = async {
+        impatient.cancelled().await;
+        tokio::time::sleep(STOP_LIMIT).await;
+    };
+    tokio::select! {
+        worked = work => worked?,
+        // Whatever a run has begun is readable from the cluster, so the next start goes on with it.
+        () = limit => tracing::info!("what is still under way is left to the next start"),
     }
     tracing::info!("windlass stopped");
     Ok(())

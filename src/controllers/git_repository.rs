@@ -36,7 +36,10 @@ impl Controlled for GitRepository {
     }
 
     fn announcement(&self) -> String {
-        self.artifact().map(|a| format!("{} {}", a.revision, a.digest)).unwrap_or_default()
+        // The time tells of an artifact that was lost and made again, equal to the last byte.
+        self.artifact()
+            .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
+            .unwrap_or_default()
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {

@@ -38,13 +38,15 @@ impl Windlass {
             let mut arguments = vec![
                 "serve".to_owned(),
                 format!("--kubeconfig={}", bed.operator_kubeconfig().display()),
-                "--storage-path={folder}/storage".to_owned(),
                 format!("--storage-addr=127.0.0.1:{storage}"),
                 format!("--health-addr=127.0.0.1:{health}"),
                 format!("--metrics-addr=127.0.0.1:{metrics}"),
                 "--log-level=debug".to_owned(),
             ];
             arguments.extend(more.iter().map(|&flag| flag.to_owned()));
+            if !more.iter().any(|flag| flag.starts_with("--storage-path")) {
+                arguments.push("--storage-path={folder}/storage".to_owned());
+            }
             let operator = Operator::start(arguments)?;
             let health = format!("http://127.0.0.1:{health}/readyz");
             let mut windlass = Self { operator, health };

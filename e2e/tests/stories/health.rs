@@ -7,7 +7,7 @@ use e2e::harness::{Story, Target};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-const CLAIM: &str = "
+const CLAIM: &str = r#"
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: claim}
@@ -15,7 +15,7 @@ spec:
   accessModes: [ReadWriteOnce]
   resources: {requests: {storage: 1Gi}}
   storageClassName: ""
-";
+"#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_for_everything_that_it_applied() -> Result<()> {
@@ -51,7 +51,8 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
         "claimRef": claim, "hostPath": {"path": "/nowhere"},
     });
     let metadata = json!({"name": story.namespace});
-    let object = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
+    let object =
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
     story.apply_value(object).await?;
     let applied = story.await_applied("app", &first).await?;
     let healthy = condition(&applied, "Healthy");

@@ -8,7 +8,7 @@ use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use sources::archive::{self, Contents};
-use sources::git::{Entry, Fetched, Kind, Reference, Remote, Revision};
+use sources::git::{Entry, Fetched, Kind, Listing, Reference, Remote, Revision};
 use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::plan::{Desired, Fetching, Kept, Observed, Step};
 use sources::reason::{
@@ -25,7 +25,7 @@ use crate::controllers::context::Context;
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) artifact: Artifact,
-    /// First line of the commit's message.
+    /// First line of the commit's message, cut short.
     pub(super) subject: String,
 }
 
@@ -66,6 +66,10 @@ impl World {
         let status = self.object.status.as_ref()?;
         let artifact = self.object.artifact()?.clone();
         let store = self.context.artifacts.clone();
+        // After a move of the storage nobody finds it at the address that the status tells.
+        if store.url(&artifact.path) != artifact.url {
+            return None;
+        }
         let checked = {
             let artifact = artifact.clone();
             tokio::task::spawn_blocking(move || store.verify(&artifact.path, &artifact.digest))
@@ -90,7 +94,18 @@ fn fetch_and_store(
 ) -> Result<Stored, Rest> {
     let kept_failed = |text: String| Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default());
     let fetched = sources::git::fetch(remote, reference, context).map_err(|e| classify(&e))?;
-    let contents = contents(&fetched, object.spec.ignore.as_deref())?;
+    let listing = fetched.entries().map_err(|e| classify(&e))?;
+    if !listing.unreadable.is_empty() {
+        let (first, count) = (listing.unreadable.iter().take(8), listing.unreadable.len());
+        tracing::info!(
+            name = object.name_any(),
+            revision = %fetched.revision,
+            count,
+            paths = ?first.collect::<Vec<_>>(),
+            "names that are not UTF-8 are left out of the artifact"
+        );
+    }
+    let contents = contents(&fetched, listing, object.spec.ignore.as_deref())?;
     let revision = fetched.revision.to_string();
     let file = format!("{}.tar.gz", fetched.commit.sha);
     let now = jiff::Timestamp::now();
@@ -116,13 +131,16 @@ fn fetch_and_store(
         size: i64::try_from(kept.size).ok(),
         url: kept.url,
     };
-    Ok(Stored { artifact, subject: fetched.commit.summary })
+    Ok(Stored { artifact, subject: fetched.commit.short_summary() })
 }
 
 /// What of a commit goes into the archive.
-fn contents(fetched: &Fetched, ignore: Option<&str>) -> Result<Contents<Entry>, Rest> {
+fn contents(
+    fetched: &Fetched,
+    listing: Listing,
+    ignore: Option<&str>,
+) -> Result<Contents<Entry>, Rest> {
     let failed = |text: String| Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default());
-    let listing = fetched.entries().map_err(|e| classify(&e))?;
     let mut contents = Contents::new();
     let mut ignore_files = Vec::new();
     for entry in listing.entries {
