@@ -46,7 +46,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts one in a temporary folder.
     pub async fn start() -> Result<Self> {
-        Self::start_in(|| State::temporary(), &mut |_| {}).await
+        Self::start_in(State::temporary, &mut |_| {}).await
     }
 
     /// Starts one in the folder that `state` makes, and tells `report` of each step.

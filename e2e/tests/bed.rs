@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
@@ -58,9 +58,7 @@ data: {colour: blue}
         )
         .await?;
     let web = Target::new("apps/v1", "Deployment", "web");
-    let start = Instant::now();
     story.await_condition(&web, "Available", "True", SOON).await?;
-    eprintln!("available after {:?}", start.elapsed());
     let settings: ConfigMap = story.get("settings").await?;
     ensure!(settings.data.context("data")?["colour"] == "blue");
     story.delete(&web).await?;
@@ -182,9 +180,7 @@ async fn a_story_that_waits_in_vain_tells_the_status_and_the_events() -> Result<
 #[tokio::test]
 async fn a_second_control_plane_knows_nothing_of_the_first() -> Result<()> {
     let story = Story::begin("two").await?;
-    let start = Instant::now();
     let second = ControlPlane::start().await?;
-    eprintln!("a second control plane was ready after {:?}", start.elapsed());
     let client = control_plane::client(&second.kubeconfig()).await?;
     let namespaces = Api::<Namespace>::all(client);
     ensure!(namespaces.get_opt(&story.namespace).await?.is_none());

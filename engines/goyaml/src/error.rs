@@ -24,6 +24,16 @@ impl Error {
         self.line
     }
 
+    /// What is wrong, without Go's word on where: for a message that names file and [`Self::line`] itself.
+    pub fn problem(&self) -> &str {
+        let text = self.text.strip_prefix("yaml: ").unwrap_or(&self.text);
+        let after_line = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+        match after_line {
+            Some((number, problem)) if number.bytes().all(|b| b.is_ascii_digit()) => problem,
+            Some(_) | None => text,
+        }
+    }
+
     /// Bytes that are no text; Go never says where.
     pub(crate) fn encoding(problem: &str, at: Mark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }

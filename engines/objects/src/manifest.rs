@@ -22,12 +22,14 @@ pub struct Located {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// It is not YAML.
-    #[error("{file}: {text}")]
+    #[error("{file}{}: {problem}", line.map(|line| format!(":{line}")).unwrap_or_default())]
     Yaml {
         /// File it is about.
         file: String,
-        /// Go's text, which holds the line.
-        text: String,
+        /// Where in it, if that is known.
+        line: Option<usize>,
+        /// What is wrong there, in Go's words.
+        problem: String,
     },
     /// It is YAML, but not an object.
     #[error("{file}:{line}: {cause}")]
@@ -50,8 +52,11 @@ pub fn read(
     text: &[u8],
     limits: &goyaml::Limits,
 ) -> Result<Vec<Located>, ManifestError> {
-    let documents = goyaml::documents(text, limits)
-        .map_err(|e| ManifestError::Yaml { file: file.into(), text: e.to_string() })?;
+    let documents = goyaml::documents(text, limits).map_err(|error| ManifestError::Yaml {
+        file: file.into(),
+        line: error.line(),
+        problem: error.problem().to_owned(),
+    })?;
     let mut found = Vec::with_capacity(documents.len());
     for document in documents {
         let line = document.line;
@@ -117,7 +122,7 @@ mod tests {
     fn a_document_that_is_no_yaml_is_named_by_file_and_line() {
         assert_eq!(
             read_text("a: 1\n b: 2\n").unwrap_err(),
-            "a.yaml: yaml: line 2: mapping values are not allowed in this context"
+            "a.yaml:2: mapping values are not allowed in this context"
         );
     }
 }

@@ -153,7 +153,10 @@ fn listed(files: &dyn Files, folder: &RelPath, file: &RelPath) -> Result<Vec<Tas
     let text = files.read(file)?;
     let wrong = |cause: String| Error::Resource { file: file.to_string(), cause };
     // Parity(kustomize): fields are read strictly, so one that is there twice is an error.
-    let value = goyaml::to_json_strict(&text).map_err(|e| wrong(e.to_string()))?;
+    let value = goyaml::to_json_strict(&text).map_err(|error| {
+        let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+        wrong(format!("{line}{}", error.problem()))
+    })?;
     let Value::Object(fields) = value else {
         return Err(wrong("a kustomization must be a mapping".to_owned()));
     };
