@@ -27,6 +27,9 @@ pub(crate) use watch::{Seen, Selection, Watch};
 /// How long windlass may take to say that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
+/// Names a program to use instead of building one.
+const GIVEN: &str = "WINDLASS_BIN";
+
 /// How many lines of the log a failure shows.
 const LOG_LINES: usize = 25;
 
@@ -118,12 +121,16 @@ impl Installation {
     }
 
     /// The same error with what is needed to understand it: the objects' state and the end of the log.
-    pub(crate) fn explain(&self, error: &anyhow::Error) -> anyhow::Error {
+    pub(crate) fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
+        let ended = if self.check().is_err() { "; windlass has ended" } else { "" };
         let state = self
             .kubectl(&["-n", "flux-system", "get", "gitrepositories,kustomizations", "-o", "wide"])
             .unwrap_or_else(|error| format!("{error:#}"));
         let log = self.operator.tail(LOG_LINES);
-        anyhow!("{error:#}\n\nobjects:\n{}\n\nthe log of windlass ends:\n{log}", state.trim_end())
+        anyhow!(
+            "{error:#}{ended}\n\nobjects:\n{}\n\nthe log of windlass ends:\n{log}",
+            state.trim_end()
+        )
     }
 }
 
@@ -150,10 +157,14 @@ fn install_definitions(program: &Path, plane: &ControlPlane) -> anyhow::Result<(
     kubectl(program, plane, &wait).map(drop)
 }
 
+/// Builds the program, unless another one is to be used.
 fn make(build: Build) -> anyhow::Result<()> {
+    if std::env::var_os(GIVEN).is_some() {
+        return Ok(());
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--package", "windlass", "--quiet"]).current_dir(root());
+    command.args(["build", "--package", "windlass"]).current_dir(root());
     if build == Build::Release {
         command.arg("--release");
     }
@@ -162,15 +173,15 @@ fn make(build: Build) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program that was built; `$WINDLASS_BIN` names another one.
+/// The program that was built or given.
 fn program(build: Build) -> anyhow::Result<PathBuf> {
-    if build == Build::Debug || std::env::var_os("WINDLASS_BIN").is_some() {
+    if build == Build::Debug || std::env::var_os(GIVEN).is_some() {
         return operator::binary();
     }
     let own = std::env::current_exe().context("cannot tell which program this is")?;
     let target = own.ancestors().nth(2).context("this program is not in a target folder")?;
     let path = target.join("release/windlass");
-    ensure!(path.is_file(), "{} is not there; set WINDLASS_BIN", path.display());
+    ensure!(path.is_file(), "{} is not there; set {GIVEN}", path.display());
     Ok(path)
 }
 
@@ -194,7 +205,7 @@ fn await_ready(operator: &mut Operator) -> anyhow::Result<()> {
             return Ok(());
         }
         if !operator.is_running()? {
-            bail!("windlass ended at once; it said:\n{}", operator.tail(LOG_LINES));
+            bail!("windlass ended before it was ready; it said:\n{}", operator.tail(LOG_LINES));
         }
         if Instant::now() > deadline {
             let log = operator.tail(LOG_LINES);
