@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::reflector::store;
@@ -71,6 +72,9 @@ async fn tell_ready(context: &Context, readiness: Readiness) {
     }
 }
 
+/// How much later those who miss a kind look once more.
+const SERVED_AFTER: Duration = Duration::from_secs(2);
+
 /// The node that stands for the kinds of a group: whoever misses one of them waits for it.
 pub(crate) fn kinds_of(group: &str) -> Node {
     Node::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
@@ -92,6 +96,12 @@ async fn definitions(context: &Context) {
         if let Some((_, group)) = name.split_once('.') {
             context.cluster.forget_group(group);
             context.hub.changed(&kinds_of(group));
+            // An API server may serve a kind a moment after its definition says so.
+            let (hub, kinds) = (context.hub.clone(), kinds_of(group));
+            tokio::spawn(async move {
+                tokio::time::sleep(SERVED_AFTER).await;
+                hub.changed(&kinds);
+            });
         }
     }
 }

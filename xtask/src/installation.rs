@@ -122,13 +122,13 @@ impl Installation {
 
     /// The same error with what is needed to understand it: the objects' state and the end of the log.
     pub(crate) fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
-        let ended = if self.check().is_err() { "; windlass has ended" } else { "" };
+        let ended = if self.check().is_err() { "windlass has ended\n\n" } else { "" };
         let state = self
             .kubectl(&["-n", "flux-system", "get", "gitrepositories,kustomizations", "-o", "wide"])
             .unwrap_or_else(|error| format!("{error:#}"));
         let log = self.operator.tail(LOG_LINES);
         anyhow!(
-            "{error:#}{ended}\n\nobjects:\n{}\n\nthe log of windlass ends:\n{log}",
+            "{error:#}\n\n{ended}objects:\n{}\n\nthe log of windlass ends:\n{log}",
             state.trim_end()
         )
     }

@@ -1,7 +1,10 @@
 //! `cargo xtask`: everything that a developer runs.
 //!
 //! Here: the commands. Elsewhere: the control plane and the harness (`e2e`).
-#![expect(clippy::print_stderr, reason = "commands for people; results that are data go to standard output")]
+#![expect(
+    clippy::print_stderr,
+    reason = "commands for people; results that are data go to standard output"
+)]
 
 mod bench;
 mod cluster;

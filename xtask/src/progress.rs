@@ -31,7 +31,11 @@ pub(crate) fn dim(text: &str) -> String {
 /// `1 min 5 s`, `3.2 s`.
 pub(crate) fn spell(time: Duration) -> String {
     let seconds = time.as_secs();
-    if seconds >= 60 { format!("{} min {} s", seconds / 60, seconds % 60) } else { format!("{:.1} s", time.as_secs_f64()) }
+    if seconds >= 60 {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
 }
 
 /// Runs one step of a longer work, saying when it begins and how it ended.

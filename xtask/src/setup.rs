@@ -15,7 +15,11 @@ struct Need {
 const NEEDS: [Need; 3] = [
     Need { what: "git", present: || runs("git"), package: "git" },
     Need { what: "git http-backend", present: has_http_backend, package: "git" },
-    Need { what: "sshd", present: || Path::new("/usr/sbin/sshd").exists(), package: "openssh-server" },
+    Need {
+        what: "sshd",
+        present: || Path::new("/usr/sbin/sshd").exists(),
+        package: "openssh-server",
+    },
 ];
 
 /// Sees to it that the programs are there.
@@ -24,7 +28,9 @@ const NEEDS: [Need; 3] = [
 /// Names what is missing and how to install it.
 pub(crate) fn ensure() -> anyhow::Result<()> {
     if !runs("go") {
-        bail!("`go` is not on the PATH: the test bed is built from Go modules; install Go 1.26 or newer");
+        bail!(
+            "`go` is not on the PATH: the test bed is built from Go modules; install Go 1.26 or newer"
+        );
     }
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
     if missing.is_empty() {

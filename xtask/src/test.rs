@@ -28,20 +28,35 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     step("what the machine needs", setup::ensure)?;
     step("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
     step("lints", || {
-        cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], "clippy found something")
+        cargo(
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ],
+            "clippy found something",
+        )
     })?;
     let filter: Vec<&str> = options.filter.as_deref().into_iter().collect();
     step("unit, golden and loopback tests", || {
-        let mut arguments = vec!["test", "--workspace", "--exclude", "e2e", "--quiet"];
+        let mut arguments = vec!["test", "--workspace", "--quiet"];
         arguments.extend(&filter);
         cargo(&arguments, "a test failed")
     })?;
     if !options.no_cluster {
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
-        step("the program", || cargo(&["build", "--package", "windlass", "--quiet"], "it does not build"))?;
+        step("the program", || cargo(&["build", "--workspace", "--quiet"], "it does not build"))?;
         step("stories on a control plane", || {
-            let mut arguments = vec!["test", "--package", "e2e", "--quiet"];
+            let mut arguments = vec!["test", "--workspace", "--quiet", "--features", "e2e/stories"];
+            arguments.extend(["--test", "bed", "--test", "restarts", "--test", "stories"]);
             arguments.extend(&filter);
+            // Stories mostly wait, so more of them than there are processors may run at once.
+            arguments.extend(["--", "--test-threads", "8"]);
             cargo(&arguments, "a story failed")
         })?;
     }

@@ -61,6 +61,19 @@ pub(super) fn print(all: &[Samples]) {
     }
 }
 
+/// How busy the machine is: processes that want a core, on average over the last minute.
+pub(super) fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("unknown").to_owned()
+}
+
+/// What the numbers have to be read with: other work on the machine counts as ours.
+#[expect(clippy::print_stdout, reason = "it belongs to the table")]
+pub(super) fn print_machine(load: &str) {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores; load before the measurement: {load}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
     /// How many commits are made
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     commits: u16,
     /// Measure the program as it is shipped
     #[arg(long)]
@@ -54,10 +54,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let installation = Installation::start(&runtime, build, &["--requeue-dependency=10m"])?;
     let repository = installation.git().repository("chain")?;
+    let load = samples::load();
     let mut bench = Bench { installation, repository, round: 0 };
     let measured = bench.measure(&runtime, options);
     let all = measured.map_err(|error| bench.installation.explain(&error))?;
     samples::print(&all);
+    samples::print_machine(&load);
     if !all.iter().all(Samples::passes) {
         bail!("a promise was not kept");
     }

@@ -41,7 +41,8 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/yaml2-read v2: 434 of 434 passed, 0 not run
         yaml/emit v2: 1271 of 1271 passed, 0 not run
         yaml/read v2: 602 of 602 passed, 0 not run
-    "#]].assert_eq(&counts.collect::<String>());
+    "#]]
+    .assert_eq(&counts.collect::<String>());
 }
 
 #[test]
@@ -88,7 +89,8 @@ fn what_a_topic_does_not_know_is_not_run_and_said() {
         1 no answer is recorded
         1 op mask: no engine yet
         1 unknown op melt
-    "#]].assert_eq(&reasons.collect::<String>());
+    "#]]
+    .assert_eq(&reasons.collect::<String>());
 }
 
 #[test]

@@ -20,6 +20,9 @@ use tokio::task::JoinSet;
 
 use crate::progress;
 
+/// How much of an object's state a failure shows.
+const LONGEST: usize = 200;
+
 /// Which objects of a kind are watched.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
@@ -137,16 +140,16 @@ impl Seen {
         self.value("/status/conditions").as_array()?.iter().find(|it| it["type"] == "Ready")
     }
 
+    /// What a person needs to know of it, in a line.
     fn describe(&self) -> String {
         let word = self.ready().and_then(|ready| ready["status"].as_str());
-        match (self.exists, word) {
+        let data = self.object.data.get("spec").unwrap_or(self.value("/data"));
+        let text = match (self.exists, word) {
             (false, _) => "it is gone".to_owned(),
             (true, Some(status)) => format!("Ready={status}: {}", self.message()),
-            (true, None) if self.object.data.get("spec").is_some() => {
-                self.value("/spec").to_string()
-            }
-            (true, None) => self.value("/data").to_string(),
-        }
+            (true, None) => data.to_string(),
+        };
+        text.chars().take(LONGEST).collect()
     }
 }
 
