@@ -102,7 +102,8 @@ impl Bench {
         let mut edited = Samples::new("object edited by hand put back", PROMISE);
         let mut deleted = Samples::new("object deleted by hand created again", PROMISE);
         let mut fetched = Samples::new("commit announced, its artifact there", PROMISE);
-        let mut commits = Samples::new("commit applied by all ten of the chain (a sum)", CHAIN_PROMISE);
+        let mut commits =
+            Samples::new("commit applied by all ten of the chain (a sum)", CHAIN_PROMISE);
         let what = format!("a chain of {HOPS}");
         step(&what, || {
             let arrivals = runtime.block_on(self.install())?;

@@ -122,7 +122,7 @@ impl Case {
         Fault::NotRun(if known.contains(&op.as_str()) {
             format!("op {op}: no engine yet")
         } else {
-            format!("unknown op {op}")
+            format!("unknown op `{op}`")
         })
     }
 }

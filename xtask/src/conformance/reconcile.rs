@@ -84,10 +84,13 @@ fn string(case: &Case) -> Judgement {
     let Ok(nanos) = ns.parse() else {
         return Err(Fault::NotRun("op string: nothing here writes negative durations".to_owned()));
     };
-    let mut written = match &case.answer {
-        Answer::Out(out) => out.clone(),
-        Answer::Error(_) | Answer::Panic | Answer::Elsewhere => Value::Null,
-    };
-    written["string"] = format_duration(Duration::from_nanos(nanos)).into();
-    case.judge(Ok(written))
+    let text = Value::from(format_duration(Duration::from_nanos(nanos)));
+    case.judge(Ok(match &case.answer {
+        Answer::Out(Value::Object(out)) => {
+            let mut out = out.clone();
+            out.insert("string".to_owned(), text);
+            Value::Object(out)
+        }
+        Answer::Out(_) | Answer::Error(_) | Answer::Panic | Answer::Elsewhere => text,
+    }))
 }

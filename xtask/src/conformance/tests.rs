@@ -88,7 +88,7 @@ fn what_a_topic_does_not_know_is_not_run_and_said() {
         1 a form that is not known: unknown field `colour`, expected `object`
         1 no answer is recorded
         1 op mask: no engine yet
-        1 unknown op melt
+        1 unknown op `melt`
     "#]]
     .assert_eq(&reasons.collect::<String>());
 }
