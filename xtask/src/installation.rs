@@ -164,10 +164,12 @@ fn make(build: Build) -> anyhow::Result<()> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--package", "windlass"]).current_dir(root());
-    if build == Build::Release {
-        command.arg("--release");
-    }
+    // For tests the whole workspace is selected too: one build of the dependencies serves both.
+    let selection: &[&str] = match build {
+        Build::Debug => &["build", "--workspace"],
+        Build::Release => &["build", "--release", "--package", "windlass"],
+    };
+    command.args(selection).current_dir(root());
     let status = command.status().context("cargo cannot be started")?;
     ensure!(status.success(), "windlass does not build");
     Ok(())

@@ -44,15 +44,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     })?;
     let filter: Vec<&str> = options.filter.as_deref().into_iter().collect();
     step("unit, golden and loopback tests", || {
-        let mut arguments = vec!["test", "--workspace", "--quiet"];
+        let mut arguments = vec!["test", "--workspace"];
         arguments.extend(&filter);
+        arguments.extend(["--", "--quiet"]);
         cargo(&arguments, "a test failed")
     })?;
     if !options.no_cluster {
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
-        step("the program", || cargo(&["build", "--workspace", "--quiet"], "it does not build"))?;
+        step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
         step("stories on a control plane", || {
-            let mut arguments = vec!["test", "--workspace", "--quiet", "--features", "e2e/stories"];
+            let mut arguments = vec!["test", "--workspace", "--features", "e2e/stories"];
             arguments.extend(["--test", "bed", "--test", "restarts", "--test", "stories"]);
             arguments.extend(&filter);
             // Stories mostly wait, so more of them than there are processors may run at once.
