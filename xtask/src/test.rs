@@ -34,7 +34,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
                 "--workspace",
                 "--all-targets",
                 "--all-features",
-                "--quiet",
                 "--",
                 "-D",
                 "warnings",
