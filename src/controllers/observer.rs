@@ -90,17 +90,39 @@ impl State {
         if changed { reference.users.clone() } else { BTreeSet::new() }
     }
 
-    /// Takes a user from some watches, and stops those that nobody uses any more.
-    fn release(&mut self, user: &Node, from: impl Fn(&WatchKey) -> bool) {
-        self.watches.retain(|key, watch| {
-            if from(key) {
-                watch.users.remove(user);
+    /// Takes a user from the watches by name that it no longer needs, and stops those that nobody uses any more.
+    ///
+    /// Watches by label stay as long as their user does, because they also tell of drift.
+    fn release_unused(&mut self, user: &Node) {
+        let Self { watches, waiting, references, .. } = self;
+        watches.retain(|key, watch| {
+            if let Some(id) = key.named_object() {
+                let waits = waiting.get(&id).is_some_and(|nodes| nodes.contains(user));
+                let refers = references.get(&id).is_some_and(|r| r.users.contains(user));
+                if !waits && !refers {
+                    watch.users.remove(user);
+                }
             }
-            if watch.users.is_empty() {
-                watch.stop.abort();
-            }
-            !watch.users.is_empty()
+            watch.is_used()
         });
+    }
+
+    /// Takes a user from every watch, and stops those that nobody uses any more.
+    fn release_all(&mut self, user: &Node) {
+        self.watches.retain(|_, watch| {
+            watch.users.remove(user);
+            watch.is_used()
+        });
+    }
+}
+
+impl Running {
+    /// Whether somebody needs the watch; one that nobody needs is stopped.
+    fn is_used(&self) -> bool {
+        if self.users.is_empty() {
+            self.stop.abort();
+        }
+        !self.users.is_empty()
     }
 }
 
@@ -215,7 +237,7 @@ impl Observer {
             reference.users.remove(owner);
         }
         state.references.retain(|_, reference| !reference.users.is_empty());
-        state.release(owner, |_| true);
+        state.release_all(owner);
     }
 
     /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
@@ -228,12 +250,6 @@ impl Observer {
             nodes.remove(owner);
         }
         state.waiting.retain(|_, nodes| !nodes.is_empty());
-        let mut needed: BTreeSet<WatchKey> = state
-            .references
-            .iter()
-            .filter(|(_, reference)| reference.users.contains(owner))
-            .map(|(id, _)| WatchKey::named(id))
-            .collect();
         let mut moved = false;
         for Awaited { resource, id, labelled, version } in awaited {
             state.waiting.entry(id.clone()).or_default().insert(owner.clone());
@@ -244,13 +260,9 @@ impl Observer {
                 Labelled::Yes => Selection::Labelled(apply::meta::OWNER_NAME),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
             };
-            needed.insert(WatchKey::new(resource, selection.clone()));
             self.ensure(&mut state, owner, resource, selection);
         }
-        // Watches by name end with the wait; those by label also tell of drift.
-        state.release(owner, |key| {
-            matches!(key.selection, Selection::Named(..)) && !needed.contains(key)
-        });
+        state.release_unused(owner);
         drop(state);
         if moved {
             self.hub.wake(owner, WakeReason::Waiting);
@@ -263,7 +275,6 @@ impl Observer {
         for reference in state.references.values_mut() {
             reference.users.remove(owner);
         }
-        let mut needed = BTreeSet::new();
         for (resource, id, was_there) in referred {
             let reference = state.references.entry(id.clone()).or_insert_with(|| Reference {
                 users: BTreeSet::new(),
@@ -273,13 +284,10 @@ impl Observer {
             reference.users.insert(owner.clone());
             reference.was_there = *was_there;
             let selection = Selection::Named(id.namespace.clone(), id.name.clone());
-            needed.insert(WatchKey::new(resource, selection.clone()));
             self.ensure(&mut state, owner, resource, selection);
         }
         state.references.retain(|_, reference| !reference.users.is_empty());
-        state.release(owner, |key| {
-            matches!(key.selection, Selection::Named(..)) && !needed.contains(key)
-        });
+        state.release_unused(owner);
     }
 
     fn ensure(&self, state: &mut State, owner: &Node, resource: &Resource, selection: Selection) {
@@ -403,13 +411,47 @@ impl WatchKey {
         Self { group, version, kind, selection }
     }
 
-    /// The watch of one referred object: a Secret or ConfigMap.
-    fn named(id: &ObjectId) -> Self {
-        let selection = Selection::Named(id.namespace.clone(), id.name.clone());
-        Self { group: id.group.clone(), version: "v1".into(), kind: id.kind.clone(), selection }
+    /// The object of a watch by name.
+    fn named_object(&self) -> Option<ObjectId> {
+        match &self.selection {
+            Selection::Named(namespace, name) => {
+                Some(ObjectId::new(namespace, name, &self.group, &self.kind))
+            }
+            Selection::Labelled(_) | Selection::All => None,
+        }
     }
 
     fn labelled(resource: &Resource) -> Self {
         Self::new(resource, Selection::Labelled(apply::meta::OWNER_NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn referred(was_there: bool) -> (State, ObjectId, Node) {
+        let id = ObjectId::new("shop", "password", "", "Secret");
+        let user = Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", "app");
+        let reference = Reference { users: BTreeSet::from([user.clone()]), seen: None, was_there };
+        let state =
+            State { references: BTreeMap::from([(id.clone(), reference)]), ..State::default() };
+        (state, id, user)
+    }
+
+    #[test]
+    fn a_referred_object_wakes_when_it_changes_and_not_when_it_is_first_seen() {
+        let (mut state, id, user) = referred(true);
+        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
+        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
+        assert_eq!(state.note_reference(&id, Some(8)), BTreeSet::from([user.clone()]));
+        assert_eq!(state.note_reference(&id, None), BTreeSet::from([user]));
+    }
+
+    #[test]
+    fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
+        let (mut state, id, user) = referred(false);
+        assert_eq!(state.note_reference(&id, None), BTreeSet::new());
+        assert_eq!(state.note_reference(&id, Some(1)), BTreeSet::from([user]));
     }
 }

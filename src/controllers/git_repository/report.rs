@@ -169,3 +169,6 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

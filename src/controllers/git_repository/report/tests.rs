@@ -1,0 +1,103 @@
+//! What a person sees in `kubectl describe`, from where a run came to rest.
+
+use crds::Artifact;
+use expect_test::{Expect, expect};
+use reconcile::Wake;
+
+use super::*;
+
+fn time() -> Time {
+    Time::from_second(1_790_000_000).unwrap()
+}
+
+fn repository(status: Value) -> GitRepository {
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "GitRepository",
+        "metadata": {"name": "app", "namespace": "shop", "generation": 2},
+        "spec": {"interval": "1m", "url": "https://example.com/app.git", "ignore": "*.md"},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn stored() -> Stored {
+    let artifact: Artifact = serde_json::from_value(json!({
+        "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "gitrepository/shop/app/1.tar.gz",
+        "revision": "main@sha1:1", "url": "http://a/gitrepository/shop/app/1.tar.gz",
+    }))
+    .unwrap();
+    Stored { artifact, subject: "Greet politely".to_owned() }
+}
+
+fn settled() -> Rest {
+    Rest::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
+}
+
+fn check(report: &Report, expected: &Expect) {
+    let mut lines: Vec<String> = conditions_of(&report.after)
+        .iter()
+        .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
+        .collect();
+    for field in ["/observedGeneration", "/artifact/revision", "/artifact/url", "/observedIgnore"] {
+        lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
+    }
+    for news in &report.news {
+        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    }
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_new_artifact_is_ready_and_told() {
+    let report = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    check(
+        &report,
+        &expect![[r#"
+            Ready=True Succeeded: stored artifact for revision 'main@sha1:1'
+            ArtifactInStorage=True Succeeded: stored artifact for revision 'main@sha1:1'
+            /observedGeneration 2
+            /artifact/revision "main@sha1:1"
+            /artifact/url "http://a/gitrepository/shop/app/1.tar.gz"
+            /observedIgnore "*.md"
+            event Info NewArtifact: stored artifact for commit 'Greet politely'"#]],
+    );
+}
+
+#[test]
+fn a_look_that_finds_nothing_new_writes_nothing_but_a_new_address() {
+    let first = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    let object = repository(first.after);
+    let same = Some("http://a/gitrepository/shop/app/1.tar.gz".to_owned());
+    let second = report(&object, None, same, &settled(), time());
+    assert_eq!(second.before, second.after);
+    assert_eq!(second.news, Vec::new());
+    let moved = report(&object, None, Some("http://b/x".to_owned()), &settled(), time());
+    assert_eq!(moved.after["artifact"]["url"], "http://b/x");
+}
+
+#[test]
+fn a_failed_fetch_keeps_the_artifact_and_says_why() {
+    let first = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    let failed = Rest::Failed(
+        sources::reason::GIT_OPERATION_FAILED,
+        "example.com cannot be reached".to_owned(),
+        Wake::at(time()),
+    );
+    let second = report(&repository(first.after), None, None, &failed, time());
+    check(
+        &second,
+        &expect![[r#"
+            Reconciling=True ProgressingWithRetry: example.com cannot be reached
+            Ready=False GitOperationFailed: example.com cannot be reached
+            ArtifactInStorage=True Succeeded: stored artifact for revision 'main@sha1:1'
+            FetchFailed=True GitOperationFailed: example.com cannot be reached
+            /observedGeneration 2
+            /artifact/revision "main@sha1:1"
+            /artifact/url "http://a/gitrepository/shop/app/1.tar.gz"
+            /observedIgnore "*.md"
+            event Error GitOperationFailed: example.com cannot be reached"#]],
+    );
+    let again = report(&repository(second.after), None, None, &failed, time());
+    assert_eq!(again.news, Vec::new(), "the same failure is told once");
+}
