@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use http::{Method, Uri};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -12,16 +13,21 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use reconcile::Node;
 
 /// Which object a duration is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ObjectLabels {
-    /// Kind of the object.
-    pub(crate) kind: String,
-    /// Its name.
-    pub(crate) name: String,
-    /// Its namespace.
-    pub(crate) namespace: String,
+struct ObjectLabels {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl ObjectLabels {
+    fn of(node: &Node) -> Self {
+        let Node { kind, namespace, name, group: _ } = node.clone();
+        Self { kind, name, namespace }
+    }
 }
 
 /// Why a node was looked at.
@@ -79,8 +85,7 @@ type Durations = Family<ObjectLabels, Histogram, fn() -> Histogram>;
 /// All metrics, and the registry that writes them.
 pub(crate) struct Metrics {
     registry: Registry,
-    /// How long looks at an object took.
-    pub(crate) reconcile_duration: Durations,
+    reconcile_duration: Durations,
     /// Requests to the API server.
     pub(crate) api_requests: ApiRequests,
     /// Runs under way now.
@@ -118,6 +123,16 @@ impl Metrics {
     /// Counts a wake-up.
     pub(crate) fn woke(&self, kind: &str, reason: WakeReason) {
         self.wakes.get_or_create(&WakeLabels { kind: kind.to_owned(), reason }).inc();
+    }
+
+    /// Records how long a look took.
+    pub(crate) fn reconciled(&self, node: &Node, took: Duration) {
+        self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
+    }
+
+    /// Drops what was measured about an object that is gone.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.reconcile_duration.remove(&ObjectLabels::of(node));
     }
 
     /// The exposition text.

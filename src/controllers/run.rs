@@ -1,6 +1,6 @@
 //! How any kind is run: one run a node at a time, woken through the hub, isolated from all others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use reconcile::Node;
 
 use super::context::Context;
 use crate::cluster::status::OurKind;
-use crate::metrics::{ObjectLabels, WakeReason};
+use crate::metrics::WakeReason;
 
 /// A kind of ours that has runs.
 pub(crate) trait Controlled: OurKind {
@@ -82,25 +82,27 @@ impl Notices {
     fn deleted<K: Controlled>(&self, object: &K) {
         let node = node_of(object);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
-        K::forget(&node, &self.context);
-        self.context.hub.forget(&node);
-        self.context.observer.forget(&node);
-        self.context.hub.changed(&node);
+        self.gone::<K>(&node);
+    }
+
+    /// Everything known about a node is forgotten, and whoever depends on it looks again.
+    fn gone<K: Controlled>(&self, node: &Node) {
+        K::forget(node, &self.context);
+        self.context.metrics.forget(node);
+        self.context.hub.forget(node);
+        self.context.observer.forget(node);
+        self.context.hub.changed(node);
     }
 
     /// The watch listed everything: what was deleted while nobody watched is gone.
     fn listed<K: Controlled>(&self, present: &[Arc<K>]) {
-        let present: std::collections::BTreeSet<Node> =
-            present.iter().map(|o| node_of(&**o)).collect();
+        let present: BTreeSet<Node> = present.iter().map(|o| node_of(&**o)).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let missing: Vec<Node> = last.keys().filter(|n| !present.contains(n)).cloned().collect();
         last.retain(|node, _| present.contains(node));
         drop(last);
         for node in missing {
-            K::forget(&node, &self.context);
-            self.context.hub.forget(&node);
-            self.context.observer.forget(&node);
-            self.context.hub.changed(&node);
+            self.gone::<K>(&node);
         }
     }
 
@@ -168,16 +170,7 @@ async fn isolated<K: Controlled>(
     context.metrics.running.inc();
     let outcome = AssertUnwindSafe(object.clone().run(context.clone())).catch_unwind().await;
     context.metrics.running.dec();
-    let labels = ObjectLabels {
-        kind: node.kind.clone(),
-        name: node.name.clone(),
-        namespace: node.namespace.clone(),
-    };
-    context
-        .metrics
-        .reconcile_duration
-        .get_or_create(&labels)
-        .observe(begun.elapsed().as_secs_f64());
+    context.metrics.reconciled(&node, begun.elapsed());
     let again = match outcome {
         Ok(again) => again,
         Err(_) => {
