@@ -90,6 +90,11 @@ fn a_writer_refuses_what_would_make_another_archive() {
         "`a` is both a file and a directory"
     );
     assert_eq!(refused(contents.dir(path("a"))), "`a` is both a file and a directory");
+    assert!(contents.file(path("a/b/c/d"), false, ()).is_err());
+    assert_eq!(contents.files().count(), 1);
+    let bytes = write(Vec::new(), &contents, |_: &RelPath, _: &()| Ok::<_, Infallible>(Vec::new()));
+    let tree = extract(&*bytes.expect("written"), &ExtractOptions::default()).expect("extracted");
+    assert_eq!(tree.walk().count(), 1, "a refused path leaves no folder behind");
     let failing = |_: &RelPath, _: &()| Err::<Vec<u8>, _>("object is corrupt");
     let failed = write(Vec::new(), &contents, failing).map(drop);
     assert_eq!(refused(failed), "cannot read `a` to archive it");

@@ -82,14 +82,17 @@ impl<T> Contents<T> {
 
     fn parents(&mut self, path: &RelPath) -> Result<(), Error> {
         let mut above = path.parent();
+        let mut missing = Vec::new();
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             match self.entries.get(&dir) {
                 Some(Item::Dir) => break,
+                // Nothing is added yet, so a refused path leaves nothing behind.
                 Some(Item::File { .. }) => return Err(Error::Collision(dir)),
                 None => above = dir.parent(),
             }
-            self.entries.insert(dir, Item::Dir);
+            missing.push(dir);
         }
+        self.entries.extend(missing.into_iter().map(|dir| (dir, Item::Dir)));
         Ok(())
     }
 }
