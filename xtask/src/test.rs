@@ -29,15 +29,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     step("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
     step("lints", || {
         cargo(
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--all-features",
-                "--",
-                "-D",
-                "warnings",
-            ],
+            &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
             "clippy found something",
         )
     })?;
