@@ -173,18 +173,8 @@ impl Session {
         let dependencies = gate::dependencies(&self.context, object, revision);
         let facts = Facts { dependencies, ..facts };
         match after_resolve(&facts, self.in_future(requeue)) {
-            Gate::Open => {}
-            Gate::Suspended => {
-                return Ended::early(
-                    object,
-                    revision,
-                    Rest::Blocked(
-                        reason::SUSPENDED,
-                        String::new(),
-                        Wake::at(self.in_future(requeue)),
-                    ),
-                );
-            }
+            // Suspension was asked about before anything was resolved.
+            Gate::Open | Gate::Suspended => {}
             Gate::Rest(rest) => return Ended::early(object, revision, rest),
         }
         let files = match self.files(&artifact).await {

@@ -120,7 +120,9 @@ fn any_other_answer_than_a_list_leads_to_a_handshake() {
     answers.extend([String::new(), "complete nonsense\r\n\r\n".to_owned()]);
     for answer in answers {
         server.change(|manners| manners.once = Some(answer.clone().into_bytes()));
-        assert_eq!(look(&server, &case, &repository).len(), 3, "{answer:?}");
+        // A connection that is closed without an answer may just have been old: the question is put once more.
+        let requests = if answer.is_empty() { 2 } else { 3 };
+        assert_eq!(look(&server, &case, &repository).len(), requests, "{answer:?}");
         assert_eq!(look(&server, &case, &repository).len(), 1, "it is known again");
     }
 }

@@ -15,8 +15,11 @@ use apply::{
     Action, Apply, Desired, HealthWish, Inventory, Manifest, Observed, Report, Seen, SeenState,
     Step,
 };
+use crds::Reconciled as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
+use kube::core::Resource as _;
+use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 
@@ -169,6 +172,13 @@ impl World {
         Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
+    /// Whether somebody suspended the Kustomization since the run began: it stops at the next step.
+    fn was_suspended(&self) -> bool {
+        let reference = ObjectRef::new(&self.node.name).within(&self.node.namespace);
+        let now = self.context.kustomizations.get(&reference);
+        now.is_some_and(|k| k.is_suspended() && k.meta().deletion_timestamp.is_none())
+    }
+
     /// Looks at every manifest of a stage, some at a time.
     async fn look_at(&self, manifests: &[Manifest]) -> Result<(), Rest> {
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -296,6 +306,13 @@ impl reconcile::World<Apply> for World {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
+        if self.was_suspended() {
+            let text = format!(
+                "suspended while revision {} was being applied; it goes on when it is resumed",
+                self.desired.revision
+            );
+            return Err(Rest::Blocked(reason::SUSPENDED, text, Wake::at(self.settings.retry_at)));
+        }
         match step {
             Step::Record { add } => {
                 let mut inventory = self.known().recorded.clone();

@@ -16,8 +16,27 @@ const LARGEST_REQUEST: usize = 16 << 20;
 const LARGEST_REST: usize = 64 << 10;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
+/// Sends a request, and once more if its connection was closed under it.
+///
+/// A kept connection may be closed by the server at the moment in which it is used again. Every request here only
+/// asks, so it may be repeated.
 pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
-    wire.wait(request.send())?.map_err(|error| broken(wire, error))
+    let again = request.try_clone();
+    let answer = match (wire.wait(request.send())?, again) {
+        (Err(error), Some(again)) if was_closed(&error) => wire.wait(again.send())?,
+        (answer, _) => answer,
+    };
+    answer.map_err(|error| broken(wire, error))
+}
+
+/// Whether the other side closed the connection before it answered anything.
+fn was_closed(error: &reqwest::Error) -> bool {
+    let cause = http::root_cause(error);
+    error.is_request()
+        && !error.is_connect()
+        && (cause.contains("connection closed before message completed")
+            || cause.contains("Connection reset by peer")
+            || cause.contains("Broken pipe"))
 }
 
 fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
