@@ -1,13 +1,15 @@
 //! The only code that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]).
+//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]),
+//! kubeconfigs from Secrets ([`kubeconfig`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
 pub(crate) mod client;
 pub(crate) mod discovery;
 pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod kubeconfig;
 pub(crate) mod objects;
 pub(crate) mod status;
 pub(crate) mod watch;
@@ -27,6 +29,8 @@ pub(crate) struct Cluster {
     watching: Client,
     /// Where kinds live.
     discovery: Arc<discovery::Discovery>,
+    /// The connections under both.
+    connection: client::Connection,
     /// Our name in Events.
     instance: Arc<str>,
 }

@@ -1,7 +1,7 @@
 //! Kinds and their runs: what a spec points at, what it wishes, what happened.
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
-//! ([`gate`]), drift and waits ([`observer`]), and a folder for each kind with the same four files:
+//! ([`gate`]), where and as whom ([`target`]), drift and waits ([`observer`]), and a folder for each kind with the same four files:
 //! `resolve` (what does the spec point at), `wish` (what should be), `world` (look and act), `report` (say so).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
@@ -14,3 +14,4 @@ pub(crate) mod observer;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod run;
+pub(crate) mod target;

@@ -88,6 +88,18 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) override_manager: Vec<String>,
 
+    /// References between objects of ours may not leave the namespace
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) no_cross_namespace_refs: bool,
+
+    /// ServiceAccount in whose name objects are applied when spec.serviceAccountName is not set
+    #[arg(long, value_name = "NAME")]
+    pub(crate) default_service_account: Option<String>,
+
+    /// Kubeconfigs from Secrets may switch off the check of the server's certificate
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) insecure_kubeconfig_tls: bool,
+
     /// Least important lines that are logged: trace, debug, info or error
     #[arg(long, default_value = "info", env = "LOG_LEVEL")]
     pub(crate) log_level: LogLevel,

@@ -6,15 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::client::legacy::connect::HttpConnector;
+use http::{HeaderName, HeaderValue};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 
-use super::{Cluster, discovery};
-use crate::metrics::Metrics;
+use super::Cluster;
+use super::error::chain;
+use super::kubeconfig::{KubeconfigError, Proxy, Remote};
+use crate::metrics::{ApiRequests, Metrics};
 
 /// Longest time that a request with an answer may take.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
@@ -40,47 +46,176 @@ pub(crate) async fn connect(
             anyhow::anyhow!("no cluster to connect to ({e}): give --kubeconfig or set $KUBECONFIG")
         })?,
     };
-    let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
-    let unary = stack(&config, Some(UNARY_TIMEOUT), metrics)?;
-    let watching = stack(&config, None, metrics)?;
-    let discovery = Arc::new(discovery::Discovery::default());
-    Ok(Cluster { unary, watching, discovery, instance: instance.into() })
+    Ok(Cluster::new(Connection::new(config, None, metrics)?)?)
 }
 
-fn stack(config: &Config, timeout: Option<Duration>, metrics: &Metrics) -> anyhow::Result<Client> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
+/// Connects to the cluster that somebody's Secret names. Sends nothing yet.
+///
+/// # Errors
+/// Says what in the kubeconfig cannot be used.
+pub(crate) async fn connect_to(
+    remote: &Remote,
+    metrics: &Metrics,
+) -> Result<Cluster, KubeconfigError> {
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(remote.kubeconfig.clone(), &options)
+        .await
+        .map_err(|error| KubeconfigError::Unusable(chain(&error)))?;
+    // Differs(flux): variables of windlass's own process say nothing about somebody else's cluster.
+    config.proxy_url = None;
+    let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
+    let connection = Connection::new(config, remote.proxy.as_ref(), metrics).map_err(unusable)?;
+    Cluster::new(connection).map_err(unusable)
+}
+
+/// Why no connection can be made from a configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// Certificates, keys or credentials.
+    #[error(transparent)]
+    Config(#[from] kube::Error),
+    /// A user name that fits in no header.
+    #[error("`{0}` cannot be a user name")]
+    User(String),
+}
+
+type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
+
+/// The HTTP connections to one API server, whoever speaks over them.
+#[derive(Clone)]
+pub(super) struct Connection {
+    config: Arc<Config>,
+    /// For requests with an answer.
+    unary: Http,
+    /// For watches, which last: connections of their own.
+    watching: Http,
+    requests: ApiRequests,
+}
+
+impl Connection {
+    fn new(
+        config: Config,
+        proxy: Option<&Proxy>,
+        metrics: &Metrics,
+    ) -> Result<Self, ConnectionError> {
+        Ok(Self {
+            unary: http(&config, proxy)?,
+            watching: http(&config, proxy)?,
+            requests: metrics.api_requests.clone(),
+            config: Arc::new(config),
+        })
+    }
+
+    /// A client that speaks as the configuration's user, or as `user` in whose name that one may speak.
+    fn client(
+        &self,
+        http: &Http,
+        user: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> Result<Client, ConnectionError> {
+        let config = &self.config;
+        let user = match user {
+            Some(user) => Some(
+                HeaderValue::from_str(user)
+                    .map_err(|_invalid| ConnectionError::User(user.to_owned()))?,
+            ),
+            None => None,
+        };
+        // Somebody else's name replaces every other that the configuration would speak in.
+        let own_names = match user {
+            Some(_) => None,
+            None => Some(config.extra_headers_layer()?),
+        };
+        let requests = self.requests.clone();
+        let service = ServiceBuilder::new()
+            .map_request(move |mut request: http::Request<Body>| {
+                requests.count(request.method(), request.uri());
+                if let Some(user) = &user {
+                    request.headers_mut().insert(IMPERSONATE_USER, user.clone());
+                }
+                request
+            })
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .option_layer(own_names)
+            .map_err(BoxError::from)
+            .service(http.clone());
+        let namespace = config.default_namespace.clone();
+        Ok(match timeout {
+            Some(limit) => {
+                Client::new(ServiceBuilder::new().timeout(limit).service(service), namespace)
+            }
+            None => Client::new(service, namespace),
+        })
+    }
+}
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+
+fn http(config: &Config, proxy: Option<&Proxy>) -> Result<Http, ConnectionError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
+    Ok(match proxy {
+        None => over(config, tcp)?,
+        Some(Proxy::Http { address, credentials }) => {
+            let tunnel = Tunnel::new(address.clone(), tcp);
+            let tunnel = match credentials {
+                Some(credentials) => tunnel.with_auth(credentials.clone()),
+                None => tunnel,
+            };
+            over(config, tunnel)?
+        }
+        Some(Proxy::Socks { address }) => over(config, SocksV5::new(address.clone(), tcp))?,
+    })
+}
+
+/// HTTP and TLS over whatever opens connections.
+fn over<C>(config: &Config, connector: C) -> Result<Http, ConnectionError>
+where
+    C: tower::Service<http::Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connected + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
     let https = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http()
         .enable_all_versions()
-        .wrap_connector(http);
-    let hyper = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .wrap_connector(connector);
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .timer(hyper_util::rt::TokioTimer::new())
         .http2_keep_alive_interval(KEEP_ALIVE)
         .http2_adaptive_window(true)
         .build::<_, Body>(https);
-    let requests = metrics.api_requests.clone();
-    let service = ServiceBuilder::new()
-        .map_request(move |request: http::Request<Body>| {
-            requests.count(request.method(), request.uri());
-            request
+    Ok(BoxCloneSyncService::new(ServiceBuilder::new().map_err(BoxError::from).service(client)))
+}
+
+impl Cluster {
+    fn new(connection: Connection) -> Result<Self, ConnectionError> {
+        let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
+        Ok(Self {
+            unary: connection.client(&connection.unary, None, Some(UNARY_TIMEOUT))?,
+            watching: connection.client(&connection.watching, None, None)?,
+            discovery: Arc::default(),
+            instance: instance.into(),
+            connection,
         })
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(hyper);
-    let client = match timeout {
-        Some(limit) => Client::new(
-            ServiceBuilder::new().timeout(limit).service(service),
-            config.default_namespace.clone(),
-        ),
-        None => Client::new(service, config.default_namespace.clone()),
-    };
-    Ok(client)
+    }
+
+    /// The same cluster and connections, with requests in the name of another user.
+    ///
+    /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and what a watch tells
+    /// is only that it is time to look; the look is a request in the tenant's name.
+    ///
+    /// # Errors
+    /// When no client can be made in that name.
+    pub(crate) fn acting_as(&self, user: &str) -> Result<Self, ConnectionError> {
+        let unary =
+            self.connection.client(&self.connection.unary, Some(user), Some(UNARY_TIMEOUT))?;
+        Ok(Self { unary, ..self.clone() })
+    }
 }
 
 impl Cluster {

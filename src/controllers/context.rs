@@ -7,9 +7,11 @@ use crds::kustomize::Kustomization;
 use crds::source::GitRepository;
 use kube::runtime::reflector::Store;
 use reconcile::Node;
+use tokio::sync::Semaphore;
 
 use super::hub::Hub;
 use super::observer::Observer;
+use super::target::Targets;
 use crate::cluster::Cluster;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -22,7 +24,11 @@ pub(crate) struct Context {
     pub(crate) cluster: Cluster,
     /// Wakes.
     pub(crate) hub: Arc<Hub>,
-    /// Drift and waits.
+    /// Where and as whom objects are applied.
+    pub(crate) targets: Targets,
+    /// Places for builds, which need a processor each.
+    pub(crate) building: Arc<Semaphore>,
+    /// Drift and waits in windlass's own cluster, and Secrets that specs name.
     pub(crate) observer: Arc<Observer>,
     /// Artifacts.
     pub(crate) artifacts: Arc<sources::store::Store>,

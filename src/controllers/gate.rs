@@ -46,6 +46,17 @@ pub(crate) fn dependencies(
                 None => DependencyState::Missing,
                 Some(other) => state_of(&other, object, revision),
             };
+            // Parity(flux): readiness may be asked for across namespaces. Differs(flux): where references across them
+            // are blocked, what another tenant's object says about itself is not repeated.
+            let foreign = namespace != object.namespace().unwrap_or_default();
+            let state = match state {
+                DependencyState::NotReady(_)
+                    if foreign && context.settings.no_cross_namespace_refs =>
+                {
+                    DependencyState::NotReady(String::new())
+                }
+                state => state,
+            };
             Dependency { node: node_named::<Kustomization>(namespace, name), state }
         })
         .collect()

@@ -26,6 +26,7 @@ use super::context::Context;
 use super::gate;
 use super::record::{FINALIZER, Latest};
 use super::run::{Controlled, REQUESTED_AT, node_of, usual_trigger};
+use super::target::{Target, Wanted};
 use crate::cluster::ClusterError;
 
 /// What a Kustomization remembers between runs.
@@ -38,6 +39,19 @@ pub(crate) struct Memory {
     settled: Option<SettledBuild>,
     /// Objects of a build that were healthy while others were awaited.
     healthy: Option<(String, BTreeSet<ObjectId>)>,
+    /// Where and as whom it was applied last.
+    target: Option<Arc<Target>>,
+}
+
+impl Memory {
+    /// Somewhere else, or as somebody else, nothing that is remembered about objects holds.
+    fn moved(&mut self, node: &Node, to: &Arc<Target>) {
+        let before = self.target.replace(to.clone());
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
+            before.observer().release_objects(node);
+            (self.settled, self.verify_at, self.healthy) = (None, None, None);
+        }
+    }
 }
 
 /// A build whose objects are applied and well.
@@ -67,6 +81,11 @@ impl Controlled for Kustomization {
     }
 
     fn forget(node: &Node, context: &Context) {
+        let memory = context.kustomization_memory.of(node);
+        let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
+        if let Some(target) = target {
+            target.observer().forget(node);
+        }
         context.kustomization_memory.forget(node);
     }
 }
@@ -125,6 +144,13 @@ async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration
     })
 }
 
+/// What a build came to.
+enum Built {
+    Wish(Box<Wish>),
+    /// There is nothing to build, because nothing changed.
+    Unchanged(Box<Ended>),
+}
+
 impl Session {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -159,7 +185,9 @@ impl Session {
 
     /// A suspended object is left as it is; nothing it waited for wakes it.
     fn rest_suspended(&self) -> Option<Duration> {
-        self.context.observer.await_objects(&self.node, &[]);
+        if let Some(target) = &self.memory().target {
+            target.observer().await_objects(&self.node, &[]);
+        }
         None
     }
 
@@ -177,32 +205,55 @@ impl Session {
             Gate::Open | Gate::Suspended => {}
             Gate::Rest(rest) => return Ended::early(object, revision, rest),
         }
-        let files = match self.files(&artifact).await {
-            Ok(files) => files,
+        let target = match self.target(object).await {
+            Ok(target) => target,
             Err(rest) => return Ended::early(object, revision, rest),
         };
-        if let Some(ended) = self.unchanged(object, &files, revision) {
-            return ended;
+        let wish = match self.build(object, pace, &artifact, &target).await {
+            Ok(Built::Wish(wish)) => wish,
+            Ok(Built::Unchanged(ended)) => return *ended,
+            Err(rest) => return Ended::early(object, revision, rest),
+        };
+        self.apply(object, pace, *wish, &target).await
+    }
+
+    /// Where and as whom the spec wants it applied.
+    async fn target(&self, object: &Kustomization) -> Result<Arc<Target>, Rest> {
+        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
+        let account = spec.service_account_name.as_deref();
+        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        let target = self.context.targets.of(&self.context, &self.node, &wanted).await?;
+        self.memory().moved(&self.node, &target);
+        Ok(target)
+    }
+
+    async fn build(
+        &self,
+        object: &Arc<Kustomization>,
+        pace: Pace,
+        artifact: &Artifact,
+        target: &Target,
+    ) -> Result<Built, Rest> {
+        // A closed door means that the process ends.
+        let _place = self.context.building.clone().acquire_owned().await.ok();
+        let files = self.files(artifact).await?;
+        let revision = artifact.revision.clone();
+        if let Some(ended) = self.unchanged(object, &files, &revision, target) {
+            return Ok(Built::Unchanged(Box::new(ended)));
         }
         let built = {
-            let (context, object, revision) =
-                (self.context.clone(), object.clone(), revision.clone());
+            let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
                 wish::wish(&object, pace, &files, &revision, &context.settings)
             })
         };
         match built.await {
-            Ok(Ok(wish)) => self.apply(object, pace, wish).await,
-            Ok(Err(rest)) => Ended::early(object, revision, rest),
+            Ok(wish) => wish.map(|wish| Built::Wish(Box::new(wish))),
             Err(_) => {
                 let text =
                     "the build broke off by a fault in windlass; please report it".to_owned();
-                Ended::early(
-                    object,
-                    revision,
-                    Rest::Failed(reason::BUILD_FAILED, text, Wake::default()),
-                )
+                Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
             }
         }
     }
@@ -237,10 +288,10 @@ impl Session {
         object: &Arc<Kustomization>,
         files: &tree::Memory,
         revision: &str,
+        target: &Target,
     ) -> Option<Ended> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
-        if !ready || self.is_verification_due(object) || !self.context.observer.is_calm(&self.node)
-        {
+        if !ready || self.is_verification_due(object) || !target.observer().is_calm(&self.node) {
             return None;
         }
         let memory = self.memory();
@@ -258,7 +309,13 @@ impl Session {
         Some(Ended { digest, ..Ended::early(object, revision, rest) })
     }
 
-    async fn apply(&self, object: &Arc<Kustomization>, pace: Pace, wish: Wish) -> Ended {
+    async fn apply(
+        &self,
+        object: &Arc<Kustomization>,
+        pace: Pace,
+        wish: Wish,
+        target: &Arc<Target>,
+    ) -> Ended {
         let Wish { desired, digest, trace, health_versions } = wish;
         let verify = self.is_verification_due(object);
         let healthy = {
@@ -274,7 +331,7 @@ impl Session {
             healthy: healthy.unwrap_or_default(),
             retry_at: self.in_future(pace.retry),
         };
-        let (ended, healthy) = self.drive(object, desired, wishes).await;
+        let (ended, healthy) = self.drive(object, desired, wishes, target).await;
         let mut memory = self.memory();
         match &ended.rest {
             Rest::Settled(..) => {
@@ -295,12 +352,17 @@ impl Session {
         object: &Arc<Kustomization>,
         desired: Desired,
         wishes: Wishes,
+        target: &Arc<Target>,
     ) -> (Ended, BTreeSet<ObjectId>) {
+        // A closed door means that the process ends.
+        let _place = target.applying().acquire_owned().await.ok();
         let desired = Arc::new(desired);
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
+        let (target, node) = (target.clone(), self.node.clone());
+        let observer = target.observer().clone();
         let world =
-            World::new(context, self.node.clone(), latest, object.clone(), desired.clone(), wishes);
+            World::new(context, target, node, latest, object.clone(), desired.clone(), wishes);
         let world = match world {
             Ok(world) => world,
             Err(rest) => return (Ended::early(object, &revision, rest), BTreeSet::new()),
@@ -311,7 +373,7 @@ impl Session {
             Some(wake) => world.places(wake).await,
             None => Vec::new(),
         };
-        self.context.observer.await_objects(&self.node, &awaited);
+        observer.await_objects(&self.node, &awaited);
         let ended = Ended {
             object: world.object(),
             rest,
@@ -392,7 +454,18 @@ impl Session {
             healthy: BTreeSet::new(),
             retry_at: self.in_future(pace.retry),
         };
-        let (ended, _) = self.drive(&object, wish::farewell(&object, pace), wishes).await;
+        let target = match self.target_of_farewell(&object).await? {
+            Ok(Some(target)) => target,
+            Ok(None) => {
+                self.latest.set_finalizer(&self.context, &object, false).await?;
+                return Ok(None);
+            }
+            Err(rest) => {
+                return self.finish(Ended::early(&object, "", rest), Some(pace)).await;
+            }
+        };
+        let farewell = wish::farewell(&object, pace);
+        let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
         if ended.rest.is_settled() {
             for news in report::farewell(&ended.changes) {
                 self.context
@@ -404,5 +477,32 @@ impl Session {
             return Ok(None);
         }
         self.finish(ended, Some(pace)).await
+    }
+
+    /// Where the objects of a leaving Kustomization are deleted; nowhere when the account that could is gone.
+    async fn target_of_farewell(
+        &self,
+        object: &Arc<Kustomization>,
+    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
+        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
+        let account = spec.service_account_name.as_deref();
+        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        if let Some(name) = wanted.service_account {
+            let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
+            if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
+                // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
+                let news = report::left_behind(object, name);
+                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news).await;
+                return Ok(Ok(None));
+            }
+        }
+        let target = self.context.targets.of(&self.context, &self.node, &wanted).await;
+        Ok(target.map(Some).map_err(|rest| match rest {
+            Rest::Failed(reason, text, wake) => {
+                let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";
+                Rest::Failed(reason, format!("{text}; {advice}"), wake)
+            }
+            other => other,
+        }))
     }
 }

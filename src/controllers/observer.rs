@@ -134,6 +134,14 @@ pub(crate) struct Observer {
     myself: Weak<Self>,
 }
 
+impl Drop for Observer {
+    fn drop(&mut self) {
+        for watch in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).watches.values() {
+            watch.stop.abort();
+        }
+    }
+}
+
 /// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
 fn print_of(metadata: &Value) -> (u64, Fingerprint) {
     let version =
@@ -223,6 +231,24 @@ impl Observer {
         if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
             state.tracked.remove(id);
         }
+    }
+
+    /// Stops remembering what a node applied and waited for; what its spec refers to stays.
+    pub(crate) fn release_objects(&self, owner: &Node) {
+        let mut state = self.state();
+        state.tracked.retain(|_, t| t.owner != *owner);
+        for waiting in state.waiting.values_mut() {
+            waiting.remove(owner);
+        }
+        state.waiting.retain(|_, nodes| !nodes.is_empty());
+        let State { watches, .. } = &mut *state;
+        watches.retain(|key, watch| {
+            if key.named_object().is_none() {
+                watch.users.remove(owner);
+            }
+            watch.is_used()
+        });
+        state.release_unused(owner);
     }
 
     /// Forgets a node and stops the watches that nobody else needs.

@@ -9,12 +9,14 @@ use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use objects::Gvk;
 use reconcile::Node;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{Context, Memories};
 use super::hub::Hub;
 use super::observer::Observer;
 use super::run::run_kind;
+use super::target::Targets;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
 use crate::cluster::watch::Selection;
@@ -35,11 +37,15 @@ pub(crate) async fn run(
     let (kustomizations, kustomization_writer) = store();
     let hub = Arc::new(Hub::new(metrics.clone()));
     let observer = Observer::new(cluster.clone(), hub.clone());
-    let (sources, appliers) = (settings.concurrent_source, settings.concurrent_kustomize);
+    let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
+    let building = Arc::new(Semaphore::new(usize::from(settings.concurrent_kustomize)));
+    let sources = settings.concurrent_source;
     let context = Arc::new(Context {
         settings,
         cluster,
         hub,
+        targets,
+        building,
         observer,
         artifacts,
         metrics,
@@ -52,9 +58,9 @@ pub(crate) async fn run(
     let told = || stop.clone().cancelled_owned();
     tokio::join!(
         run_kind(context.clone(), git_writer, sources, told()),
-        run_kind(context.clone(), kustomization_writer, appliers, told()),
+        run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
-        until(told(), definitions(&context)),
+        until(told(), definitions(context.cluster.clone(), context.hub.clone())),
     );
 }
 
@@ -72,6 +78,10 @@ async fn tell_ready(context: &Context, readiness: Readiness) {
     }
 }
 
+/// Runs of appliers are bounded where they use something up: a processor (`Context::building`) or an API server
+/// (`Target::applying`). A bound on all of them would let one dead cluster hold up everybody.
+const UNBOUNDED: u16 = 0;
+
 /// How much later those who miss a kind look once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);
 
@@ -81,7 +91,7 @@ pub(crate) fn kinds_of(group: &str) -> Node {
 }
 
 /// Follows definitions: where kinds live is asked again, and whoever waits for a kind looks again.
-async fn definitions(context: &Context) {
+pub(crate) async fn definitions(cluster: Cluster, hub: Arc<Hub>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = Resource {
         gvk,
@@ -89,15 +99,15 @@ async fn definitions(context: &Context) {
         namespaced: false,
         watchable: true,
     };
-    let mut events = pin!(context.cluster.watch_metadata(&resource, &Selection::All));
+    let mut events = pin!(cluster.watch_metadata(&resource, &Selection::All));
     while let Some(event) = events.next().await {
         let (Ok(Event::Apply(object)) | Ok(Event::Delete(object))) = event else { continue };
         let name = object.metadata.name.unwrap_or_default();
         if let Some((_, group)) = name.split_once('.') {
-            context.cluster.forget_group(group);
-            context.hub.changed(&kinds_of(group));
+            cluster.forget_group(group);
+            hub.changed(&kinds_of(group));
             // An API server may serve a kind a moment after its definition says so.
-            let (hub, kinds) = (context.hub.clone(), kinds_of(group));
+            let (hub, kinds) = (hub.clone(), kinds_of(group));
             tokio::spawn(async move {
                 tokio::time::sleep(SERVED_AFTER).await;
                 hub.changed(&kinds);

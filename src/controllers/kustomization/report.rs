@@ -190,6 +190,22 @@ pub(super) fn farewell(changes: &[(ObjectId, Action)]) -> Vec<News> {
     }]
 }
 
+/// What is told when the ServiceAccount that could delete the objects of a leaving Kustomization is gone.
+pub(super) fn left_behind(object: &Kustomization, account: &str) -> News {
+    let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let ids = inventory.iter().flat_map(|i| &i.entries).map(|entry| entry.id.as_str());
+    let ids: Vec<&str> = ids.collect();
+    News {
+        severity: Severity::Error,
+        reason: reason::PRUNE_FAILED.to_string(),
+        message: format!(
+            "unable to prune objects, because ServiceAccount '{account}' does not exist; they stay:\n{}",
+            ids.join("\n")
+        ),
+        metadata: BTreeMap::new(),
+    }
+}
+
 fn news(had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
     let mut metadata = BTreeMap::new();
     if !run.revision.is_empty() {

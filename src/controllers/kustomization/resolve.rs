@@ -43,6 +43,14 @@ pub(super) fn artifact(
     retry_at: Time,
 ) -> Result<Artifact, Rest> {
     let node = source_node(object);
+    let own = object.namespace().unwrap_or_default();
+    if context.settings.no_cross_namespace_refs && node.namespace != own {
+        let text = format!(
+            "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
+             source in namespace {own}"
+        );
+        return Err(Rest::Stalled(reason::ACCESS_DENIED, text));
+    }
     let blocked = |text: String| {
         Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
     };

@@ -29,6 +29,7 @@ use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
 use crate::controllers::observer::{Awaited, Labelled};
 use crate::controllers::record::Latest;
+use crate::controllers::target::Target;
 
 /// When something is tried again that failed through no fault of the spec.
 const SOON: Duration = Duration::from_secs(10);
@@ -54,6 +55,7 @@ struct Known {
 /// See the module.
 pub(super) struct World {
     context: Arc<Context>,
+    target: Arc<Target>,
     node: Node,
     latest: Arc<Latest<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
@@ -83,6 +85,7 @@ pub(super) struct Wishes {
 impl World {
     pub(super) fn new(
         context: Arc<Context>,
+        target: Arc<Target>,
         node: Node,
         latest: Arc<Latest<Kustomization>>,
         object: Arc<Kustomization>,
@@ -110,7 +113,7 @@ impl World {
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
         let (object, known) = (Mutex::new(object), Mutex::new(known));
-        Ok(Self { context, node, latest, object, desired, settings, versions, known })
+        Ok(Self { context, target, node, latest, object, desired, settings, versions, known })
     }
 
     /// Nodes that stand for kinds which were needed and are not served.
@@ -158,7 +161,7 @@ impl World {
     async fn resource(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
         let version = self.versions.get(id).cloned().unwrap_or_default();
         let gvk = objects::Gvk { group: id.group.clone(), version, kind: id.kind.clone() };
-        self.context.cluster.resource(&gvk).await
+        self.target.cluster.resource(&gvk).await
     }
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.

@@ -16,13 +16,11 @@ fn spec(more: &Value) -> KustomizationSpec {
 fn refused_fields() -> Vec<(&'static str, Value)> {
     vec![
         ("decryption", json!({"provider": "sops"})),
-        ("kubeConfig", json!({"secretRef": {"name": "x"}})),
         ("postBuild", json!({"substitute": {"a": "b"}})),
         ("namePrefix", json!("x-")),
         ("nameSuffix", json!("-x")),
         ("patches", json!([{"patch": "x"}])),
         ("images", json!([{"name": "x"}])),
-        ("serviceAccountName", json!("x")),
         ("buildMetadata", json!(["originAnnotations"])),
         ("components", json!(["x"])),
         ("ignoreMissingComponents", json!(true)),
@@ -32,7 +30,7 @@ fn refused_fields() -> Vec<(&'static str, Value)> {
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 14] = [
+const USED: [&str; 16] = [
     "commonMetadata",
     "dependsOn",
     "interval",
@@ -41,6 +39,8 @@ const USED: [&str; 14] = [
     "prune",
     "deletionPolicy",
     "healthChecks",
+    "kubeConfig",
+    "serviceAccountName",
     "sourceRef",
     "suspend",
     "targetNamespace",

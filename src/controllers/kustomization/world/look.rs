@@ -59,12 +59,12 @@ impl World {
             );
             return Ok(SeenState::Refused(text));
         }
-        let observer = &self.context.observer;
+        let observer = self.target.observer();
         if !self.settings.verify && observer.is_settled(&self.node, id, &manifest.digest, &resource)
         {
             return Ok(SeenState::InSync);
         }
-        let live = self.context.cluster.get(&resource, &id.namespace, &id.name).await?;
+        let live = self.target.cluster.get(&resource, &id.namespace, &id.name).await?;
         if live.is_none() && !self.settings.verify && apply::meta::expires(&manifest.object) {
             // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
             if observer.had_applied(&self.node, id, &manifest.digest) {
@@ -77,7 +77,7 @@ impl World {
             return Ok(SeenState::Skipped);
         }
         let dry =
-            self.context.cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await;
+            self.target.cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await;
         let dry = match dry {
             Ok(dry) => dry,
             Err(error @ ClusterError::NoAnswer(_)) => return Err(error),
@@ -115,7 +115,7 @@ impl World {
         let name: String = format!("{}-windlass-probe", id.name).chars().rev().take(60).collect();
         let name: String = name.chars().rev().collect();
         probe.metadata_mut().insert("name".into(), name.trim_start_matches(['-', '.']).into());
-        match self.context.cluster.apply(resource, &probe, MANAGER, Mode::DryRun).await {
+        match self.target.cluster.apply(resource, &probe, MANAGER, Mode::DryRun).await {
             Ok(_) => {
                 self.known().live.insert(id.clone(), live);
                 Ok(SeenState::MustBeRecreated)
@@ -165,7 +165,7 @@ impl World {
             Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
             Err(error) => return Err(error),
         };
-        let live = self.context.cluster.get(&resource, &id.namespace, &id.name).await?;
+        let live = self.target.cluster.get(&resource, &id.namespace, &id.name).await?;
         let version = live.as_ref().and_then(|l| l.meta("resourceVersion")?.as_str()?.parse().ok());
         self.known().examined.insert(id.clone(), version.unwrap_or_default());
         let Some(live) = live else { return Ok(Report::not_found()) };
@@ -174,9 +174,9 @@ impl World {
         }
         let related = match health::related_kinds(&live.gvk()) {
             Some(kind) => {
-                let resource = self.context.cluster.resource(&kind).await?;
+                let resource = self.target.cluster.resource(&kind).await?;
                 // The engine chooses by selector; what is of the namespace and in trouble is few.
-                self.context.cluster.list(&resource, &id.namespace, "").await?
+                self.target.cluster.list(&resource, &id.namespace, "").await?
             }
             None => Vec::new(),
         };
@@ -213,7 +213,7 @@ impl World {
         id: ObjectId,
         version: String,
     ) -> Result<(ObjectId, Option<Object>), ClusterError> {
-        let live = self.context.cluster.get_by_id(&id, &version).await?;
+        let live = self.target.cluster.get_by_id(&id, &version).await?;
         Ok((id, live))
     }
 

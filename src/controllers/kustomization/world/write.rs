@@ -60,7 +60,7 @@ impl World {
     async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
         let id = &manifest.id;
         let resource = self.resource(id).await?;
-        let observer = &self.context.observer;
+        let observer = self.target.observer();
         let (live, was_missing) = {
             let known = self.known();
             (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
@@ -92,7 +92,7 @@ impl World {
         live: Option<Object>,
         recreate: bool,
     ) -> Result<Object, ClusterError> {
-        let cluster = &self.context.cluster;
+        let cluster = &self.target.cluster;
         match live {
             Some(live) if recreate => self.remove_and_wait(resource, &live).await?,
             Some(live) => self.take_over(manifest, resource, live).await?,
@@ -108,7 +108,7 @@ impl World {
         resource: &Resource,
         live: Object,
     ) -> Result<(), ClusterError> {
-        let (cluster, id) = (&self.context.cluster, &manifest.id);
+        let (cluster, id) = (&self.target.cluster, &manifest.id);
         let overrides = &self.context.settings.override_manager;
         let mut live = live;
         for attempt in 1.. {
@@ -132,7 +132,7 @@ impl World {
         resource: &Resource,
         live: &Object,
     ) -> Result<(), ClusterError> {
-        let cluster = &self.context.cluster;
+        let cluster = &self.target.cluster;
         cluster.delete(resource, live.namespace(), live.name(), live.uid()).await?;
         let deadline = tokio::time::Instant::now() + GONE_LIMIT;
         loop {
@@ -171,13 +171,13 @@ impl World {
             version: version.to_owned(),
             kind: id.kind.clone(),
         };
-        let resource = self.context.cluster.resource(&gvk).await?;
+        let resource = self.target.cluster.resource(&gvk).await?;
         let Some(uid) = self.known().live.get(id).map(|live| live.uid().to_owned()) else {
             return Ok(());
         };
         // From here on its end is our doing, not drift.
-        self.context.observer.released(&self.node, id);
-        self.context.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
+        self.target.observer().released(&self.node, id);
+        self.target.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
         if self.settings.await_end {

@@ -1,0 +1,273 @@
+//! Tenants: objects are applied as whom the spec says, where the spec says, and nowhere else.
+//!
+//! A test binary of its own, because each story here has a windlass with flags of its own, which watches that
+//! story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::control_plane::{self, ControlPlane};
+use e2e::harness::flux::{SOON, inventory};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass, await_until};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+/// Lets a ServiceAccount of the story's namespace do anything with ConfigMaps there.
+async fn allow_config_maps(story: &Story, account: &str) -> Result<()> {
+    let (name, namespace) = ("config-maps", &story.namespace);
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": name}, "rules": rules});
+    story.apply_value(role).await?;
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]});
+    story.apply_value(binding).await.map(drop)
+}
+
+async fn account(story: &Story, name: &str) -> Result<()> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    story.apply_value(account).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Result<()> {
+    let story = Story::begin("tenant").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    account(&story, "tenant").await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    let spec = json!({"serviceAccountName": "tenant", "retryInterval": "2s"});
+    story.kustomization("app", "app", spec).await?;
+
+    let app = Target::kustomization("app");
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    let user = format!("system:serviceaccount:{}:tenant", story.namespace);
+    ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
+    ensure!(story.read(&Target::config_map("map")).await?.is_none(), "it was applied all the same");
+
+    allow_config_maps(&story, "tenant").await?;
+    story.await_ready(&app).await?;
+    story.await_value("map", "1").await?;
+    // Drift is seen by windlass's own watch and put back in the tenant's name.
+    story.merge(&Target::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.await_value("map", "1").await?;
+
+    // What the tenant may not write keeps the whole stage from being written.
+    let revision = upstream
+        .push(&[
+            ("map.yaml", config_map("map", "2")),
+            (
+                "secret.yaml",
+                "{apiVersion: v1, kind: Secret, metadata: {name: not-mine}}".to_owned(),
+            ),
+        ])
+        .await?;
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(text.contains("not-mine") && text.contains("forbidden"), "{revision}: {text}");
+    story.await_value("map", "1").await?;
+    ensure!(story.read(&Target::new("v1", "Secret", "not-mine")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
+    let (story, other) = (Story::begin("tenant-a").await?, Story::begin("tenant-b").await?);
+    let _windlass = Windlass::start_for(&story, &["--default-service-account=tenant"]).await?;
+    account(&story, "tenant").await?;
+    allow_config_maps(&story, "tenant").await?;
+    let file = config_map("intruder", "1");
+    let _upstream = story.follow("app", &[("map.yaml", file)]).await?;
+    let spec = json!({"targetNamespace": other.namespace});
+    story.kustomization("app", "app", spec).await?;
+    let app = Target::kustomization("app");
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(text.contains("forbidden"), "{text}");
+    ensure!(other.read(&Target::config_map("intruder")).await?.is_none());
+
+    // Nor may it read there: the health of somebody else's object is not told.
+    let check = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt",
+        "namespace": other.namespace});
+    story.kustomization("app", "app", json!({"healthChecks": [check]})).await?;
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(text.contains("forbidden"), "{text}");
+    other.end().await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_lockdown_nobody_acts_as_windlass_and_no_reference_leaves_the_namespace() -> Result<()>
+{
+    let story = Story::begin("lockdown").await?;
+    let flags = ["--default-service-account=default", "--no-cross-namespace-refs=true"];
+    let _windlass = Windlass::start_for(&story, &flags).await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("bare", "app", json!({})).await?;
+    let text = story.await_failure(&Target::kustomization("bare"), "ReconciliationFailed").await?;
+    ensure!(text.contains(&format!("system:serviceaccount:{}:default", story.namespace)), "{text}");
+
+    let elsewhere = json!({"kind": "GitRepository", "name": "app", "namespace": "flux-system"});
+    story.kustomization("foreign", "app", json!({"sourceRef": elsewhere})).await?;
+    let text = story.await_failure(&Target::kustomization("foreign"), "AccessDenied").await?;
+    ensure!(text.contains("cross-namespace references have been blocked"), "{text}");
+
+    // A name that is none cannot become part of another user's name.
+    let spec = json!({"serviceAccountName": "a:b"});
+    story.kustomization("odd", "app", spec).await?;
+    let text = story.await_failure(&Target::kustomization("odd"), "ReconciliationFailed").await?;
+    ensure!(text.contains("is not the name of a ServiceAccount"), "{text}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_account_is_gone_a_deleted_kustomization_leaves_its_objects_and_says_so()
+-> Result<()> {
+    let story = Story::begin("account-gone").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    account(&story, "tenant").await?;
+    allow_config_maps(&story, "tenant").await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({"serviceAccountName": "tenant"})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    story.delete(&Target::new("v1", "ServiceAccount", "tenant")).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_event("Kustomization", "app", "unable to prune objects").await?;
+    story.expect(&Target::config_map("map")).await?;
+    story.end().await
+}
+
+/// A Secret with a kubeconfig under `value`.
+async fn kubeconfig_secret(story: &Story, name: &str, kubeconfig: &str) -> Result<()> {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+        "stringData": {"value": kubeconfig}});
+    story.apply_value(secret).await.map(drop)
+}
+
+fn by_kubeconfig(secret: &str, namespace: &str) -> Value {
+    json!({"kubeConfig": {"secretRef": {"name": secret}}, "targetNamespace": namespace, "retryInterval": "2s"})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<()> {
+    const THERE: &str = "there";
+    let story = Story::begin("remote").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let plane = ControlPlane::start().await?;
+    let remote = control_plane::client(&plane.kubeconfig()).await?;
+    let namespace = Namespace {
+        metadata: kube::core::ObjectMeta { name: Some(THERE.into()), ..Default::default() },
+        ..Namespace::default()
+    };
+    Api::<Namespace>::all(remote.clone()).create(&PostParams::default(), &namespace).await?;
+    let maps = Api::<ConfigMap>::namespaced(remote.clone(), THERE);
+    let holds = async |value: &str| {
+        await_until("the ConfigMap in the remote cluster", SOON, async || {
+            let map = maps.get_opt("map").await?;
+            let found = map.and_then(|m| m.data?.get("value").cloned());
+            Ok((found.as_deref() == Some(value)).then_some(()))
+        })
+        .await
+    };
+
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", by_kubeconfig("remote", THERE)).await?;
+    let app = Target::kustomization("app");
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(text.contains("it does not exist"), "{text}");
+
+    let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    kubeconfig_secret(&story, "remote", &text).await?;
+    let ready = story.await_ready(&app).await?;
+    holds("1").await?;
+    ensure!(inventory(&ready).len() == 1);
+    ensure!(
+        story.read(&Target::config_map("map").in_namespace(THERE)).await.is_ok_and(|m| m.is_none())
+    );
+
+    // Drift over there is seen at once, although every interval is ten minutes.
+    let edit = json!({"data": {"value": "edited"}});
+    maps.patch("map", &PatchParams::default(), &Patch::Merge(edit)).await?;
+    holds("1").await?;
+    let revision = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    story.await_applied("app", &revision).await?;
+    holds("2").await?;
+
+    // A Secret that is changed to something unusable stops it, and deletes nothing.
+    let secrets = Api::<Secret>::namespaced(story.client.clone(), &story.namespace);
+    kubeconfig_secret(&story, "remote", "users: [").await?;
+    let text = story.await_failure(&app, "ReconciliationFailed").await?;
+    ensure!(text.contains("is not a kubeconfig"), "{text}");
+    ensure!(maps.get_opt("map").await?.is_some());
+    secrets.delete("remote", &DeleteParams::default()).await?;
+    kubeconfig_secret(&story, "remote", &text_of(&plane)?).await?;
+    story.await_applied("app", &revision).await?;
+
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(maps.get_opt("map").await?.is_none(), "it is still in the remote cluster");
+    story.end().await
+}
+
+fn text_of(plane: &ControlPlane) -> Result<String> {
+    Ok(std::fs::read_to_string(plane.operator_kubeconfig())?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_holds_up_nobody() -> Result<()> {
+    let story = Story::begin("kubeconfigs").await?;
+    let windlass = Windlass::start_for(&story, &["--concurrent-kustomize=1"]).await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    let mark = windlass.operator.folder().join("was-run");
+    let kubeconfig = |user: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, \
+             contexts: [{{name: c, context: {{cluster: a, user: u}}}}], \
+             clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:9'}}}}], \
+             users: [{{name: u, user: {user}}}]}}"
+        )
+    };
+    let mark_text = mark.display();
+    for (name, user, what) in [
+        (
+            "exec",
+            format!(
+                "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: ['{mark_text}'], interactiveMode: Never}}}}"
+            ),
+            "exec",
+        ),
+        (
+            "plugin",
+            "{auth-provider: {name: gcp, config: {cmd-path: touch}}}".to_owned(),
+            "auth-provider",
+        ),
+        ("file", "{tokenFile: /etc/hostname}".to_owned(), "tokenFile"),
+        (
+            "certificate",
+            "{client-certificate: /etc/hostname, client-key: /etc/hostname}".to_owned(),
+            "client-certificate",
+        ),
+    ] {
+        kubeconfig_secret(&story, name, &kubeconfig(&user)).await?;
+        story.kustomization(name, "app", by_kubeconfig(name, "x")).await?;
+        let text =
+            story.await_failure(&Target::kustomization(name), "ReconciliationFailed").await?;
+        ensure!(text.contains(what) && text.contains("may not be used here"), "{name}: {text}");
+    }
+    ensure!(!mark.exists(), "a program of a kubeconfig was run");
+
+    // 192.0.2.0/24 is for documentation: nobody answers there.
+    let dead = kubeconfig("{token: t}").replace("127.0.0.1:9", "192.0.2.1:6443");
+    kubeconfig_secret(&story, "dead", &dead).await?;
+    for at in 0..24 {
+        story.kustomization(&format!("dead-{at}"), "app", by_kubeconfig("dead", "x")).await?;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    story.kustomization("alive", "app", json!({})).await?;
+    let alive = Target::kustomization("alive");
+    story.await_condition(&alive, "Ready", "True", Duration::from_secs(5)).await?;
+    story.end().await
+}

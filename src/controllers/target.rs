@@ -1,0 +1,254 @@
+//! Where and as whom an object is applied: a cluster, and a user in it.
+//!
+//! Here: which Secret and ServiceAccount that is, and the clusters that are shared by all who use them.
+//! Elsewhere: what may be in a kubeconfig (`cluster::kubeconfig`), connecting (`cluster::client`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crds::KubeConfigReference;
+use objects::{Gvk, ObjectId};
+use reconcile::{Node, Rest, Wake, reason};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use super::context::Context;
+use super::hub::Hub;
+use super::observer::Observer;
+use super::registry;
+use crate::cluster::Cluster;
+use crate::cluster::client::connect_to;
+use crate::cluster::kubeconfig::{Allowed, Remote};
+use crate::metrics::Metrics;
+
+/// How many objects of ours are applied to one cluster at the same moment.
+///
+/// It bounds memory and what the API server is asked at once; a cluster that does not answer holds up nobody else's.
+const APPLYING_AT_ONCE: usize = 16;
+
+/// A cluster as seen by everyone who applies to it.
+pub(crate) struct Place {
+    cluster: Cluster,
+    /// What was applied there, and its watches.
+    observer: Arc<Observer>,
+    /// Places for those who apply now.
+    applying: Arc<Semaphore>,
+    /// Follows the definitions of a remote cluster.
+    definitions: Option<AbortHandle>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(definitions) = &self.definitions {
+            definitions.abort();
+        }
+    }
+}
+
+/// A place and the user as whom it is spoken to. Shared by all who use the same.
+pub(crate) struct Target {
+    /// Requests, in that user's name.
+    pub(crate) cluster: Cluster,
+    place: Arc<Place>,
+    key: Key,
+}
+
+impl Target {
+    /// Drift and waits at the place.
+    pub(crate) fn observer(&self) -> &Arc<Observer> {
+        &self.place.observer
+    }
+
+    /// Places for those who apply now.
+    pub(crate) fn applying(&self) -> Arc<Semaphore> {
+        self.place.applying.clone()
+    }
+}
+
+/// Digest of the kubeconfig (empty for windlass's own cluster) and the user (empty for windlass's own).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    place: String,
+    user: String,
+}
+
+/// Every target in use, made when it is first needed and gone when nobody needs it any more.
+pub(crate) struct Targets {
+    home: Arc<Target>,
+    hub: Arc<Hub>,
+    metrics: Arc<Metrics>,
+    places: Mutex<BTreeMap<Key, Weak<Place>>>,
+    targets: Mutex<BTreeMap<Key, Weak<Target>>>,
+}
+
+/// What a spec says about where and as whom.
+pub(crate) struct Wanted<'a> {
+    /// Namespace of the object; Secret and ServiceAccount are there.
+    pub(crate) namespace: &'a str,
+    /// `spec.kubeConfig`.
+    pub(crate) kube_config: Option<&'a KubeConfigReference>,
+    /// `spec.serviceAccountName`, or the flag's.
+    pub(crate) service_account: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Parity(flux): the flag's ServiceAccount counts wherever the spec names none, remote clusters included.
+    pub(crate) fn new(
+        context: &'a Context,
+        namespace: &'a str,
+        kube_config: Option<&'a KubeConfigReference>,
+        service_account: Option<&'a str>,
+    ) -> Self {
+        let given = service_account.filter(|name| !name.is_empty());
+        let default = context.settings.default_service_account.as_deref();
+        let service_account = given.or(default.filter(|name| !name.is_empty()));
+        Self { namespace, kube_config, service_account }
+    }
+
+    /// The name under which Kubernetes knows a ServiceAccount as a user.
+    fn user(&self) -> Result<Option<String>, Rest> {
+        let Some(name) = self.service_account else { return Ok(None) };
+        let valid = name.len() <= 253
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b));
+        if !valid {
+            let text = format!(
+                "spec.serviceAccountName: {name:?} is not the name of a ServiceAccount in namespace {}",
+                self.namespace
+            );
+            return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+        }
+        Ok(Some(format!("system:serviceaccount:{}:{name}", self.namespace)))
+    }
+}
+
+fn failed(text: String) -> Rest {
+    Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
+}
+
+impl Targets {
+    /// Only windlass's own cluster, as itself.
+    pub(crate) fn new(
+        cluster: Cluster,
+        observer: Arc<Observer>,
+        hub: Arc<Hub>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let applying = Arc::new(Semaphore::new(APPLYING_AT_ONCE));
+        let place = Place { cluster: cluster.clone(), observer, applying, definitions: None };
+        let key = Key { place: String::new(), user: String::new() };
+        let home = Arc::new(Target { cluster, place: Arc::new(place), key });
+        let (places, targets) = (Mutex::default(), Mutex::default());
+        Self { home, hub, metrics, places, targets }
+    }
+
+    /// The target that a spec asks for. A change of the Secret that it names wakes `node`.
+    ///
+    /// # Errors
+    /// Says which Secret or name cannot be used, and why.
+    pub(crate) async fn of(
+        &self,
+        context: &Context,
+        node: &Node,
+        wanted: &Wanted<'_>,
+    ) -> Result<Arc<Target>, Rest> {
+        let user = wanted.user()?;
+        let remote = match wanted.kube_config {
+            Some(reference) => Some(remote(context, node, wanted.namespace, reference).await?),
+            None => {
+                context.observer.refer_to(node, &[]);
+                None
+            }
+        };
+        let place = remote.as_ref().map(|(remote, _)| remote.digest.clone()).unwrap_or_default();
+        let key = Key { place, user: user.clone().unwrap_or_default() };
+        if key == self.home.key {
+            return Ok(self.home.clone());
+        }
+        if let Some(target) = alive(&self.targets, &key) {
+            return Ok(target);
+        }
+        let (place, cluster) = match &remote {
+            None => {
+                let named = user.as_deref().unwrap_or_default();
+                let cluster = self.home.cluster.acting_as(named);
+                let cluster = cluster.map_err(|error| failed(error.to_string()))?;
+                (self.home.place.clone(), cluster)
+            }
+            Some((remote, secret)) => self.reach(remote, user.as_deref(), secret).await?,
+        };
+        let target = Arc::new(Target { cluster, place, key: key.clone() });
+        keep(&self.targets, key, &target);
+        Ok(target)
+    }
+
+    /// A remote cluster and a client of it in a user's name.
+    async fn reach(
+        &self,
+        remote: &Remote,
+        user: Option<&str>,
+        secret: &str,
+    ) -> Result<(Arc<Place>, Cluster), Rest> {
+        let told = |error: &dyn std::fmt::Display| failed(format!("secret '{secret}': {error}"));
+        let of_place = Key { place: remote.digest.clone(), user: String::new() };
+        let place = match alive(&self.places, &of_place) {
+            Some(place) => place,
+            None => {
+                let cluster = connect_to(remote, &self.metrics).await.map_err(|e| told(&e))?;
+                let observer = Observer::new(cluster.clone(), self.hub.clone());
+                let follow = registry::definitions(cluster.clone(), self.hub.clone());
+                let definitions = Some(tokio::spawn(follow).abort_handle());
+                let applying = Arc::new(Semaphore::new(APPLYING_AT_ONCE));
+                let place = Arc::new(Place { cluster, observer, applying, definitions });
+                keep(&self.places, of_place, &place);
+                if !remote.stripped.is_empty() {
+                    let ignored = remote.stripped.join(", ");
+                    tracing::info!(secret, ignored, "parts of a kubeconfig are not used");
+                }
+                place
+            }
+        };
+        let cluster = match user {
+            Some(user) => place.cluster.acting_as(user).map_err(|e| told(&e))?,
+            None => place.cluster.clone(),
+        };
+        Ok((place, cluster))
+    }
+}
+
+fn alive<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: &Key) -> Option<Arc<T>> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.upgrade()
+}
+
+fn keep<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: Key, value: &Arc<T>) {
+    let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+    pool.retain(|_, value| value.strong_count() > 0);
+    pool.insert(key, Arc::downgrade(value));
+}
+
+/// The cluster that a Secret describes, and the Secret's name for messages.
+async fn remote(
+    context: &Context,
+    node: &Node,
+    namespace: &str,
+    reference: &KubeConfigReference,
+) -> Result<(Remote, String), Rest> {
+    let Some(secret_ref) = &reference.secret_ref else {
+        let text = super::gate::unsupported_text(&["spec.kubeConfig.configMapRef"]);
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    };
+    let secret = format!("{namespace}/{}", secret_ref.name);
+    let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
+    let data = context.cluster.secret(namespace, &secret_ref.name).await;
+    let data = data.map_err(|error| told(error.to_string()))?;
+    let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
+    let kind = kind.map_err(|error| told(error.to_string()))?;
+    let id = ObjectId::new(namespace, &secret_ref.name, "", "Secret");
+    context.observer.refer_to(node, &[(kind, id, data.is_some())]);
+    let missing = || told("it does not exist; create it or correct spec.kubeConfig".to_owned());
+    let data = data.ok_or_else(missing)?;
+    let allowed = Allowed { insecure_tls: context.settings.insecure_kubeconfig_tls };
+    let remote = Remote::from_secret(&data, secret_ref.key.as_deref(), allowed);
+    Ok((remote.map_err(|error| told(error.to_string()))?, secret))
+}
