@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
     discovery: Arc<discovery::Discovery>,
     /// The connections under both.
     connection: client::Connection,
+    /// Events on their way: telling what happened holds up nothing that happens.
+    events: events::Outbox,
     /// Our name in Events.
     instance: Arc<str>,
 }

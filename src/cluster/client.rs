@@ -19,6 +19,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::Cluster;
 use super::error::chain;
+use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use crate::metrics::{ApiRequests, Metrics};
 
@@ -199,6 +200,7 @@ impl Cluster {
             unary: connection.client(&connection.unary, None, Some(UNARY_TIMEOUT))?,
             watching: connection.client(&connection.watching, None, None)?,
             discovery: Arc::default(),
+            events: Outbox::default(),
             instance: instance.into(),
             connection,
         })

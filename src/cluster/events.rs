@@ -1,11 +1,14 @@
 //! Kubernetes Events, as Flux's controllers record them (core/v1, so that `flux events` finds them).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use kube::core::ResourceExt as _;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use super::Cluster;
 use super::status::OurKind;
@@ -35,14 +38,31 @@ pub(crate) struct News {
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
+/// How many events are recorded at once.
+const AT_ONCE: usize = 4;
+
+/// Events on their way to the API server.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    tasks: TaskTracker,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { tasks: TaskTracker::new(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
 impl Cluster {
-    /// Records an event about one of our objects; failing to is logged and nothing more.
-    pub(crate) async fn announce<K: OurKind>(
-        &self,
-        object: &K,
-        controller: &'static str,
-        news: News,
-    ) {
+    /// Waits until every event that was announced is recorded.
+    pub(crate) async fn settle_events(&self) {
+        self.events.tasks.close();
+        self.events.tasks.wait().await;
+    }
+
+    /// Has an event about one of our objects recorded, soon; failing to is logged and nothing more.
+    pub(crate) fn announce<K: OurKind>(&self, object: &K, controller: &'static str, news: News) {
         let namespace = object.namespace().unwrap_or_default();
         let now = jiff::Timestamp::now();
         let name = format!("{}.{:x}", object.name_any(), now.as_nanosecond());
@@ -87,8 +107,13 @@ impl Cluster {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.unary.clone(), &namespace);
-        if let Err(error) = api.create(&PostParams::default(), &event).await {
-            tracing::info!(name = object.name_any(), namespace, error = %error, "event not recorded");
-        }
+        let (name, places) = (object.name_any(), self.events.places.clone());
+        self.events.tasks.spawn(async move {
+            // A closed door means that the process ends.
+            let _place = places.acquire_owned().await.ok();
+            if let Err(error) = api.create(&PostParams::default(), &event).await {
+                tracing::info!(name, namespace, error = %error, "event not recorded");
+            }
+        });
     }
 }

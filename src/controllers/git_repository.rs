@@ -158,7 +158,7 @@ async fn finish(
     report.log(object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for news in report.news {
-        context.cluster.announce(&**object, GitRepository::CONTROLLER, news).await;
+        context.cluster.announce(&**object, GitRepository::CONTROLLER, news);
     }
     Ok(again)
 }

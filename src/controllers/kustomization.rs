@@ -21,7 +21,7 @@ use reconcile::{Edge, Facts, Gate, Node, Rest, Time, Wake, after_resolve, before
 use tree::Trace;
 
 use self::wish::{Pace, Wish};
-use self::world::{Wishes, World};
+use self::world::{Verify, Wishes, World};
 use super::context::Context;
 use super::gate;
 use super::record::{FINALIZER, Latest};
@@ -41,6 +41,17 @@ pub(crate) struct Memory {
     healthy: Option<(String, BTreeSet<ObjectId>)>,
     /// Where and as whom it was applied last.
     target: Option<Arc<Target>>,
+    /// What is applied and waited for.
+    waiting: Option<Waiting>,
+}
+
+/// A wait under way, which would otherwise be built anew for every look.
+struct Waiting {
+    generation: i64,
+    /// Digest of the artifact.
+    artifact: String,
+    wish: Arc<Wish>,
+    looked_at: Instant,
 }
 
 impl Memory {
@@ -50,6 +61,7 @@ impl Memory {
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
             before.observer().release_objects(node);
             (self.settled, self.verify_at, self.healthy) = (None, None, None);
+            self.waiting = None;
         }
     }
 }
@@ -120,6 +132,9 @@ impl Ended {
     }
 }
 
+/// Shortest time between two looks at the same wait.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// How soon a run that the API server refused to record is repeated.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
@@ -146,7 +161,7 @@ async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration
 
 /// What a build came to.
 enum Built {
-    Wish(Box<Wish>),
+    Wish(Arc<Wish>),
     /// There is nothing to build, because nothing changed.
     Unchanged(Box<Ended>),
 }
@@ -160,7 +175,21 @@ impl Session {
         jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
     }
 
+    /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
+    fn pause(&self, object: &Kustomization) -> Option<Duration> {
+        if object.is_suspended() || self.verify(object) == Verify::Everything {
+            return None;
+        }
+        let memory = self.memory();
+        let waiting = memory.waiting.as_ref()?;
+        let same = Some(waiting.generation) == object.meta().generation;
+        PAUSE.checked_sub(waiting.looked_at.elapsed()).filter(|_| same)
+    }
+
     async fn attempt(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
+        if let Some(pause) = self.pause(&object) {
+            return Ok(Some(pause));
+        }
         resolve::edges(&self.context, &self.node, &object);
         let facts = Facts {
             suspended: object.is_suspended(),
@@ -214,7 +243,7 @@ impl Session {
             Ok(Built::Unchanged(ended)) => return *ended,
             Err(rest) => return Ended::early(object, revision, rest),
         };
-        self.apply(object, pace, *wish, &target).await
+        self.apply(object, pace, &artifact, &wish, &target).await
     }
 
     /// Where and as whom the spec wants it applied.
@@ -234,11 +263,14 @@ impl Session {
         artifact: &Artifact,
         target: &Target,
     ) -> Result<Built, Rest> {
+        if let Some(wish) = self.waited_for(object, artifact) {
+            return Ok(Built::Wish(wish));
+        }
         // A closed door means that the process ends.
         let _place = self.context.building.clone().acquire_owned().await.ok();
         let files = self.files(artifact).await?;
         let revision = artifact.revision.clone();
-        if let Some(ended) = self.unchanged(object, &files, &revision, target) {
+        if let Some(ended) = self.unchanged(object, &files, &revision, target, pace) {
             return Ok(Built::Unchanged(Box::new(ended)));
         }
         let built = {
@@ -249,13 +281,26 @@ impl Session {
             })
         };
         match built.await {
-            Ok(wish) => wish.map(|wish| Built::Wish(Box::new(wish))),
+            Ok(wish) => wish.map(|wish| Built::Wish(Arc::new(wish))),
             Err(_) => {
                 let text =
                     "the build broke off by a fault in windlass; please report it".to_owned();
                 Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
             }
         }
+    }
+
+    /// What is waited for, unless the object or its source changed meanwhile, or somebody asked for a full run.
+    fn waited_for(&self, object: &Kustomization, artifact: &Artifact) -> Option<Arc<Wish>> {
+        if self.verify(object) == Verify::Everything {
+            return None;
+        }
+        let memory = self.memory();
+        let waiting = memory.waiting.as_ref()?;
+        let same = Some(waiting.generation) == object.meta().generation
+            && waiting.artifact == artifact.digest
+            && waiting.wish.desired.revision == artifact.revision;
+        same.then(|| waiting.wish.clone())
     }
 
     async fn files(&self, artifact: &Artifact) -> Result<Arc<tree::Memory>, Rest> {
@@ -275,11 +320,16 @@ impl Session {
         }
     }
 
-    /// Whether a full comparison is due: the interval came round, somebody asked, or nothing is known yet.
-    fn is_verification_due(&self, object: &Kustomization) -> bool {
+    /// What has to be compared: more than what drifted when the interval came round or somebody asked.
+    fn verify(&self, object: &Kustomization) -> Verify {
         let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
-        let asked = requested.is_some() && requested != object.last_handled_reconcile_at();
-        asked || self.memory().verify_at.is_none_or(|at| Instant::now() >= at)
+        if requested.is_some() && requested != object.last_handled_reconcile_at() {
+            return Verify::Everything;
+        }
+        match self.memory().verify_at {
+            Some(at) if Instant::now() < at => Verify::Drifted,
+            Some(_) | None => Verify::Moved,
+        }
     }
 
     /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
@@ -289,23 +339,32 @@ impl Session {
         files: &tree::Memory,
         revision: &str,
         target: &Target,
+        pace: Pace,
     ) -> Option<Ended> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
-        if !ready || self.is_verification_due(object) || !target.observer().is_calm(&self.node) {
+        let as_applied = match self.verify(object) {
+            Verify::Drifted => target.observer().is_calm(&self.node),
+            Verify::Moved => target.observer().is_unmoved(&self.node),
+            Verify::Everything => false,
+        };
+        if !ready || !as_applied {
             return None;
         }
-        let memory = self.memory();
+        let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
         if settled.generation != object.meta().generation.unwrap_or_default()
             || !settled.trace.is_same_in(files)
         {
             return None;
         }
+        let digest = Some(settled.digest.clone());
+        if memory.verify_at.is_none_or(|at| Instant::now() >= at) {
+            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+        }
         let rest = Rest::Settled(
             reason::RECONCILIATION_SUCCEEDED,
             format!("Applied revision: {revision}"),
         );
-        let digest = Some(settled.digest.clone());
         Some(Ended { digest, ..Ended::early(object, revision, rest) })
     }
 
@@ -313,50 +372,62 @@ impl Session {
         &self,
         object: &Arc<Kustomization>,
         pace: Pace,
-        wish: Wish,
+        artifact: &Artifact,
+        wish: &Arc<Wish>,
         target: &Arc<Target>,
     ) -> Ended {
-        let Wish { desired, digest, trace, health_versions } = wish;
-        let verify = self.is_verification_due(object);
+        let digest = &wish.digest;
+        let verify = self.verify(object);
         let healthy = {
             let mut memory = self.memory();
             memory.settled = None;
-            memory.healthy.take().filter(|(of, _)| *of == digest && !verify).map(|(_, ids)| ids)
+            memory
+                .healthy
+                .take()
+                .filter(|(of, _)| of == digest && verify == Verify::Drifted)
+                .map(|(_, ids)| ids)
         };
         let wishes = Wishes {
             verify,
             force: object.spec.force,
             await_end: false,
-            health_versions: health_versions.into_iter().collect(),
+            health_versions: wish.health_versions.iter().cloned().collect(),
             healthy: healthy.unwrap_or_default(),
             retry_at: self.in_future(pace.retry),
         };
-        let (ended, healthy) = self.drive(object, desired, wishes, target).await;
+        let (ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let generation = object.meta().generation.unwrap_or_default();
         let mut memory = self.memory();
+        memory.waiting = None;
         match &ended.rest {
             Rest::Settled(..) => {
-                let generation = object.meta().generation.unwrap_or_default();
-                memory.settled = Some(SettledBuild { generation, digest: digest.clone(), trace });
+                let (digest, trace) = (digest.clone(), wish.trace.clone());
+                memory.settled = Some(SettledBuild { generation, digest, trace });
             }
-            Rest::Running(..) => memory.healthy = Some((digest.clone(), healthy)),
+            Rest::Running(..) => {
+                memory.healthy = Some((digest.clone(), healthy));
+                let (artifact, wish) = (artifact.digest.clone(), wish.clone());
+                let looked_at = Instant::now();
+                memory.waiting = Some(Waiting { generation, artifact, wish, looked_at });
+            }
             Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
-        if verify && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..)) {
+        if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
+        {
             memory.verify_at = Some(Instant::now() + self.interval(object, pace));
         }
-        Ended { digest: Some(digest), ..ended }
+        Ended { digest: Some(digest.clone()), ..ended }
     }
 
     async fn drive(
         &self,
         object: &Arc<Kustomization>,
-        desired: Desired,
+        desired: Arc<Desired>,
         wishes: Wishes,
         target: &Arc<Target>,
     ) -> (Ended, BTreeSet<ObjectId>) {
         // A closed door means that the process ends.
         let _place = target.applying().acquire_owned().await.ok();
-        let desired = Arc::new(desired);
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (target, node) = (target.clone(), self.node.clone());
@@ -416,7 +487,7 @@ impl Session {
         report.log(&object, &run);
         self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
         for news in report.news {
-            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, news).await;
+            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, news);
         }
         let until_verification =
             self.memory().verify_at.map(|at| at.saturating_duration_since(Instant::now()));
@@ -447,7 +518,7 @@ impl Session {
             return Ok(None);
         }
         let wishes = Wishes {
-            verify: false,
+            verify: Verify::Drifted,
             force: false,
             await_end,
             health_versions: std::collections::BTreeMap::new(),
@@ -464,14 +535,11 @@ impl Session {
                 return self.finish(Ended::early(&object, "", rest), Some(pace)).await;
             }
         };
-        let farewell = wish::farewell(&object, pace);
+        let farewell = Arc::new(wish::farewell(&object, pace));
         let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
         if ended.rest.is_settled() {
             for news in report::farewell(&ended.changes) {
-                self.context
-                    .cluster
-                    .announce(&*ended.object, Kustomization::CONTROLLER, news)
-                    .await;
+                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, news);
             }
             self.latest.set_finalizer(&self.context, &ended.object, false).await?;
             return Ok(None);
@@ -492,7 +560,7 @@ impl Session {
             if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
                 // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
                 let news = report::left_behind(object, name);
-                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news).await;
+                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news);
                 return Ok(Ok(None));
             }
         }

@@ -31,12 +31,12 @@ type Fingerprint = u64;
 /// An object that a node applied.
 struct Tracked {
     owner: Node,
+    /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
+    watch: Option<WatchKey>,
     /// Digest of the manifest that was applied.
     digest: String,
     /// Fingerprint of the live object after that, and its resourceVersion.
     applied: (u64, Fingerprint),
-    /// The newest that a watch saw.
-    seen: Option<(u64, Fingerprint)>,
     /// A write is under way, so what a watch sees may be its result.
     writing: bool,
     /// It is not what was applied.
@@ -71,6 +71,11 @@ struct WatchKey {
 #[derive(Default)]
 struct State {
     tracked: BTreeMap<ObjectId, Tracked>,
+    /// The newest that watches by label saw of every object, tracked or not: a look may be overtaken by what it
+    /// looks at.
+    sightings: BTreeMap<ObjectId, (u64, Fingerprint)>,
+    /// Which objects a node applied.
+    owned: BTreeMap<Node, BTreeSet<ObjectId>>,
     watches: BTreeMap<WatchKey, Running>,
     /// Who waits for an object to move.
     waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
@@ -79,6 +84,49 @@ struct State {
 }
 
 impl State {
+    fn track(&mut self, id: ObjectId, tracked: Tracked) {
+        let owner = tracked.owner.clone();
+        if let Some(before) = self.tracked.insert(id.clone(), tracked) {
+            self.disown(&before.owner, &id);
+        }
+        self.owned.entry(owner).or_default().insert(id);
+    }
+
+    fn disown(&mut self, owner: &Node, id: &ObjectId) {
+        if let Some(owned) = self.owned.get_mut(owner) {
+            owned.remove(id);
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+    }
+
+    /// Stops remembering everything that a node applied.
+    fn untrack_all(&mut self, owner: &Node) {
+        for id in self.owned.remove(owner).unwrap_or_default() {
+            self.tracked.remove(&id);
+        }
+    }
+
+    /// What a node applied.
+    fn tracked_of(&self, owner: &Node) -> impl Iterator<Item = (&ObjectId, &Tracked)> {
+        let ids = self.owned.get(owner).into_iter().flatten();
+        ids.filter_map(|id| self.tracked.get_key_value(id))
+    }
+
+    /// Whether no watch saw a later version of an object than the one that was compared.
+    fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
+        let compared = tracked.applied.0;
+        self.sightings.get(id).is_some_and(|(version, _)| *version <= compared)
+            && self.is_watched(tracked)
+    }
+
+    /// Whether a watch has seen every change of an object up to now.
+    fn is_watched(&self, tracked: &Tracked) -> bool {
+        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
+        watch.is_some_and(|watch| watch.live)
+    }
+
     /// Notes how a referred object is now; returns whom that wakes.
     fn note_reference(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
         let Some(reference) = self.references.get_mut(id) else { return BTreeSet::new() };
@@ -107,13 +155,37 @@ impl State {
         });
     }
 
-    /// Takes a user from every watch, and stops those that nobody uses any more.
-    fn release_all(&mut self, user: &Node) {
-        self.watches.retain(|_, watch| {
-            watch.users.remove(user);
-            watch.is_used()
+    /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
+    fn release(&mut self, user: &Node, which: impl Fn(&WatchKey) -> bool) {
+        let mut stopped = BTreeSet::new();
+        self.watches.retain(|key, watch| {
+            if which(key) {
+                watch.users.remove(user);
+            }
+            let used = watch.is_used();
+            if !used && key.named_object().is_none() {
+                stopped.insert((key.group.clone(), key.kind.clone()));
+            }
+            used
         });
+        if !stopped.is_empty() {
+            let gone = |id: &ObjectId| stopped.contains(&(id.group.clone(), id.kind.clone()));
+            self.sightings.retain(|id, _| !gone(id));
+        }
     }
+}
+
+/// What is known about a live object without asking anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// Nothing that could be relied on.
+    None,
+    /// Another manifest of the same owner was applied, and its fields are still as that one made them.
+    Other,
+    /// This manifest was applied, and no field of it changed hands since. Something else of the object may have changed.
+    Applied,
+    /// This manifest was applied, and nothing at all of the object changed since.
+    Unmoved,
 }
 
 impl Running {
@@ -164,21 +236,19 @@ impl Observer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a live object is known to be what this manifest made it, without asking anybody.
-    pub(crate) fn is_settled(
-        &self,
-        owner: &Node,
-        id: &ObjectId,
-        digest: &str,
-        resource: &Resource,
-    ) -> bool {
+    /// What is known about a live object without asking anybody.
+    pub(crate) fn knowledge(&self, owner: &Node, id: &ObjectId, digest: &str) -> Knowledge {
         let state = self.state();
-        let key = WatchKey::labelled(resource);
-        let live = state.watches.get(&key).is_some_and(|w| w.live);
-        live && state
-            .tracked
-            .get(id)
-            .is_some_and(|t| t.owner == *owner && t.digest == digest && !t.dirty && !t.writing)
+        let Some(tracked) = state.tracked.get(id) else { return Knowledge::None };
+        let steady = tracked.owner == *owner && !tracked.dirty && !tracked.writing;
+        if !steady || !state.is_watched(tracked) {
+            return Knowledge::None;
+        }
+        match tracked.digest == digest {
+            true if state.is_unmoved(id, tracked) => Knowledge::Unmoved,
+            true => Knowledge::Applied,
+            false => Knowledge::Other,
+        }
     }
 
     /// Whether a manifest was applied, whatever became of the object since.
@@ -188,22 +258,34 @@ impl Observer {
 
     /// Whether nothing that a node applied is known to have moved since.
     pub(crate) fn is_calm(&self, owner: &Node) -> bool {
-        self.state().tracked.values().all(|t| t.owner != *owner || (!t.dirty && !t.writing))
+        self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)
+    }
+
+    /// Whether everything that a node applied is watched, and none of it changed in any way since it was compared.
+    pub(crate) fn is_unmoved(&self, owner: &Node) -> bool {
+        let state = self.state();
+        let mut tracked = state.tracked_of(owner);
+        tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
     }
 
     /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
     pub(crate) fn writing(&self, owner: &Node, id: &ObjectId) {
         let mut state = self.state();
         // A watch may see a new object before its creation is answered, so it is known from here on.
-        let tracked = state.tracked.entry(id.clone()).or_insert_with(|| Tracked {
-            owner: owner.clone(),
-            digest: String::new(),
-            applied: (0, 0),
-            seen: None,
-            writing: true,
-            dirty: false,
-        });
-        tracked.writing = true;
+        match state.tracked.get_mut(id) {
+            Some(tracked) => tracked.writing = true,
+            None => {
+                let tracked = Tracked {
+                    owner: owner.clone(),
+                    watch: None,
+                    digest: String::new(),
+                    applied: (0, 0),
+                    writing: true,
+                    dirty: false,
+                };
+                state.track(id.clone(), tracked);
+            }
+        }
     }
 
     /// Remembers what a manifest made of an object, and watches that it stays so.
@@ -212,12 +294,13 @@ impl Observer {
         let applied = print_of(&metadata);
         let id = live.id();
         let mut state = self.state();
-        let seen = state.tracked.get(&id).and_then(|t| t.seen);
+        let seen = state.sightings.get(&id).copied();
         // A watch may have been faster than the answer, with this change or already with a later one.
         let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1);
-        let tracked =
-            Tracked { owner: owner.clone(), digest, applied, seen, writing: false, dirty };
-        state.tracked.insert(id, tracked);
+        let watch = resource.watchable.then(|| WatchKey::labelled(resource));
+        let owner_of_it = owner.clone();
+        let tracked = Tracked { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
+        state.track(id, tracked);
         self.ensure(&mut state, owner, resource, Selection::Labelled(apply::meta::OWNER_NAME));
         drop(state);
         if dirty {
@@ -230,31 +313,26 @@ impl Observer {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
             state.tracked.remove(id);
+            state.disown(owner, id);
         }
     }
 
     /// Stops remembering what a node applied and waited for; what its spec refers to stays.
     pub(crate) fn release_objects(&self, owner: &Node) {
         let mut state = self.state();
-        state.tracked.retain(|_, t| t.owner != *owner);
+        state.untrack_all(owner);
         for waiting in state.waiting.values_mut() {
             waiting.remove(owner);
         }
         state.waiting.retain(|_, nodes| !nodes.is_empty());
-        let State { watches, .. } = &mut *state;
-        watches.retain(|key, watch| {
-            if key.named_object().is_none() {
-                watch.users.remove(owner);
-            }
-            watch.is_used()
-        });
+        state.release(owner, |key| key.named_object().is_none());
         state.release_unused(owner);
     }
 
     /// Forgets a node and stops the watches that nobody else needs.
     pub(crate) fn forget(&self, owner: &Node) {
         let mut state = self.state();
-        state.tracked.retain(|_, t| t.owner != *owner);
+        state.untrack_all(owner);
         for waiting in state.waiting.values_mut() {
             waiting.remove(owner);
         }
@@ -263,7 +341,7 @@ impl Observer {
             reference.users.remove(owner);
         }
         state.references.retain(|_, reference| !reference.users.is_empty());
-        state.release_all(owner);
+        state.release(owner, |_| true);
     }
 
     /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
@@ -280,8 +358,8 @@ impl Observer {
         for Awaited { resource, id, labelled, version } in awaited {
             state.waiting.entry(id.clone()).or_default().insert(owner.clone());
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
-            let seen = state.tracked.get(id).and_then(|t| t.seen);
-            moved |= seen.is_some_and(|(seen, _)| seen > *version);
+            let seen = state.sightings.get(id);
+            moved |= seen.is_some_and(|(seen, _)| seen > version);
             let selection = match labelled {
                 Labelled::Yes => Selection::Labelled(apply::meta::OWNER_NAME),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
@@ -340,12 +418,14 @@ impl Observer {
     }
 
     /// A watch saw an object.
-    fn saw(&self, id: &ObjectId, metadata: &Value) {
+    fn saw(&self, key: &WatchKey, id: &ObjectId, metadata: &Value) {
         let print = print_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
+        if key.named_object().is_none() {
+            state.sightings.insert(id.clone(), print);
+        }
         if let Some(tracked) = state.tracked.get_mut(id) {
-            tracked.seen = Some(print);
             let newer = print.0 > tracked.applied.0;
             if !tracked.writing && newer && print.1 != tracked.applied.1 {
                 tracked.dirty = true;
@@ -362,8 +442,8 @@ impl Observer {
     fn lost(&self, id: &ObjectId) {
         let mut state = self.state();
         let mut drifted = None;
+        state.sightings.remove(id);
         if let Some(tracked) = state.tracked.get_mut(id) {
-            tracked.seen = None;
             tracked.dirty = true;
             if !tracked.writing {
                 drifted = Some(tracked.owner.clone());
@@ -394,8 +474,11 @@ impl Observer {
             let same_kind = |id: &&ObjectId| id.group == key.group && id.kind == key.kind;
             match &key.selection {
                 Selection::Labelled(_) | Selection::All => {
-                    let known = state.tracked.iter().filter(|(id, t)| same_kind(id) && !t.writing);
-                    known.filter(|(id, _)| !seen.contains(id)).map(|(id, _)| id.clone()).collect()
+                    let writing = |id: &ObjectId| state.tracked.get(id).is_some_and(|t| t.writing);
+                    let known: BTreeSet<&ObjectId> =
+                        state.tracked.keys().chain(state.sightings.keys()).collect();
+                    let known = known.into_iter().filter(|id| same_kind(id) && !seen.contains(id));
+                    known.filter(|id| !writing(id)).cloned().collect()
                 }
                 Selection::Named(namespace, name) => {
                     let id = ObjectId::new(namespace, name, &key.group, &key.kind);

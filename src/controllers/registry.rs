@@ -62,6 +62,7 @@ pub(crate) async fn run(
         until(told(), tell_ready(&context, readiness)),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
     );
+    context.cluster.settle_events().await;
 }
 
 async fn until(stop: impl Future<Output = ()>, work: impl Future<Output = ()>) {

@@ -188,7 +188,7 @@ async fn isolated<K: Controlled>(
                     .to_owned(),
                 metadata: BTreeMap::new(),
             };
-            context.cluster.announce(&*object, K::CONTROLLER, news).await;
+            context.cluster.announce(&*object, K::CONTROLLER, news);
             Some(AFTER_PANIC)
         }
     };

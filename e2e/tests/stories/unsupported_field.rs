@@ -33,8 +33,6 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
         ),
         ("images", "spec.images", json!([{"name": "a", "newTag": "b"}])),
         ("components", "spec.components", json!(["./c"])),
-        ("serviceAccountName", "spec.serviceAccountName", json!("nobody")),
-        ("kubeConfig", "spec.kubeConfig", json!({"secretRef": {"name": "remote"}})),
         ("ignore", "spec.ignore", json!([{"paths": ["/data"]}])),
         (
             "healthCheckExprs",

@@ -1,5 +1,6 @@
 //! What a Kustomization asks for, checked and built; every field without support is refused by its name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use apply::{Desired, HealthWish};
@@ -27,7 +28,7 @@ pub(super) struct Pace {
 
 /// A built wish, and what it was built from.
 pub(super) struct Wish {
-    pub(super) desired: Desired,
+    pub(super) desired: Arc<Desired>,
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
@@ -181,7 +182,7 @@ pub(super) fn wish(
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
-    let desired = Desired {
+    let desired = Arc::new(Desired {
         own: own_id(object),
         stages,
         // A folder that is there and holds no manifest says so; one that is missing was refused above.
@@ -193,7 +194,7 @@ pub(super) fn wish(
         timeout: pace.timeout,
         stage_timeout: STAGE_TIMEOUT,
         retry: pace.retry,
-    };
+    });
     Ok(Wish { desired, digest, trace: recorder.seen(), health_versions })
 }
 

@@ -68,8 +68,8 @@ pub(super) struct World {
 
 /// What a run wants to know besides the plan's wish.
 pub(super) struct Wishes {
-    /// Every object is compared, whatever is remembered about it.
-    pub(super) verify: bool,
+    /// Which objects are compared although they are remembered as applied.
+    pub(super) verify: Verify,
     /// `spec.force`.
     pub(super) force: bool,
     /// The end of deleted objects is awaited.
@@ -80,6 +80,17 @@ pub(super) struct Wishes {
     pub(super) healthy: BTreeSet<ObjectId>,
     /// When a failed request is tried again.
     pub(super) retry_at: Time,
+}
+
+/// Which objects are compared although they are remembered as applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verify {
+    /// Those of which a watch saw a field of ours change hands, or that cannot be watched.
+    Drifted,
+    /// All that changed in any way; what comes round with the interval.
+    Moved,
+    /// All: somebody asked.
+    Everything,
 }
 
 impl World {

@@ -29,13 +29,13 @@ pub(super) async fn follow(
             Ok(Event::Init) => listing.clear(),
             Ok(Event::InitApply(object)) => {
                 let (id, metadata) = identify(&resource, &object);
-                observer.saw(&id, &metadata);
+                observer.saw(&key, &id, &metadata);
                 listing.insert(id);
             }
             Ok(Event::InitDone) => observer.listed(&key, &std::mem::take(&mut listing)),
             Ok(Event::Apply(object)) => {
                 let (id, metadata) = identify(&resource, &object);
-                observer.saw(&id, &metadata);
+                observer.saw(&key, &id, &metadata);
             }
             Ok(Event::Delete(object)) => observer.lost(&identify(&resource, &object).0),
             Err(error) => {

@@ -10,11 +10,16 @@ use objects::{Object, ObjectId};
 use reconcile::{Edge, Rest, Wake, reason};
 use serde_json::Value;
 
-use super::World;
+use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::MANAGER;
+use crate::controllers::observer::{Knowledge, MANAGER};
+
+/// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
+fn would_be_created(dry: &Object) -> bool {
+    dry.meta("resourceVersion").and_then(Value::as_str).is_none_or(str::is_empty)
+}
 
 /// The API server's own word for a refusal.
 fn word(error: &ClusterError) -> &str {
@@ -60,38 +65,102 @@ impl World {
             return Ok(SeenState::Refused(text));
         }
         let observer = self.target.observer();
-        if !self.settings.verify && observer.is_settled(&self.node, id, &manifest.digest, &resource)
-        {
+        let knowledge = observer.knowledge(&self.node, id, &manifest.digest);
+        let settled = match self.settings.verify {
+            Verify::Drifted => matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved),
+            Verify::Moved => knowledge == Knowledge::Unmoved,
+            Verify::Everything => false,
+        };
+        if settled {
             return Ok(SeenState::InSync);
         }
-        let live = self.target.cluster.get(&resource, &id.namespace, &id.name).await?;
-        if live.is_none() && !self.settings.verify && apply::meta::expires(&manifest.object) {
-            // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
-            if observer.had_applied(&self.node, id, &manifest.digest) {
-                return Ok(SeenState::Finished);
-            }
-        }
-        let switches = switches_for_apply(&manifest.object, live.as_ref());
-        if switches.skips_apply(live.is_some()) {
+        let switches = switches_for_apply(&manifest.object, None);
+        if switches.skips_apply(false) {
             observer.released(&self.node, id);
             return Ok(SeenState::Skipped);
         }
-        let dry =
-            self.target.cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await;
-        let dry = match dry {
-            Ok(dry) => dry,
-            Err(error @ ClusterError::NoAnswer(_)) => return Err(error),
-            Err(error) => return self.judge_refusal(manifest, live, &resource, &error).await,
-        };
-        let Some(live) = live else { return Ok(SeenState::Missing) };
-        let foreign = switches.ssa != apply::Ssa::Merge
-            && apply::take_over(&live, MANAGER, &self.context.settings.override_manager).is_some();
-        let drifted = foreign || has_drifted(&live, &dry);
+        if switches.ssa == apply::Ssa::IfNotPresent || apply::meta::expires(&manifest.object) {
+            return self.compare_if_there(manifest, &resource).await;
+        }
+        // The dry-run itself tells whether the object is there, so a new one costs no look of its own.
+        let cluster = &self.target.cluster;
+        match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
+            Ok(dry) if would_be_created(&dry) => Ok(SeenState::Missing),
+            Ok(dry) if knowledge == Knowledge::Other && !self.is_foreign(manifest, &dry) => {
+                let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
+                if skipped {
+                    observer.released(&self.node, id);
+                    return Ok(SeenState::Skipped);
+                }
+                Ok(SeenState::Differs)
+            }
+            Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {
+                Some(live) => Ok(self.judge(manifest, &resource, live, &dry)),
+                None => Ok(SeenState::Missing),
+            },
+            Err(error @ ClusterError::NoAnswer(_)) => Err(error),
+            Err(error) => {
+                let live = cluster.get(&resource, &id.namespace, &id.name).await?;
+                self.judge_refusal(manifest, live, &resource, &error).await
+            }
+        }
+    }
+
+    /// The same for manifests whose meaning depends on whether the object is there.
+    async fn compare_if_there(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+    ) -> Result<SeenState, ClusterError> {
+        let (id, observer) = (&manifest.id, self.target.observer());
+        let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
+        // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
+        let expired = live.is_none()
+            && self.settings.verify == Verify::Drifted
+            && apply::meta::expires(&manifest.object)
+            && observer.had_applied(&self.node, id, &manifest.digest);
+        if expired {
+            return Ok(SeenState::Finished);
+        }
+        if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
+            observer.released(&self.node, id);
+            return Ok(SeenState::Skipped);
+        }
+        let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
+        match (dry.await, live) {
+            (Ok(_), None) => Ok(SeenState::Missing),
+            (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry)),
+            (Err(error @ ClusterError::NoAnswer(_)), _) => Err(error),
+            (Err(error), live) => self.judge_refusal(manifest, live, resource, &error).await,
+        }
+    }
+
+    /// Whether other tools' fields have to become ours before an apply.
+    fn is_foreign(&self, manifest: &Manifest, live: &Object) -> bool {
+        let overrides = &self.context.settings.override_manager;
+        switches_for_apply(&manifest.object, Some(live)).ssa != apply::Ssa::Merge
+            && apply::take_over(live, MANAGER, overrides).is_some()
+    }
+
+    /// How a live object compares with what it would become.
+    fn judge(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+        live: Object,
+        dry: &Object,
+    ) -> SeenState {
+        let (id, observer) = (&manifest.id, self.target.observer());
+        if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
+            observer.released(&self.node, id);
+            return SeenState::Skipped;
+        }
+        let drifted = self.is_foreign(manifest, &live) || has_drifted(&live, dry);
         if !drifted {
-            observer.applied(&self.node, &resource, manifest.digest.clone(), &live);
+            observer.applied(&self.node, resource, manifest.digest.clone(), &live);
         }
         self.known().live.insert(id.clone(), live);
-        Ok(if drifted { SeenState::Differs } else { SeenState::InSync })
+        if drifted { SeenState::Differs } else { SeenState::InSync }
     }
 
     /// A refused dry-run stands, unless recreating the object was asked for and would help.
@@ -165,7 +234,13 @@ impl World {
             Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
             Err(error) => return Err(error),
         };
-        let live = self.target.cluster.get(&resource, &id.namespace, &id.name).await?;
+        // What was read or written a moment ago need not be read again; if it moved since, its watch says so.
+        let known = self.known().live.get(id).cloned();
+        let fresh = known.is_some();
+        let live = match known {
+            Some(live) => Some(live),
+            None => self.target.cluster.get(&resource, &id.namespace, &id.name).await?,
+        };
         let version = live.as_ref().and_then(|l| l.meta("resourceVersion")?.as_str()?.parse().ok());
         self.known().examined.insert(id.clone(), version.unwrap_or_default());
         let Some(live) = live else { return Ok(Report::not_found()) };
@@ -173,12 +248,12 @@ impl World {
             return Ok(health::job(&live));
         }
         let related = match health::related_kinds(&live.gvk()) {
-            Some(kind) => {
+            Some(kind) if !fresh => {
                 let resource = self.target.cluster.resource(&kind).await?;
                 // The engine chooses by selector; what is of the namespace and in trouble is few.
                 self.target.cluster.list(&resource, &id.namespace, "").await?
             }
-            None => Vec::new(),
+            Some(_) | None => Vec::new(),
         };
         Ok(health::read(&live, &related, jiff::Timestamp::now()))
     }

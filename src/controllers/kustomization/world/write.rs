@@ -73,6 +73,7 @@ impl World {
                 let mut known = self.known();
                 known.seen.insert(id.clone(), SeenState::InSync);
                 known.healthy.remove(id);
+                known.live.insert(id.clone(), written);
                 let action =
                     if was_missing || recreate { Action::Created } else { Action::Configured };
                 known.changes.push((id.clone(), action));
