@@ -512,8 +512,11 @@ impl Session {
             retry: AFTER_REFUSAL,
             timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
         });
-        // Parity(flux): a suspended Kustomization leaves its objects behind.
-        if !prune || object.is_suspended() {
+        let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
+        let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
+        // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
+        // delete them from, so it goes even when that cannot be reached.
+        if !prune || object.is_suspended() || has_nothing {
             self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }

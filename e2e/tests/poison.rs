@@ -1,0 +1,258 @@
+//! Poison: objects whose every field is nonsense of some sort, and healthy ones beside them that must not notice.
+//!
+//! Here: nonsense made from the schemas of the definitions, so that a new field is poisoned without anybody thinking
+//! of it. The seed is fixed, and `WINDLASS_POISON_SEED` sets another.
+//! Elsewhere: poisonous files in repositories (`stories/bad_input.rs`), references across tenants (`tenancy.rs`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use serde_json::{Map, Value, json};
+
+/// How many poisonous objects there are.
+const COUNT: usize = 240;
+
+/// Pseudo-random numbers (splitmix64), the same for the same seed everywhere.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap_or(1)).unwrap_or_default()
+    }
+
+    fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+/// Texts that have broken something somewhere.
+const TEXTS: [&str; 44] = [
+    "",
+    " ",
+    "a",
+    "A",
+    "-",
+    ".",
+    "..",
+    "/",
+    "~",
+    "*",
+    "null",
+    "true",
+    "0",
+    "-1",
+    "1e400",
+    "0x10",
+    "../../../etc/passwd",
+    "/etc/passwd",
+    "a/../../b",
+    "./a//b/",
+    "a\\b",
+    "file:///etc/passwd",
+    "http://127.0.0.1:1/x",
+    "https://127.0.0.1:1/x",
+    "ssh://git@127.0.0.1:1/x",
+    "https://[::1",
+    "http://a:b@127.0.0.1:1/x",
+    "9999999999999999999999h",
+    "0s",
+    "0.000000001ms",
+    "876000h",
+    "1h1h1h1h",
+    "1ms",
+    "refs/heads/../x",
+    "refs/heads/.lock",
+    "@{-1}",
+    "0000000000000000000000000000000000000000",
+    ">=0.0.0-0 <99999999999999999999",
+    "((((((((((a+)+)+)+)+)+)+)+)+)+$",
+    "${a:-${b}}",
+    "{{ .Values.x }}",
+    "\u{0}\u{1b}[31m",
+    "🦀🦀🦀",
+    "ns/name",
+];
+
+fn text(chance: &mut Chance) -> Value {
+    if chance.one_in(12) {
+        return "x".repeat(1 << chance.below(14)).into();
+    }
+    TEXTS[chance.below(TEXTS.len())].into()
+}
+
+/// Nonsense that a schema might allow; whether it does is for the API server to say.
+fn nonsense(schema: &Value, chance: &mut Chance, depth: usize) -> Value {
+    if let Some(allowed) = schema["enum"].as_array() {
+        return allowed[chance.below(allowed.len())].clone();
+    }
+    match schema["type"].as_str() {
+        Some("boolean") => chance.one_in(2).into(),
+        Some("integer" | "number") => [0, 1, -1, i64::MAX, i64::MIN, 255][chance.below(6)].into(),
+        Some("string") => text(chance),
+        Some("array") if depth < 5 => {
+            let count = if chance.one_in(6) { 150 } else { chance.below(4) };
+            (0..count).map(|_| nonsense(&schema["items"], chance, depth + 1)).collect()
+        }
+        Some("object") if depth < 5 => {
+            let mut object = Map::new();
+            let required: Vec<&str> = schema["required"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            for (key, field) in schema["properties"].as_object().into_iter().flatten() {
+                if required.contains(&key.as_str()) || chance.one_in(3) {
+                    object.insert(key.clone(), nonsense(field, chance, depth + 1));
+                }
+            }
+            if schema["additionalProperties"].is_object() {
+                for _ in 0..chance.below(4) {
+                    let key = text(chance).as_str().unwrap_or_default().to_owned();
+                    object
+                        .insert(key, nonsense(&schema["additionalProperties"], chance, depth + 1));
+                }
+            }
+            object.into()
+        }
+        _ => Value::Null,
+    }
+}
+
+/// Annotations and labels that windlass reads on its own objects.
+const ANNOTATIONS: [&str; 10] = [
+    "reconcile.fluxcd.io/requestedAt",
+    "reconcile.fluxcd.io/forceAt",
+    "reconcile.fluxcd.io/resetAt",
+    "windlass.dev/window",
+    "windlass.dev/schedule",
+    "windlass.dev/break-glass",
+    "windlass.dev/suspended-by",
+    "windlass.dev/suspended-reason",
+    "windlass.dev/suspended-until",
+    "kustomize.toolkit.fluxcd.io/reconcile",
+];
+
+fn spec_schema(kind: &str) -> Result<Value> {
+    let definitions = crds::all();
+    let (_, definition) =
+        definitions.iter().find(|(_, d)| d.spec.names.kind == kind).context("no such kind")?;
+    let value = serde_json::to_value(definition)?;
+    let schema = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
+    schema.cloned().context("no schema")
+}
+
+/// A spec that works, with one to three fields replaced by nonsense.
+fn poisoned(base: &Value, schema: &Value, chance: &mut Chance) -> Result<(Value, String)> {
+    let fields = schema["properties"].as_object().context("no fields")?;
+    let (mut spec, mut told) = (base.clone(), Vec::new());
+    for _ in 0..=chance.below(3) {
+        let (key, field) = fields.iter().nth(chance.below(fields.len())).context("no field")?;
+        spec[key] = nonsense(field, chance, 0);
+        told.push(key.clone());
+    }
+    Ok((spec, told.join(", ")))
+}
+
+async fn resident_mebibytes(windlass: &Windlass) -> Result<u64> {
+    let id = windlass.operator.id().context("windlass has ended")?;
+    let text = tokio::fs::read_to_string(format!("/proc/{id}/status")).await?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poison_object_stalls_only_itself() -> Result<()> {
+    let seed =
+        std::env::var("WINDLASS_POISON_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261);
+    eprintln!("seed {seed}");
+    let mut chance = Chance(seed);
+    let story = Story::begin("poison").await?;
+    let mut windlass = Windlass::start_for(&story, &["--concurrent-kustomize=2"]).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({"targetNamespace": story.namespace})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let before = windlass.operator.id();
+
+    let url = upstream.server.url(&upstream.repository);
+    let bases = [
+        (
+            "source.toolkit.fluxcd.io/v1",
+            "GitRepository",
+            json!({"interval": "1m", "url": url, "ref": {"branch": "main"}}),
+        ),
+        (
+            "kustomize.toolkit.fluxcd.io/v1",
+            "Kustomization",
+            // It would apply to a namespace that does not exist, so nothing healthy is touched.
+            json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
+             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
+        ),
+    ];
+    let mut accepted: BTreeMap<&str, usize> = BTreeMap::new();
+    for at in 0..COUNT {
+        let (api_version, kind, base) = &bases[at % bases.len()];
+        let (mut spec, _) = poisoned(base, &spec_schema(kind)?, &mut chance)?;
+        // Its own namespace is where the healthy ones live, so what it applies goes elsewhere, and its Secrets are its own.
+        if *kind == "Kustomization" {
+            spec["targetNamespace"] = "nowhere".into();
+        }
+        let mut annotations = Map::new();
+        for _ in 0..chance.below(3) {
+            annotations
+                .insert(ANNOTATIONS[chance.below(ANNOTATIONS.len())].to_owned(), text(&mut chance));
+        }
+        let object = json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"name": format!("poison-{at}"), "annotations": annotations}, "spec": spec});
+        if story.apply_value(object).await.is_ok() {
+            *accepted.entry(kind).or_default() += 1;
+        }
+    }
+    eprintln!("the API server took {accepted:?} of {COUNT}");
+    for (_, kind, _) in &bases {
+        ensure!(accepted.get(kind).is_some_and(|n| *n >= 20), "too few were taken: {accepted:?}");
+    }
+
+    // The healthy ones go on, in the middle of it and afterwards.
+    for round in 2..5 {
+        let revision =
+            upstream.push(&[("map.yaml", config_map("map", &round.to_string()))]).await?;
+        story.await_applied_within("app", &revision, Duration::from_secs(15)).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    story.merge(&Target::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.await_value("map", "4").await?;
+
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    ensure!(windlass.operator.id() == before, "windlass was started again");
+    let log = windlass.operator.log()?;
+    let fault =
+        log.lines().find(|line| line.contains("a fault in windlass") || line.contains("panicked"));
+    ensure!(fault.is_none(), "{fault:?}");
+    let resident = resident_mebibytes(&windlass).await?;
+    ensure!(resident < 200, "it uses {resident} MiB");
+
+    // And all of them can be deleted.
+    for at in 0..COUNT {
+        let (api_version, kind, _) = &bases[at % bases.len()];
+        story.delete(&Target::new(api_version, kind, &format!("poison-{at}"))).await.ok();
+    }
+    for at in 0..COUNT {
+        let (api_version, kind, _) = &bases[at % bases.len()];
+        story.await_gone(&Target::new(api_version, kind, &format!("poison-{at}")), SOON).await?;
+    }
+    story.expect(&Target::config_map("map")).await?;
+    story.end().await
+}
