@@ -17,7 +17,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Edge, Facts, Gate, Node, Rest, Time, Wake, after_resolve, before_resolve, reason};
+use reconcile::{
+    Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, Wake, after_resolve, before_resolve,
+    reason,
+};
 use tree::Trace;
 
 use self::wish::{Pace, Wish};
@@ -457,7 +460,8 @@ impl Session {
 
     fn interval(&self, object: &Kustomization, pace: Pace) -> Duration {
         let percent = self.context.settings.interval_jitter_percentage;
-        reconcile::jittered(pace.interval, percent, gate::seed(&object.uid().unwrap_or_default()))
+        let seed = gate::seed(&object.uid().unwrap_or_default());
+        reconcile::jittered(pace.interval.max(SHORTEST_INTERVAL), percent, seed)
     }
 
     /// Says how the run ended, and when the next one is due.

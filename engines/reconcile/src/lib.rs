@@ -32,5 +32,5 @@ pub use history::{History, Snapshot};
 pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
-pub use schedule::{backoff, jittered, kustomization_timeout};
+pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout};
 pub use time::Time;

@@ -4,6 +4,11 @@
 
 use std::time::Duration;
 
+/// Shortest time between two looks that nothing but the clock asks for.
+///
+/// Differs(flux): an interval of zero there keeps a worker busy for ever.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+
 /// An interval × (1 ± percent %), so that what was created together does not run together for ever.
 ///
 /// The same seed gives the same result; percentages over 99 count as 99.

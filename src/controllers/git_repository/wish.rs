@@ -103,7 +103,7 @@ pub(super) fn interval(context: &Context, object: &GitRepository) -> Duration {
         reconcile::parse_duration(object.spec.interval.as_str()).unwrap_or(Duration::from_secs(60));
     let percent = context.settings.interval_jitter_percentage;
     reconcile::jittered(
-        interval,
+        interval.max(reconcile::SHORTEST_INTERVAL),
         percent,
         crate::controllers::gate::seed(&object.uid().unwrap_or_default()),
     )

@@ -7,7 +7,7 @@ use apply::{Desired, HealthWish};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind, KustomizationSpec};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{DurationError, Rest, Wake, reason};
+use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
@@ -110,7 +110,11 @@ fn pace(spec: &KustomizationSpec) -> Result<Pace, (&'static str, DurationError)>
         Some(timeout) => Some(read("spec.timeout", timeout.as_str())?),
         None => None,
     };
-    Ok(Pace { interval, retry, timeout: reconcile::kustomization_timeout(interval, timeout) })
+    Ok(Pace {
+        interval,
+        retry: retry.max(SHORTEST_INTERVAL),
+        timeout: reconcile::kustomization_timeout(interval, timeout),
+    })
 }
 
 /// Whether leaving objects are deleted when the Kustomization is, and whether their end is awaited.
