@@ -4,17 +4,19 @@
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
+mod state;
 mod task;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use apply::fingerprint::fingerprint;
 use objects::{Object, ObjectId};
 use reconcile::Node;
 use serde_json::Value;
-use tokio::task::AbortHandle;
 
+pub(crate) use self::state::Knowledge;
+use self::state::{Reference, Running, State, Tracked, WatchKey};
 use super::hub::Hub;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
@@ -27,176 +29,6 @@ pub(crate) const MANAGER: &str = "kustomize-controller";
 const LABELS: [&str; 2] = [apply::meta::OWNER_NAME, apply::meta::OWNER_NAMESPACE];
 
 type Fingerprint = u64;
-
-/// An object that a node applied.
-struct Tracked {
-    owner: Node,
-    /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
-    watch: Option<WatchKey>,
-    /// Digest of the manifest that was applied.
-    digest: String,
-    /// Fingerprint of the live object after that, and its resourceVersion.
-    applied: (u64, Fingerprint),
-    /// A write is under way, so what a watch sees may be its result.
-    writing: bool,
-    /// It is not what was applied.
-    dirty: bool,
-}
-
-/// A Secret or ConfigMap that specs name.
-struct Reference {
-    users: BTreeSet<Node>,
-    /// As last seen: its resourceVersion, or that it is not there. `None` before the first look.
-    seen: Option<Option<u64>>,
-    /// Whether a run found it there.
-    was_there: bool,
-}
-
-/// A running watch and who needs it.
-struct Running {
-    stop: AbortHandle,
-    /// It has listed everything once and has not failed since.
-    live: bool,
-    users: BTreeSet<Node>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct WatchKey {
-    group: String,
-    version: String,
-    kind: String,
-    selection: Selection,
-}
-
-#[derive(Default)]
-struct State {
-    tracked: BTreeMap<ObjectId, Tracked>,
-    /// The newest that watches by label saw of every object, tracked or not: a look may be overtaken by what it
-    /// looks at.
-    sightings: BTreeMap<ObjectId, (u64, Fingerprint)>,
-    /// Which objects a node applied.
-    owned: BTreeMap<Node, BTreeSet<ObjectId>>,
-    watches: BTreeMap<WatchKey, Running>,
-    /// Who waits for an object to move.
-    waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
-    /// What a spec refers to, and the version that its run may have read.
-    references: BTreeMap<ObjectId, Reference>,
-}
-
-impl State {
-    fn track(&mut self, id: ObjectId, tracked: Tracked) {
-        let owner = tracked.owner.clone();
-        if let Some(before) = self.tracked.insert(id.clone(), tracked) {
-            self.disown(&before.owner, &id);
-        }
-        self.owned.entry(owner).or_default().insert(id);
-    }
-
-    fn disown(&mut self, owner: &Node, id: &ObjectId) {
-        if let Some(owned) = self.owned.get_mut(owner) {
-            owned.remove(id);
-            if owned.is_empty() {
-                self.owned.remove(owner);
-            }
-        }
-    }
-
-    /// Stops remembering everything that a node applied.
-    fn untrack_all(&mut self, owner: &Node) {
-        for id in self.owned.remove(owner).unwrap_or_default() {
-            self.tracked.remove(&id);
-        }
-    }
-
-    /// What a node applied.
-    fn tracked_of(&self, owner: &Node) -> impl Iterator<Item = (&ObjectId, &Tracked)> {
-        let ids = self.owned.get(owner).into_iter().flatten();
-        ids.filter_map(|id| self.tracked.get_key_value(id))
-    }
-
-    /// Whether no watch saw a later version of an object than the one that was compared.
-    fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
-        let compared = tracked.applied.0;
-        self.sightings.get(id).is_some_and(|(version, _)| *version <= compared)
-            && self.is_watched(tracked)
-    }
-
-    /// Whether a watch has seen every change of an object up to now.
-    fn is_watched(&self, tracked: &Tracked) -> bool {
-        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
-        watch.is_some_and(|watch| watch.live)
-    }
-
-    /// Notes how a referred object is now; returns whom that wakes.
-    fn note_reference(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
-        let Some(reference) = self.references.get_mut(id) else { return BTreeSet::new() };
-        let changed = match reference.seen.replace(now) {
-            Some(before) => before != now,
-            // The first look tells nothing new, unless the run found something else.
-            None => reference.was_there != now.is_some(),
-        };
-        if changed { reference.users.clone() } else { BTreeSet::new() }
-    }
-
-    /// Takes a user from the watches by name that it no longer needs, and stops those that nobody uses any more.
-    ///
-    /// Watches by label stay as long as their user does, because they also tell of drift.
-    fn release_unused(&mut self, user: &Node) {
-        let Self { watches, waiting, references, .. } = self;
-        watches.retain(|key, watch| {
-            if let Some(id) = key.named_object() {
-                let waits = waiting.get(&id).is_some_and(|nodes| nodes.contains(user));
-                let refers = references.get(&id).is_some_and(|r| r.users.contains(user));
-                if !waits && !refers {
-                    watch.users.remove(user);
-                }
-            }
-            watch.is_used()
-        });
-    }
-
-    /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
-    fn release(&mut self, user: &Node, which: impl Fn(&WatchKey) -> bool) {
-        let mut stopped = BTreeSet::new();
-        self.watches.retain(|key, watch| {
-            if which(key) {
-                watch.users.remove(user);
-            }
-            let used = watch.is_used();
-            if !used && key.named_object().is_none() {
-                stopped.insert((key.group.clone(), key.kind.clone()));
-            }
-            used
-        });
-        if !stopped.is_empty() {
-            let gone = |id: &ObjectId| stopped.contains(&(id.group.clone(), id.kind.clone()));
-            self.sightings.retain(|id, _| !gone(id));
-        }
-    }
-}
-
-/// What is known about a live object without asking anybody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Knowledge {
-    /// Nothing that could be relied on.
-    None,
-    /// Another manifest of the same owner was applied, and its fields are still as that one made them.
-    Other,
-    /// This manifest was applied, and no field of it changed hands since. Something else of the object may have changed.
-    Applied,
-    /// This manifest was applied, and nothing at all of the object changed since.
-    Unmoved,
-}
-
-impl Running {
-    /// Whether somebody needs the watch; one that nobody needs is stopped.
-    fn is_used(&self) -> bool {
-        if self.users.is_empty() {
-            self.stop.abort();
-        }
-        !self.users.is_empty()
-    }
-}
 
 /// See the module.
 pub(crate) struct Observer {
@@ -512,55 +344,4 @@ pub(crate) enum Labelled {
     Yes,
     /// It needs a watch by name.
     No,
-}
-
-impl WatchKey {
-    fn new(resource: &Resource, selection: Selection) -> Self {
-        let objects::Gvk { group, version, kind } = resource.gvk.clone();
-        Self { group, version, kind, selection }
-    }
-
-    /// The object of a watch by name.
-    fn named_object(&self) -> Option<ObjectId> {
-        match &self.selection {
-            Selection::Named(namespace, name) => {
-                Some(ObjectId::new(namespace, name, &self.group, &self.kind))
-            }
-            Selection::Labelled(_) | Selection::All => None,
-        }
-    }
-
-    fn labelled(resource: &Resource) -> Self {
-        Self::new(resource, Selection::Labelled(apply::meta::OWNER_NAME))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn referred(was_there: bool) -> (State, ObjectId, Node) {
-        let id = ObjectId::new("shop", "password", "", "Secret");
-        let user = Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", "app");
-        let reference = Reference { users: BTreeSet::from([user.clone()]), seen: None, was_there };
-        let state =
-            State { references: BTreeMap::from([(id.clone(), reference)]), ..State::default() };
-        (state, id, user)
-    }
-
-    #[test]
-    fn a_referred_object_wakes_when_it_changes_and_not_when_it_is_first_seen() {
-        let (mut state, id, user) = referred(true);
-        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(8)), BTreeSet::from([user.clone()]));
-        assert_eq!(state.note_reference(&id, None), BTreeSet::from([user]));
-    }
-
-    #[test]
-    fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
-        let (mut state, id, user) = referred(false);
-        assert_eq!(state.note_reference(&id, None), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(1)), BTreeSet::from([user]));
-    }
 }
