@@ -1,4 +1,4 @@
-//! Writing statuses and finalizers of our own kinds.
+//! Writing statuses and finalizers of our own kinds, and ending holds.
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{NamespaceResourceScope, Resource, ResourceExt as _};
@@ -79,6 +79,35 @@ impl Cluster {
             .patch(&object.name_any(), &params, &Patch::Merge(patch))
             .await
         {
+            Ok(written) => Ok(Some(written)),
+            Err(error) => gone(error),
+        }
+    }
+
+    /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that nobody changed
+    /// the object since it was read.
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone is no error and gives `None`.
+    pub(crate) async fn end_hold<K: OurKind>(
+        &self,
+        object: &K,
+        resume: bool,
+        annotations: &[&str],
+    ) -> Result<Option<K>, ClusterError> {
+        let namespace = object.namespace().unwrap_or_default();
+        // A name of our own: this is neither what a controller of Flux does nor what a user did.
+        let params =
+            PatchParams { field_manager: Some("windlass".to_owned()), ..PatchParams::default() };
+        let gone_ones: Value =
+            annotations.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+        let mut patch = json!({"metadata": {"uid": object.uid(), "annotations": gone_ones,
+            "resourceVersion": object.resource_version()}});
+        if resume {
+            patch["spec"] = json!({"suspend": false});
+        }
+        let api = self.api::<K>(&namespace);
+        match api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await {
             Ok(written) => Ok(Some(written)),
             Err(error) => gone(error),
         }

@@ -8,8 +8,8 @@ mod world;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crds::Source as _;
 use crds::source::GitRepository;
-use crds::{Reconciled as _, Source as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
@@ -18,6 +18,7 @@ use reconcile::{Facts, Gate, Node, Rest, before_resolve};
 use super::context::Context;
 use super::record::Latest;
 use super::run::{Controlled, node_of, usual_trigger};
+use super::{hold, marks};
 use crate::cluster::ClusterError;
 
 /// What a GitRepository remembers between runs.
@@ -30,6 +31,7 @@ pub(crate) struct Memory {
 
 impl Controlled for GitRepository {
     const CONTROLLER: &'static str = "source-controller";
+    const APPLIES: bool = false;
 
     fn trigger(&self) -> String {
         usual_trigger(self)
@@ -104,13 +106,21 @@ async fn attempt(
     latest: &Latest<GitRepository>,
     object: &Arc<GitRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let facts = Facts { suspended: object.is_suspended(), ..Facts::default() };
+    let now = jiff::Timestamp::now();
+    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let Some(object) = lifted else { return Ok(None) };
+    let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
     match before_resolve(&facts) {
-        Gate::Suspended => return Ok(None),
+        Gate::Suspended | Gate::Closed => {
+            marks::show(context, latest, &object, now, false).await?;
+            return Ok(None);
+        }
         Gate::Open => {}
-        Gate::Rest(rest) => return finish(context, memory, latest, object, Vec::new(), rest).await,
+        Gate::Rest(rest) => {
+            return finish(context, memory, latest, &object, Vec::new(), rest).await;
+        }
     }
-    let Some(object) = latest.set_finalizer(context, object, true).await? else { return Ok(None) };
+    let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
     let wished = match resolve::resolve(context, node, &object).await {
         Ok(resolved) => wish::wish(&object, &resolved),
         Err(rest) => Err(rest),

@@ -1,6 +1,7 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 
 mod manifests;
+mod pause;
 mod report;
 mod resolve;
 mod wish;
@@ -26,10 +27,10 @@ use tree::Trace;
 use self::wish::{Pace, Wish};
 use self::world::{Verify, Wishes, World};
 use super::context::Context;
-use super::gate;
 use super::record::{FINALIZER, Latest};
-use super::run::{Controlled, REQUESTED_AT, node_of, usual_trigger};
+use super::run::{Controlled, node_of, usual_trigger};
 use super::target::{Target, Wanted};
+use super::{gate, hold, marks, window};
 use crate::cluster::ClusterError;
 
 /// What a Kustomization remembers between runs.
@@ -38,6 +39,8 @@ pub(crate) struct Memory {
     latest: Arc<Latest<Kustomization>>,
     /// When every object is compared again, whatever is remembered about it.
     verify_at: Option<Instant>,
+    /// When every object was last compared.
+    verified: Option<Time>,
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
     /// Objects of a build that were healthy while others were awaited.
@@ -78,6 +81,7 @@ struct SettledBuild {
 
 impl Controlled for Kustomization {
     const CONTROLLER: &'static str = "kustomize-controller";
+    const APPLIES: bool = true;
 
     fn trigger(&self) -> String {
         usual_trigger(self)
@@ -180,7 +184,7 @@ impl Session {
 
     /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
     fn pause(&self, object: &Kustomization) -> Option<Duration> {
-        if object.is_suspended() || self.verify(object) == Verify::Everything {
+        if hold::is_suspended(object, self.began) || self.verify(object) == Verify::Everything {
             return None;
         }
         let memory = self.memory();
@@ -193,14 +197,13 @@ impl Session {
         if let Some(pause) = self.pause(&object) {
             return Ok(Some(pause));
         }
+        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
+        let Some(object) = lifted else { return Ok(None) };
         resolve::edges(&self.context, &self.node, &object);
-        let facts = Facts {
-            suspended: object.is_suspended(),
-            cycle: self.context.hub.cycle(&self.node),
-            ..Facts::default()
-        };
+        let facts = self.facts(&object).await;
         match before_resolve(&facts) {
-            Gate::Suspended => return Ok(self.rest_suspended()),
+            Gate::Suspended => return self.rest_suspended(&object).await,
+            Gate::Closed => return self.rest_closed(&object).await,
             Gate::Rest(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
             Gate::Open => {}
         }
@@ -215,14 +218,6 @@ impl Session {
         self.finish(ended, Some(pace)).await
     }
 
-    /// A suspended object is left as it is; nothing it waited for wakes it.
-    fn rest_suspended(&self) -> Option<Duration> {
-        if let Some(target) = &self.memory().target {
-            target.observer().await_objects(&self.node, &[]);
-        }
-        None
-    }
-
     async fn reconcile(&self, object: &Arc<Kustomization>, facts: Facts, pace: Pace) -> Ended {
         let requeue = self.context.settings.requeue_dependency;
         let artifact = match resolve::artifact(&self.context, object, self.in_future(requeue)) {
@@ -233,8 +228,8 @@ impl Session {
         let dependencies = gate::dependencies(&self.context, object, revision);
         let facts = Facts { dependencies, ..facts };
         match after_resolve(&facts, self.in_future(requeue)) {
-            // Suspension was asked about before anything was resolved.
-            Gate::Open | Gate::Suspended => {}
+            // Suspension and windows were asked about before anything was resolved.
+            Gate::Open | Gate::Suspended | Gate::Closed => {}
             Gate::Rest(rest) => return Ended::early(object, revision, rest),
         }
         let target = match self.target(object).await {
@@ -323,16 +318,18 @@ impl Session {
         }
     }
 
-    /// What has to be compared: more than what drifted when the interval came round or somebody asked.
+    /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
     fn verify(&self, object: &Kustomization) -> Verify {
-        let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
-        if requested.is_some() && requested != object.last_handled_reconcile_at() {
+        if marks::is_asked(object) {
             return Verify::Everything;
         }
-        match self.memory().verify_at {
-            Some(at) if Instant::now() < at => Verify::Drifted,
-            Some(_) | None => Verify::Moved,
-        }
+        let (verify_at, verified) = {
+            let memory = self.memory();
+            (memory.verify_at, memory.verified)
+        };
+        let came_round = verify_at.is_none_or(|at| Instant::now() >= at)
+            || verified.is_some_and(|since| window::moment_passed(object, since, self.began));
+        if came_round { Verify::Moved } else { Verify::Drifted }
     }
 
     /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
@@ -345,7 +342,8 @@ impl Session {
         pace: Pace,
     ) -> Option<Ended> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
-        let as_applied = match self.verify(object) {
+        let verify = self.verify(object);
+        let as_applied = match verify {
             Verify::Drifted => target.observer().is_calm(&self.node),
             Verify::Moved => target.observer().is_unmoved(&self.node),
             Verify::Everything => false,
@@ -361,8 +359,9 @@ impl Session {
             return None;
         }
         let digest = Some(settled.digest.clone());
-        if memory.verify_at.is_none_or(|at| Instant::now() >= at) {
+        if verify == Verify::Moved {
             memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+            memory.verified = Some(self.began);
         }
         let rest = Rest::Settled(
             reason::RECONCILIATION_SUCCEEDED,
@@ -418,6 +417,7 @@ impl Session {
         if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
         {
             memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+            memory.verified = Some(self.began);
         }
         Ended { digest: Some(digest.clone()), ..ended }
     }
@@ -520,7 +520,7 @@ impl Session {
         let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
-        if !prune || object.is_suspended() || has_nothing {
+        if !prune || hold::is_suspended(&*object, self.began) || has_nothing {
             self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }

@@ -61,6 +61,21 @@ impl<K: Controlled> Latest<K> {
         Ok(written.map(|object| self.wrote(object)))
     }
 
+    /// Ends what an expired hold left behind: `spec.suspend` if it is to `resume`, and annotations.
+    ///
+    /// # Errors
+    /// The server's refusal, a conflict among them.
+    pub(crate) async fn end_hold(
+        &self,
+        context: &Context,
+        object: &Arc<K>,
+        resume: bool,
+        annotations: &[&str],
+    ) -> Result<Option<Arc<K>>, ClusterError> {
+        let written = context.cluster.end_hold(&**object, resume, annotations).await?;
+        Ok(written.map(|object| self.wrote(object)))
+    }
+
     /// Adds our finalizer, or takes it away.
     ///
     /// # Errors

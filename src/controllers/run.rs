@@ -23,6 +23,9 @@ pub(crate) trait Controlled: OurKind {
     /// Name under which it reports: Flux's controller for the kind.
     const CONTROLLER: &'static str;
 
+    /// Whether it applies objects, so that windows are about it.
+    const APPLIES: bool;
+
     /// What a person may have changed to make it run: a hash or text of spec generation, requests, deletion.
     fn trigger(&self) -> String;
 
@@ -49,12 +52,13 @@ pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
 /// Annotation that asks for a run now.
 pub(crate) const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-/// The usual trigger: generation, the request annotation, deletion.
+/// The usual trigger: generation, the request annotation, windows and holds, deletion.
 pub(crate) fn usual_trigger<K: OurKind>(object: &K) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
-    format!("{:?} {deleting} {requested}", meta.generation)
+    let asked = super::marks::ANNOTATIONS.map(|key| object.annotations().get(key));
+    format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
 
 /// Notices what a stream of events means: who has to run, and whose dependents do.
@@ -192,5 +196,6 @@ async fn isolated<K: Controlled>(
             Some(AFTER_PANIC)
         }
     };
+    let again = super::window::sooner(&*object, again);
     Ok(again.map_or_else(Action::await_change, Action::requeue))
 }

@@ -17,6 +17,29 @@ pub const RECONCILING: &str = "Reconciling";
 /// Type of the condition that is there, and True, only while nothing but a change of spec can help.
 pub const STALLED: &str = "Stalled";
 
+/// Type of the condition that is there while an object has windows: True while one is open.
+pub const WINDOW: &str = "windlass.dev/Window";
+/// Type of the condition that is there while an object is suspended by a hold.
+pub const HOLD: &str = "windlass.dev/Hold";
+/// Type of the condition that is there, and False, while the moments that an object names cannot be read.
+pub const SCHEDULE: &str = "windlass.dev/Schedule";
+
+/// The types that [`Conditions::marked`] manages.
+const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
+
+/// A condition that says what a person asked for besides the spec, whatever became of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub status: Status,
+    /// Why, as one word.
+    pub reason: Reason,
+    /// Why, for people.
+    pub text: String,
+}
+
 /// The CRDs' limit on a message. It counts characters there; bytes are never fewer.
 const MAX_MESSAGE: usize = 32768;
 
@@ -70,7 +93,8 @@ fn is_zero(generation: &i64) -> bool {
     *generation == 0
 }
 
-/// Builds the conditions of a status. [`finish`](Self::finish) is the only way out.
+/// Builds the conditions of a status. [`finish`](Self::finish) is the way out of a run;
+/// [`finish_as_before`](Self::finish_as_before) that of a look that was no run.
 ///
 /// # Guarantees
 /// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True.
@@ -121,6 +145,28 @@ impl<'a> Conditions<'a> {
         self
     }
 
+    /// Replaces what was said about windows, holds and moments; without this it is carried over.
+    #[must_use]
+    pub fn marked(mut self, marks: &[Mark]) -> Self {
+        self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));
+        marks
+            .iter()
+            .filter(|mark| MARKS.contains(&mark.kind))
+            .fold(self, |it, mark| it.put(mark.kind, mark.status, mark.reason, &mark.text))
+    }
+
+    /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` say what they said.
+    ///
+    /// `None` if nothing else has changed either, so that there is nothing to write.
+    pub fn finish_as_before(mut self) -> Option<Vec<Condition>> {
+        for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
+            self.next.insert(condition.kind.clone(), condition.clone());
+        }
+        let is_same = self.next.len() == self.before.len()
+            && self.before.iter().all(|was| self.next.get(&was.kind) == Some(was));
+        if is_same { None } else { Some(self.in_order()) }
+    }
+
     /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
     pub fn finish(self, rest: &Rest) -> Vec<Condition> {
         use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
@@ -137,7 +183,11 @@ impl<'a> Conditions<'a> {
             }
             Rest::Stalled(..) => (Status::False, self.put(STALLED, Status::True, why, text)),
         };
-        let mut all: Vec<_> = summed.put(READY, ready, why, text).next.into_values().collect();
+        summed.put(READY, ready, why, text).in_order()
+    }
+
+    fn in_order(self) -> Vec<Condition> {
+        let mut all: Vec<_> = self.next.into_values().collect();
         // The sort is stable, so types of equal rank stay in the map's order, by name.
         all.sort_by_key(|condition| match condition.kind.as_str() {
             STALLED => 0,

@@ -1,17 +1,23 @@
 //! Whether a node may run at all: the same questions for every kind, asked twice in a run.
 //!
-//! Here: suspension, dependency cycles, dependencies.
-//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`graph.rs`).
+//! Here: suspension, windows, dependency cycles, dependencies.
+//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`graph.rs`), when windows are
+//! open (`window.rs`), what a hold is (`hold.rs`).
 
 use std::collections::BTreeSet;
 
-use crate::{Graph, Node, Rest, Time, Wake, reason};
+use crate::{Graph, Node, Rest, Time, Wake, WindowState, reason};
 
 /// What the gate has to know about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `spec.suspend`.
+    /// `spec.suspend`, unless it is a hold that has expired.
     pub suspended: bool,
+    /// Its windows, if it has any.
+    pub window: Option<WindowState>,
+    /// What a run would apply if no window stood in its way, such as `revision main@sha1:…`; `None` if the object
+    /// is ready and nothing new has come.
+    pub waiting: Option<String>,
     /// The object has a deletion timestamp.
     pub deleting: bool,
     /// What `dependsOn` names, in its order. Not needed before resolve.
@@ -49,6 +55,8 @@ pub enum Gate {
     Open,
     /// It ends without a trace: a suspended object's status is not touched.
     Suspended,
+    /// It ends without a trace: no window is open, and there is nothing new to wait for one.
+    Closed,
     /// It ends here, and this is said.
     Rest(Rest),
 }
@@ -56,7 +64,7 @@ pub enum Gate {
 /// Asked before anything is fetched.
 ///
 /// Deleting skips everything but suspension; what becomes of an object that is deleted while it is
-/// suspended is its kind's to say.
+/// suspended is its kind's to say. Windows that cannot be read let nothing through.
 pub fn before_resolve(facts: &Facts) -> Gate {
     if facts.suspended {
         return Gate::Suspended;
@@ -68,7 +76,19 @@ pub fn before_resolve(facts: &Facts) -> Gate {
             let text = format!("dependency cycle: {path}; remove one dependsOn");
             Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text))
         }
+        None if !facts.deleting => within_window(facts),
         Some(_) | None => Gate::Open,
+    }
+}
+
+fn within_window(facts: &Facts) -> Gate {
+    match (&facts.window, &facts.waiting) {
+        (None | Some(WindowState::Open { .. }), _) => Gate::Open,
+        (Some(WindowState::Closed { .. }), None) => Gate::Closed,
+        (Some(window), waiting) => {
+            let waiting = waiting.as_deref().unwrap_or("nothing new");
+            window.rest(waiting).map_or(Gate::Open, Gate::Rest)
+        }
     }
 }
 
@@ -123,7 +143,7 @@ mod tests {
     fn asked(suspended: bool, deleting: bool, is_in_cycle: bool) -> [Gate; 2] {
         let cycle = is_in_cycle.then(|| vec![node("a"), node("b"), node("a")]);
         let dependencies = vec![dependency("b", DependencyState::Missing)];
-        let facts = Facts { suspended, deleting, dependencies, cycle };
+        let facts = Facts { suspended, deleting, dependencies, cycle, ..Facts::default() };
         [before_resolve(&facts), after_resolve(&facts, retry_at())]
     }
 
@@ -153,6 +173,29 @@ mod tests {
         ] {
             assert_eq!(asked(suspended, deleting, is_in_cycle), expected);
         }
+    }
+
+    #[test]
+    fn outside_its_window_an_object_waits_if_something_is_new_and_is_left_alone_if_not() {
+        let now = Time::from_second(1_795_435_200).unwrap();
+        let state = |text: &str| WindowState::at(now, Some(text), None);
+        let (closed, open) = (state("0 22 * * * 4h"), state("0 0 * * * 24h"));
+        let asked = |window: &Option<WindowState>, waiting: Option<&str>, deleting| {
+            let (window, waiting) = (window.clone(), waiting.map(str::to_owned));
+            before_resolve(&Facts { window, waiting, deleting, ..Facts::default() })
+        };
+        assert_eq!(asked(&open, Some("revision 1"), false), Gate::Open);
+        assert_eq!(asked(&closed, None, false), Gate::Closed);
+        assert_eq!(asked(&closed, Some("revision 1"), true), Gate::Open);
+        let rest = closed.as_ref().unwrap().rest("revision 1").unwrap();
+        assert_eq!(rest.reason(), reason::WINDOW_CLOSED);
+        assert_eq!(asked(&closed, Some("revision 1"), false), Gate::Rest(rest));
+        for waiting in [None, Some("revision 1")] {
+            let Gate::Rest(rest) = asked(&state("never"), waiting, false) else { panic!() };
+            assert!(matches!(rest, Rest::Stalled(reason::INVALID_WINDOW, _)), "{rest:?}");
+        }
+        let held = Facts { suspended: true, window: closed, ..Facts::default() };
+        assert_eq!(before_resolve(&held), Gate::Suspended);
     }
 
     #[test]

@@ -7,30 +7,41 @@
 //! ```
 //!
 //! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
-//! [`Conditions`], who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`].
+//! [`Conditions`], who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
+//! and what people ask for besides the spec: [`Windows`], [`Moments`], [`Hold`].
 //! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
 //! timers, events and metrics (the program).
 
 mod conditions;
+mod cron;
 mod drive;
 mod duration;
 mod gate;
 mod graph;
 mod history;
+mod hold;
+mod moments;
 mod node;
 pub mod reason;
 mod rest;
 mod schedule;
 mod time;
+mod window;
 
-pub use conditions::{Condition, Conditions, READY, RECONCILING, STALLED, Status};
+pub use conditions::{
+    Condition, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED, Status, WINDOW,
+};
+pub use cron::{Cron, CronError};
 pub use drive::{Kind, Outcome, Verdict, World, drive};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_resolve};
 pub use graph::{Edge, Graph};
 pub use history::{History, Snapshot};
+pub use hold::Hold;
+pub use moments::{Moments, MomentsError};
 pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout};
 pub use time::Time;
+pub use window::{Until, WindowError, WindowState, Windows};

@@ -110,6 +110,18 @@ reasons! {
     DEPENDENCY_CYCLE = "DependencyCycle";
     /// A run stopped because its steps changed nothing.
     NO_PROGRESS = "NoProgress";
+    /// Something waits for the next window.
+    WINDOW_CLOSED = "WindowClosed";
+    /// The annotation that names the windows cannot be read.
+    INVALID_WINDOW = "InvalidWindow";
+    /// The annotation that names moments cannot be read.
+    INVALID_SCHEDULE = "InvalidSchedule";
+    /// A window is open.
+    OPEN = "Open";
+    /// No window is open.
+    CLOSED = "Closed";
+    /// A hold ended by itself.
+    EXPIRED = "Expired";
 }
 
 #[cfg(test)]

@@ -55,7 +55,8 @@ pub(super) fn report(
         status.artifact = Some(stored.artifact.clone());
         status.observed_ignore = object.spec.ignore.clone();
     }
-    let mut conditions = Conditions::since(&had, generation, now, &OWNED);
+    let mut conditions = Conditions::since(&had, generation, now, &OWNED)
+        .marked(&crate::controllers::marks::of(object, now));
     match rest {
         Rest::Settled(_, text) => {
             conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, reason::SUCCEEDED, text);

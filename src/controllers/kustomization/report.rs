@@ -99,7 +99,7 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     let had = conditions_of(&before);
     let generation = object.meta().generation.unwrap_or_default();
     let mut after = if before.is_object() { before.clone() } else { json!({}) };
-    after["conditions"] = json!(conditions(&had, generation, run));
+    after["conditions"] = json!(conditions(object, &had, run));
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after["lastHandledReconcileAt"] = requested.clone().into();
     }
@@ -142,8 +142,10 @@ fn was_told(had: &[Condition], rest: &Rest) -> bool {
         .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text())
 }
 
-fn conditions(had: &[Condition], generation: i64, run: &Run<'_>) -> Vec<Condition> {
-    let conditions = Conditions::since(had, generation, run.now, &OWNED);
+fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<Condition> {
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = Conditions::since(had, generation, run.now, &OWNED)
+        .marked(&crate::controllers::marks::of(object, run.now));
     let waited_since = Condition::find(had, HEALTHY)
         .filter(|c| c.status == Status::Unknown)
         .map_or(run.began, |c| c.last_transition_time);

@@ -15,10 +15,8 @@ use apply::{
     Action, Apply, Desired, HealthWish, Inventory, Manifest, Observed, Report, Seen, SeenState,
     Step,
 };
-use crds::Reconciled as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
-use kube::core::Resource as _;
 use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
@@ -186,11 +184,12 @@ impl World {
         Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
-    /// Whether somebody suspended the Kustomization since the run began: it stops at the next step.
-    fn was_suspended(&self) -> bool {
+    /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the
+    /// next step.
+    fn stopped(&self) -> Option<Rest> {
         let reference = ObjectRef::new(&self.node.name).within(&self.node.namespace);
-        let now = self.context.kustomizations.get(&reference);
-        now.is_some_and(|k| k.is_suspended() && k.meta().deletion_timestamp.is_none())
+        let now = self.context.kustomizations.get(&reference)?;
+        super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
 
     /// Looks at every manifest of a stage, some at a time.
@@ -320,12 +319,8 @@ impl reconcile::World<Apply> for World {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
-        if self.was_suspended() {
-            let text = format!(
-                "suspended while revision {} was being applied; it goes on when it is resumed",
-                self.desired.revision
-            );
-            return Err(Rest::Blocked(reason::SUSPENDED, text, Wake::at(self.settings.retry_at)));
+        if let Some(rest) = self.stopped() {
+            return Err(rest);
         }
         match step {
             Step::Record { add } => {

@@ -31,6 +31,7 @@ fn every_recorded_case_is_answered_as_recorded() {
     });
     expect![[r#"
         flux/crds: 8 of 8 passed, 7 not run
+        misc/semver: 75 of 75 passed, 0 not run
         recorded/gotime: 71 of 71 passed, 176 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run

@@ -249,3 +249,43 @@ fn the_json_is_that_of_metav1() {
     let error = serde_json::from_str::<Condition>(&wrong).unwrap_err().to_string();
     assert!(error.contains("is not an RFC 3339 time"), "{error}");
 }
+
+fn mark(status: Status, text: &str) -> Mark {
+    Mark { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
+}
+
+#[test]
+fn marks_are_replaced_and_everything_else_stays() {
+    let before = [
+        condition("Foreign", Status::True, "Fine", "", 1),
+        condition(READY, Status::True, "Succeeded", "done", 2),
+        condition(HOLD, Status::True, "Suspended", "suspended", 3),
+        condition(WINDOW, Status::False, "Closed", "as before", 4),
+    ];
+    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    let marked = since().marked(&[mark(Status::False, "as before")]).finish_as_before().unwrap();
+    expect![[r#"
+        Ready=True Succeeded "done" generation 1 since 2
+        Foreign=True Fine "" generation 1 since 1
+        windlass.dev/Window=False Closed "as before" generation 1 since 4
+    "#]]
+    .assert_eq(&lines(&marked));
+    // A run that is not told of marks leaves them as they are.
+    let run = since().finish(&Rest::Settled(reason::SUCCEEDED, "done".into()));
+    assert!(Condition::is(&run, HOLD, Status::True) && Condition::is(&run, WINDOW, Status::False));
+}
+
+#[test]
+fn conditions_that_say_the_same_are_not_written_again() {
+    let before = [
+        condition(WINDOW, Status::False, "Closed", "closed", 4),
+        condition(READY, Status::True, "Succeeded", "done", 2),
+    ];
+    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    assert_eq!(since().marked(&[mark(Status::False, "closed")]).finish_as_before(), None);
+    let other = since().marked(&[mark(Status::False, "still closed")]).finish_as_before().unwrap();
+    assert_eq!(Condition::find(&other, WINDOW).unwrap().last_transition_time, at(100));
+    assert_eq!(Conditions::since(&[], 1, at(100), OWNED).marked(&[]).finish_as_before(), None);
+    let gone = since().marked(&[]).finish_as_before().unwrap();
+    assert_eq!(gone.len(), 1);
+}

@@ -1,0 +1,138 @@
+//! Holds: who suspended an object, why, and until when.
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const HOLD: &str = "windlass.dev/Hold";
+
+/// The annotations of a hold until some seconds from now, and the time as it is shown.
+fn until(seconds: i64) -> (Value, String) {
+    let at = Timestamp::now() + SignedDuration::from_secs(seconds);
+    let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let annotations = json!({
+        "windlass.dev/suspended-by": "alice",
+        "windlass.dev/suspended-reason": "the database is migrated",
+        "windlass.dev/suspended-until": at,
+    });
+    (annotations, at)
+}
+
+async fn suspend(story: &Story, target: &Target, annotations: &Value) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
+    story.merge(target, patch).await.map(drop)
+}
+
+/// Waits until the condition about holds has a status; returns its message.
+async fn await_hold(story: &Story, target: &Target, status: &str) -> Result<String> {
+    let object = story.await_condition(target, HOLD, status, SOON).await?;
+    let message = condition(&object, HOLD)["message"].as_str().context("no message")?;
+    Ok(message.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
+    let story = Story::with_windlass("hold").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+
+    let (annotations, at) = until(15);
+    suspend(&story, &app, &annotations).await?;
+    let message = await_hold(&story, &app, "True").await?;
+    let expected = format!("suspended by alice until {at}: the database is migrated");
+    ensure!(message == expected, "{message}");
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let source = Target::git_repository("app");
+    let has_second =
+        |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
+    story.await_object(&source, SOON, has_second).await?;
+    story.await_value("a", "1").await?;
+
+    let object = story.await_applied("app", &second).await?;
+    story.await_value("a", "2").await?;
+    ensure!(object.data["spec"]["suspend"] == false, "{:?}", object.data["spec"]);
+    ensure!(object.annotations().is_empty(), "{:?}", object.annotations());
+    ensure!(condition(&object, HOLD).is_null(), "{:?}", object.data["status"]);
+    story.await_event("Kustomization", "app", "HoldExpired: the hold of alice expired at").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
+    let story = Story::with_windlass("applied-hold").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    // The story applies it server-side, as a GitOps operator above would.
+    story.kustomization("app", "app", json!({"suspend": true})).await?;
+    let (annotations, at) = until(5);
+    suspend(&story, &app, &annotations).await?;
+    await_hold(&story, &app, "True").await?;
+
+    let object = story.await_condition(&app, HOLD, "False", SOON).await?;
+    ensure!(condition(&object, HOLD)["reason"] == "Expired", "{:?}", object.data["status"]);
+    let message = condition(&object, HOLD)["message"].as_str().unwrap_or_default();
+    let expected = format!("expired at {at}; spec.suspend is still true in what story applies");
+    ensure!(message.starts_with(&expected), "{message}");
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let object = story.await_applied("app", &second).await?;
+    ensure!(object.data["spec"]["suspend"] == true, "{:?}", object.data["spec"]);
+    ensure!(object.annotations().len() == 3, "{:?}", object.annotations());
+    let events = story.events("Kustomization", "app").await?;
+    ensure!(events.iter().filter(|it| it.contains("HoldExpired")).count() == 1, "{events:#?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_is_held_too_and_a_time_that_cannot_be_read_holds_on() -> Result<()> {
+    let story = Story::with_windlass("source-hold").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let source = Target::git_repository("app");
+    story.await_ready(&source).await?;
+    let annotations = json!({"windlass.dev/suspended-until": "tomorrow"});
+    suspend(&story, &source, &annotations).await?;
+    let message = await_hold(&story, &source, "True").await?;
+    ensure!(message.contains("`tomorrow` is not a time"), "{message}");
+    let first = story.expect(&source).await?.data["status"]["artifact"].clone();
+    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+
+    // Corrected, it ends; what came meanwhile is fetched.
+    let (annotations, _) = until(5);
+    story.merge(&source, json!({"metadata": {"annotations": annotations}})).await?;
+    let message = await_hold(&story, &source, "True").await?;
+    ensure!(story.expect(&source).await?.data["status"]["artifact"] == first, "{message}");
+    let is_resumed = |object: &DynamicObject| {
+        object.data["spec"]["suspend"] == false
+            && condition(object, HOLD).is_null()
+            && object.data["status"]["artifact"] != first
+    };
+    story.await_object(&source, SOON, is_resumed).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_leaves_no_trace()
+-> Result<()> {
+    let story = Story::with_windlass("plain").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    let before = story.await_ready(&app).await?.data["status"].clone();
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    // By the time that a hold is shown, the plain suspension has been looked at.
+    let (annotations, _) = until(600);
+    let plain = story.expect(&app).await?.data["status"].clone();
+    ensure!(plain == before, "{plain:?}");
+    suspend(&story, &app, &annotations).await?;
+    await_hold(&story, &app, "True").await?;
+    story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    let object = story.await_ready(&app).await?;
+    ensure!(condition(&object, HOLD).is_null(), "{:?}", object.data["status"]);
+    story.end().await
+}

@@ -1,0 +1,209 @@
+//! Windows: outside of them nothing is applied, corrected or pruned, whatever asks for it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::{Story, Target};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+const WINDOW: &str = "windlass.dev/Window";
+
+/// How long something takes that happens at a minute: the next but one, and what follows.
+const MINUTES: Duration = Duration::from_secs(150);
+
+/// A window that opened some time ago, and opens again in about a day.
+fn closed() -> String {
+    let opened = Timestamp::now() - SignedDuration::from_hours(3);
+    format!("{} 1h", opened.strftime("%M %H * * *"))
+}
+
+async fn annotate(story: &Story, target: &Target, annotations: Value) -> Result<()> {
+    story.merge(target, json!({"metadata": {"annotations": annotations}})).await.map(drop)
+}
+
+/// Waits until the condition about windows has a status; returns its message.
+async fn await_window(story: &Story, target: &Target, status: &str) -> Result<String> {
+    let object = story.await_condition(target, WINDOW, status, SOON).await?;
+    let message = condition(&object, WINDOW)["message"].as_str().context("no message")?;
+    Ok(message.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Result<()> {
+    let story = Story::with_windlass("window").await?;
+    let files = |value: &str| {
+        [
+            ("a/guarded.yaml", config_map("guarded", value)),
+            ("a/kept.yaml", config_map("kept", value)),
+            ("b/free.yaml", config_map("free", value)),
+        ]
+    };
+    let upstream = story.follow("app", &files("1")).await?;
+    story.kustomization("guarded", "app", json!({"path": "a"})).await?;
+    story.kustomization("free", "app", json!({"path": "b"})).await?;
+    let guarded = Target::kustomization("guarded");
+    let ready = story.await_ready(&guarded).await?;
+    let first = ready.data["status"]["lastAppliedRevision"].clone();
+    story.await_ready(&Target::kustomization("free")).await?;
+
+    // With nothing new it stays Ready, and says when it opens.
+    annotate(&story, &guarded, json!({"windlass.dev/window": closed()})).await?;
+    let opening = await_window(&story, &guarded, "False").await?;
+    ensure!(opening.starts_with("the next opening is 20"), "{opening}");
+    story.merge(&Target::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
+    let token = story.request(&guarded).await?;
+    let is_answered =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
+    let object = story.await_object(&guarded, SOON, is_answered).await?;
+    ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
+
+    // A change elsewhere is nothing new.
+    let elsewhere = upstream.push(&[("b/free.yaml", config_map("free", "1.1"))]).await?;
+    story.await_applied("free", &elsewhere).await?;
+    let object = story.expect(&guarded).await?;
+    ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
+
+    let second = upstream.push(&files("2")).await?;
+    let third = upstream.remove(&["a/kept.yaml"]).await?;
+    story.await_applied("free", &third).await?;
+    let names_newest = |object: &DynamicObject| {
+        let ready = condition(object, "Ready");
+        ready["reason"] == "WindowClosed"
+            && ready["message"].as_str().is_some_and(|it| it.contains(&third))
+    };
+    let object = story.await_object(&guarded, SOON, names_newest).await?;
+    let message = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
+    ensure!(message.starts_with("outside its window '"), "{message}");
+    ensure!(message.ends_with(&opening), "{message} should end with {opening}");
+    ensure!(!message.contains(&second), "{message}");
+    ensure!(object.data["status"]["lastAppliedRevision"] == first, "{:?}", object.data["status"]);
+    story.await_value("guarded", "drifted").await?;
+    story.await_value("kept", "1").await?;
+
+    let until = Timestamp::now() + SignedDuration::from_hours(1);
+    annotate(&story, &guarded, json!({"windlass.dev/break-glass": until.to_string()})).await?;
+    story.await_applied("guarded", &third).await?;
+    story.await_value("guarded", "2").await?;
+    story.await_gone(&Target::config_map("kept"), SOON).await?;
+    let message = await_window(&story, &guarded, "True").await?;
+    ensure!(message.contains("windlass.dev/break-glass opens it until"), "{message}");
+
+    annotate(&story, &guarded, json!({"windlass.dev/window": null})).await?;
+    story.await_object(&guarded, SOON, |it| condition(it, WINDOW).is_null()).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
+    let story = Story::with_windlass("opening").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    // Twenty seconds are enough to see that it is closed.
+    let opening = Timestamp::now() + SignedDuration::from_secs(80);
+    let window = format!("{} 1h", opening.strftime("%M %H * * *"));
+    annotate(&story, &app, json!({"windlass.dev/window": window})).await?;
+    await_window(&story, &app, "False").await?;
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let message = story.await_failure(&app, "WindowClosed").await?;
+    ensure!(message.contains(&opening.strftime("%Y-%m-%dT%H:%M:00Z").to_string()), "{message}");
+    story.await_value("a", "1").await?;
+
+    story.await_applied_within("app", &second, MINUTES).await?;
+    story.await_value("a", "2").await?;
+    await_window(&story, &app, "True").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_has_a_source_looked_at_between_its_intervals() -> Result<()> {
+    let story = Story::with_windlass("schedule").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let source = Target::git_repository("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    annotate(&story, &source, json!({"windlass.dev/schedule": "nonsense"})).await?;
+    let wrong = "windlass.dev/Schedule";
+    let object = story.await_condition(&source, wrong, "False", SOON).await?;
+    let message = condition(&object, wrong)["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("five fields"), "{message}");
+    ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
+
+    annotate(&story, &source, json!({"windlass.dev/schedule": "* * * * * Europe/Berlin"})).await?;
+    story.await_object(&source, SOON, |it| condition(it, wrong).is_null()).await?;
+    // Nobody tells windlass of this commit.
+    upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
+    let has_second = |object: &DynamicObject| object.data["data"]["value"] == "2";
+    story.await_object(&Target::config_map("a"), MINUTES, has_second).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Result<()> {
+    let story = Story::with_windlass("malformed").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    annotate(&story, &app, json!({"windlass.dev/window": "0 22 * * MON-XYZ 4h"})).await?;
+    let message = story.await_failure(&app, "InvalidWindow").await?;
+    ensure!(
+        message.starts_with("windlass.dev/window: `MON-XYZ` is not a day of week"),
+        "{message}"
+    );
+    let object = story.expect(&app).await?;
+    ensure!(condition(&object, "Stalled")["status"] == "True", "{:?}", object.data["status"]);
+    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    story.merge(&Target::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+
+    // Corrected, it waits for what came meanwhile, and still lets deletion through.
+    annotate(&story, &app, json!({"windlass.dev/window": closed()})).await?;
+    story.await_failure(&app, "WindowClosed").await?;
+    story.await_value("a", "drifted").await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_gone(&Target::config_map("a"), SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Result<()> {
+    let story = Story::with_windlass("rollout").await?;
+    let files = [
+        ("a/web.yaml", deployment("web", Pods::Unready)),
+        ("b/job.yaml", deployment("job", Pods::Unready)),
+    ];
+    let upstream = story.follow("app", &files).await?;
+    let first = e2e::harness::flux::revision(&upstream.repository.hash("main")?);
+    for (name, path) in [("web", "a"), ("job", "b")] {
+        let spec = json!({"path": path, "wait": true, "timeout": "10m"});
+        story.kustomization(name, "app", spec).await?;
+        story.await_waiting(name, &first).await?;
+        let target = Target::kustomization(name);
+        annotate(&story, &target, json!({"windlass.dev/window": closed()})).await?;
+    }
+    // What drifts meanwhile stops at the step that would correct it.
+    let job = Target::new("apps/v1", "Deployment", "job");
+    story.merge(&job, json!({"spec": {"replicas": 3}})).await?;
+    let message = story.await_failure(&Target::kustomization("job"), "WindowClosed").await?;
+    ensure!(message.contains(&first), "{message}");
+    ensure!(story.expect(&job).await?.data["spec"]["replicas"] == 3, "it was corrected");
+
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(story.client.clone(), &story.namespace);
+    for pod in pods.list(&ListParams::default().labels("app=web")).await?.items {
+        let name = pod.metadata.name.context("no name")?;
+        let ready = |kind: &str| json!({"type": kind, "status": "True"});
+        let status = json!({"status": {"conditions": [ready("Ready"), ready("ContainersReady")]}});
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+    }
+    story.await_applied("web", &first).await?;
+    let object = story.expect(&Target::kustomization("web")).await?;
+    ensure!(condition(&object, WINDOW)["status"] == "False", "{:?}", object.data["status"]);
+    story.end().await
+}

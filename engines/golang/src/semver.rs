@@ -1,0 +1,30 @@
+//! Versions and version ranges as Masterminds/semver v3 reads them, which is how Flux and Helm do.
+//!
+//! Here: the limits on length. Below: [`Version`] (reading, precedence) and [`Constraint`] (ranges).
+//! Elsewhere: which versions there are to choose from (tags, charts and images: their sources).
+//!
+//! ```
+//! use golang::semver::{Constraint, Version};
+//!
+//! let range = Constraint::parse("~1.2 || >=2.1")?;
+//! assert!(range.matches(&Version::parse("v1.2.9")?));
+//! assert!(!range.matches(&Version::parse("2.1.0-rc.1")?));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod constraint;
+mod version;
+
+pub use constraint::{Constraint, ConstraintError};
+pub use version::{Version, VersionError};
+
+/// Longest version that is read, in bytes. Differs(go): it has no limit.
+pub const MAX_VERSION: usize = 256;
+
+/// Longest constraint that is read, in bytes. Differs(go): it has no limit.
+pub const MAX_CONSTRAINT: usize = 1024;
+
+/// What may stand in a pre-release or in metadata, between the dots.
+fn is_identifier(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}

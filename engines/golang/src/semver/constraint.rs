@@ -1,0 +1,393 @@
+//! Ranges of versions: reading them, and whether a version is inside. Elsewhere: versions (`version.rs`).
+//!
+//! A constraint is alternatives between `||`, each of comparisons between spaces or commas that have to hold
+//! together. `a - b` is short for `>=a, <=b`. A number that is left out, or is `x`, `X` or `*`, stands for any.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::version::compare_parts;
+use super::{MAX_CONSTRAINT, Version, is_identifier};
+
+/// Why a text is not a constraint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConstraintError {
+    /// It has not the form of one.
+    #[error("`{0}` is not a version constraint; write ranges such as `>=1.2 <2`, `~1.2` or `1.x`")]
+    Improper(String),
+    /// It has the form, but what is compared with is no version.
+    #[error("`{0}` compares with something that is not a version")]
+    NotAVersion(String),
+    /// It is longer than [`MAX_CONSTRAINT`].
+    #[error("a version constraint may be {MAX_CONSTRAINT} bytes long, and this one has {0}")]
+    TooLong(usize),
+}
+
+/// A range of versions.
+///
+/// A pre-release is inside of an alternative only if one of that alternative's comparisons names a
+/// pre-release; `>=1.0.0-0` is the usual way to say that they count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constraint {
+    alternatives: Vec<Alternative>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Alternative {
+    comparisons: Vec<Comparison>,
+    takes_prereleases: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterOrEqual,
+    LessOrEqual,
+    Tilde,
+    Caret,
+}
+
+/// How much of a version was spelled out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Given {
+    Nothing,
+    Major,
+    Minor,
+    All,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Comparison {
+    operator: Operator,
+    /// What is not given is 0.
+    version: Version,
+    given: Given,
+    /// The text that was read.
+    text: String,
+}
+
+impl Constraint {
+    /// Reads a constraint as `NewConstraint` does.
+    ///
+    /// # Errors
+    /// If the text is no constraint, or too long. An empty one is none; `*` admits every release.
+    pub fn parse(text: &str) -> Result<Self, ConstraintError> {
+        if text.len() > MAX_CONSTRAINT {
+            return Err(ConstraintError::TooLong(text.len()));
+        }
+        let text = without_hyphens(text);
+        let alternatives = text.split("||").map(alternative).collect::<Result<_, _>>()?;
+        Ok(Self { alternatives })
+    }
+
+    /// Whether a version is inside, as `Check` says.
+    pub fn matches(&self, version: &Version) -> bool {
+        self.alternatives.iter().any(|alternative| {
+            (alternative.takes_prereleases || version.prerelease.is_empty())
+                && alternative.comparisons.iter().all(|comparison| comparison.admits(version))
+        })
+    }
+}
+
+impl FromStr for Constraint {
+    type Err = ConstraintError;
+
+    fn from_str(text: &str) -> Result<Self, ConstraintError> {
+        Self::parse(text)
+    }
+}
+
+/// With single spaces, and with hyphens spelled out.
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, alternative) in self.alternatives.iter().enumerate() {
+            f.write_str(if at > 0 { " || " } else { "" })?;
+            for (at, comparison) in alternative.comparisons.iter().enumerate() {
+                f.write_str(if at > 0 { " " } else { "" })?;
+                f.write_str(&comparison.text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Comparison {
+    fn admits(&self, version: &Version) -> bool {
+        let wanted = &self.version;
+        match self.operator {
+            Operator::Equal if self.given < Given::All => self.is_near(version),
+            Operator::Equal => version == wanted,
+            Operator::NotEqual => self.differs(version),
+            Operator::Greater => match self.given {
+                Given::All | Given::Nothing => version > wanted,
+                Given::Major => version.major > wanted.major,
+                Given::Minor => (version.major, version.minor) > (wanted.major, wanted.minor),
+            },
+            Operator::Less => version < wanted,
+            Operator::GreaterOrEqual => version >= wanted,
+            Operator::LessOrEqual => match self.given {
+                Given::All => version <= wanted,
+                Given::Major => version.major <= wanted.major,
+                // Parity(go): `<=*` admits what `<=0.0` does.
+                Given::Minor | Given::Nothing => {
+                    (version.major, version.minor) <= (wanted.major, wanted.minor)
+                }
+            },
+            Operator::Tilde => self.is_near(version),
+            Operator::Caret => self.is_compatible(version),
+        }
+    }
+
+    /// `!=`: any version that differs in a number that is given.
+    fn differs(&self, version: &Version) -> bool {
+        let wanted = &self.version;
+        let same_major = version.major == wanted.major;
+        match self.given {
+            Given::All | Given::Nothing => version != wanted,
+            Given::Major => !same_major,
+            Given::Minor => {
+                !same_major
+                    || version.minor != wanted.minor
+                    || compare_parts(&version.prerelease, &wanted.prerelease).is_ne()
+            }
+        }
+    }
+
+    /// `~`: from this version on, while major and (if it is given) minor stay.
+    fn is_near(&self, version: &Version) -> bool {
+        let wanted = &self.version;
+        // Parity(go): `~0.0.0` admits everything, as `~*` does.
+        let is_any = matches!(self.given, Given::All | Given::Nothing)
+            && (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
+        version >= wanted
+            && (is_any
+                || version.major == wanted.major
+                    && (version.minor == wanted.minor || self.given == Given::Major))
+    }
+
+    /// `^`: from this version on, while the first number that is not 0 stays.
+    fn is_compatible(&self, version: &Version) -> bool {
+        let wanted = &self.version;
+        if version < wanted || version.major != wanted.major {
+            return false;
+        }
+        if wanted.major > 0 || self.given == Given::Major {
+            return true;
+        }
+        if version.minor != wanted.minor {
+            return false;
+        }
+        // Parity(go): `^*` admits `0.0.0` alone.
+        wanted.minor > 0 || self.given == Given::Minor || version.patch == wanted.patch
+    }
+}
+
+/// The comparisons between two `||`.
+fn alternative(text: &str) -> Result<Alternative, ConstraintError> {
+    let improper = || ConstraintError::Improper(text.to_owned());
+    let mut comparisons = Vec::new();
+    let mut rest = text.trim_start_matches(is_space);
+    loop {
+        let (operator, sign, after) = operator(rest);
+        let from = after.trim_start_matches(is_space);
+        let length = wildcard_version(from).ok_or_else(improper)?;
+        let (version, after) = from.split_at(length);
+        comparisons.push(comparison(operator, sign, version)?);
+        let next = after.trim_start_matches(is_space);
+        if next.is_empty() {
+            break;
+        }
+        rest = match next.strip_prefix(',') {
+            Some(next) => next.trim_start_matches(is_space),
+            None if next.len() < after.len() => next,
+            None => return Err(improper()),
+        };
+    }
+    let takes_prereleases = comparisons.iter().any(|it| !it.version.prerelease.is_empty());
+    Ok(Alternative { comparisons, takes_prereleases })
+}
+
+/// The operator that a text begins with, its sign, and what follows.
+fn operator(text: &str) -> (Operator, &str, &str) {
+    const OPERATORS: [(&str, Operator); 11] = [
+        (">=", Operator::GreaterOrEqual),
+        ("=>", Operator::GreaterOrEqual),
+        ("<=", Operator::LessOrEqual),
+        ("=<", Operator::LessOrEqual),
+        ("!=", Operator::NotEqual),
+        ("~>", Operator::Tilde),
+        ("~", Operator::Tilde),
+        ("^", Operator::Caret),
+        (">", Operator::Greater),
+        ("<", Operator::Less),
+        ("=", Operator::Equal),
+    ];
+    for (sign, operator) in OPERATORS {
+        if let Some(rest) = text.strip_prefix(sign) {
+            return (operator, sign, rest);
+        }
+    }
+    (Operator::Equal, "", text)
+}
+
+fn comparison(operator: Operator, sign: &str, text: &str) -> Result<Comparison, ConstraintError> {
+    let rest = text.strip_prefix('v').unwrap_or(text);
+    let end = rest.find(['-', '+']).unwrap_or(rest.len());
+    let (numbers, extra) = rest.split_at(end);
+    let prerelease = extra.split('+').next().unwrap_or_default();
+    let is_any = |part: &str| matches!(part, "x" | "X" | "*");
+    let parts: Vec<&str> = numbers.split('.').collect();
+    let (given, plain) = match parts.as_slice() {
+        [major, ..] if is_any(major) => (Given::Nothing, format!("0.0.0{prerelease}")),
+        [major] => (Given::Major, format!("{major}.0.0{prerelease}")),
+        [major, minor, ..] if is_any(minor) => (Given::Major, format!("{major}.0.0{prerelease}")),
+        [major, minor] => (Given::Minor, format!("{major}.{minor}.0{prerelease}")),
+        [major, minor, patch, ..] if is_any(patch) => {
+            (Given::Minor, format!("{major}.{minor}.0{prerelease}"))
+        }
+        _ => (Given::All, rest.to_owned()),
+    };
+    let version =
+        Version::parse(&plain).map_err(|_| ConstraintError::NotAVersion(text.to_owned()))?;
+    Ok(Comparison { operator, version, given, text: format!("{sign}{text}") })
+}
+
+/// What Go's `\s` matches.
+fn is_space(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ')
+}
+
+/// How long the version is that a text begins with, in which any number may be `x`; `None` if there is none.
+///
+/// Parity(go): a `|` may stand where a digit may. It matters in `1||2 - 3`, which is `>=1 || 2, <=3`.
+fn wildcard_version(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let run = |from: usize, is_in: fn(u8) -> bool| {
+        from + bytes[from..].iter().take_while(|byte| is_in(**byte)).count()
+    };
+    let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'x' | b'X' | b'*' | b'|');
+    let start = usize::from(bytes.first() == Some(&b'v'));
+    let mut end = run(start, is_number);
+    if end == start {
+        return None;
+    }
+    for _ in 0..2 {
+        let next = if bytes.get(end) == Some(&b'.') { run(end + 1, is_number) } else { end };
+        if next <= end + 1 {
+            break;
+        }
+        end = next;
+    }
+    for sign in [b'-', b'+'] {
+        if bytes.get(end) != Some(&sign) {
+            continue;
+        }
+        let mut next = run(end + 1, is_identifier);
+        if next == end + 1 {
+            continue;
+        }
+        loop {
+            end = next;
+            next = if bytes.get(end) == Some(&b'.') { run(end + 1, is_identifier) } else { end };
+            if next <= end + 1 {
+                break;
+            }
+        }
+    }
+    Some(end)
+}
+
+/// Writes `a - b` as two comparisons, everywhere in a text.
+///
+/// Parity(go): this comes before anything else is understood, and replaces the first text that looks the same.
+fn without_hyphens(text: &str) -> String {
+    let mut result = text.to_owned();
+    let mut at = 0;
+    while at < text.len() {
+        match hyphen_range(&text[at..]) {
+            Some((length, from, to)) => {
+                let range = &text[at..at + length];
+                result = result.replacen(range, &format!(">= {from}, <= {to} "), 1);
+                at += length;
+            }
+            None => at += text[at..].chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    result
+}
+
+/// The range `a - b` that a text begins with, with the spaces around it: its length, `a` and `b`.
+fn hyphen_range(text: &str) -> Option<(usize, &str, &str)> {
+    let spaced = |text: &'_ str| -> usize { text.len() - text.trim_start_matches(is_space).len() };
+    let mut at = spaced(text);
+    let from = &text[at..at + wildcard_version(&text[at..])?];
+    at += from.len();
+    let before = spaced(&text[at..]);
+    let after = text[at + before..].strip_prefix('-').map_or(0, spaced);
+    if before == 0 || after == 0 {
+        return None;
+    }
+    at += before + 1 + after;
+    let to = &text[at..at + wildcard_version(&text[at..])?];
+    at += to.len();
+    Some((at + spaced(&text[at..]), from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(constraint: &str, version: &str) -> bool {
+        Constraint::parse(constraint).unwrap().matches(&Version::parse(version).unwrap())
+    }
+
+    #[test]
+    fn prereleases_count_in_alternatives_that_name_one() {
+        assert!(!matches(">=1.0.0", "1.1.0-rc.1"));
+        assert!(matches(">=1.0.0-0", "1.1.0-rc.1"));
+        assert!(!matches("<1-0 || >=1", "1.1.0-rc.1"));
+        assert!(matches(">=1, <2.0.0-0", "1.1.0-rc.1"));
+    }
+
+    #[test]
+    fn a_hyphen_between_spaces_is_a_range() {
+        assert!(matches("1.2 - 2.4", "2.4.9") && !matches("1.2 - 2.4", "2.5.0"));
+        assert!(matches("1 - 2 || 4 - 5", "5.1.0") && !matches("1 - 2 || 4 - 5", "3.0.0"));
+        assert_eq!(Constraint::parse(" 1 -  2,  !=1.5").unwrap().to_string(), ">=1 <=2 !=1.5");
+        // As Go has it: the bar belongs to what is before the hyphen.
+        assert_eq!(Constraint::parse("1||2 - 3").unwrap().to_string(), ">=1 || 2 <=3");
+    }
+
+    #[test]
+    fn what_is_no_constraint_is_refused() {
+        for text in
+            ["", " ", "foo", "1.2.3.4", "==1", "!1", ">= ", "1,", ",1", "1,,2", "1 ||", "> =1"]
+        {
+            assert!(matches!(Constraint::parse(text), Err(ConstraintError::Improper(_))), "{text}");
+        }
+        for text in ["1|2", "1.2x", "12*", "1.2.3-01", "18446744073709551616"] {
+            assert!(
+                matches!(Constraint::parse(text), Err(ConstraintError::NotAVersion(_))),
+                "{text}"
+            );
+        }
+        let long = "1 ".repeat(MAX_CONSTRAINT);
+        assert_eq!(Constraint::parse(&long), Err(ConstraintError::TooLong(2 * MAX_CONSTRAINT)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "[ ,|vxX*0-9.<>=~^!+a-]{0,24}|.*", version in "[0-9]\\.[0-9]") {
+            if let Ok(constraint) = Constraint::parse(&text) {
+                let version = Version::parse(&version).unwrap();
+                let again = Constraint::parse(&constraint.to_string()).unwrap();
+                prop_assert_eq!(constraint.matches(&version), again.matches(&version));
+            }
+        }
+    }
+}

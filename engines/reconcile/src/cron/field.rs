@@ -1,0 +1,120 @@
+//! One field of a cron expression: what people write, and the plain form of it that croner reads.
+//!
+//! Names become numbers, `?` becomes `*`, and `5/15` becomes `5-59/15`, so that all that is left has one meaning.
+//! Elsewhere: the expression (`super`).
+
+use super::CronError;
+
+/// What may stand in a field.
+pub(super) struct Field {
+    name: &'static str,
+    least: u16,
+    most: u16,
+    /// What `n/step` runs up to.
+    last: u16,
+    /// Names in order, the first of which is `least`.
+    names: &'static [&'static str],
+}
+
+const fn numbers(name: &'static str, least: u16, most: u16) -> Field {
+    Field { name, least, most, last: most, names: &[] }
+}
+
+pub(super) const MINUTE: Field = numbers("minute", 0, 59);
+pub(super) const HOUR: Field = numbers("hour", 0, 23);
+pub(super) const DAY: Field = numbers("day of month", 1, 31);
+pub(super) const MONTH: Field = Field {
+    names: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
+    ..numbers("month", 1, 12)
+};
+pub(super) const WEEKDAY: Field = Field {
+    last: 6,
+    names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
+    ..numbers("day of week", 0, 7)
+};
+
+impl Field {
+    /// The plain form of a field's text.
+    ///
+    /// # Errors
+    /// If the text says nothing that the field can mean.
+    pub(super) fn plain(&self, text: &str) -> Result<String, CronError> {
+        let mut items = Vec::new();
+        for item in text.split(',') {
+            let item = self.item(item).map_err(|why| CronError::Field {
+                field: self.name,
+                text: text.to_owned(),
+                why,
+            })?;
+            // Whatever else is in the list, it is every value.
+            if item == "*" {
+                return Ok(item);
+            }
+            items.push(item);
+        }
+        Ok(items.join(","))
+    }
+
+    fn item(&self, item: &str) -> Result<String, String> {
+        let (range, step) = item.split_once('/').map_or((item, None), |(a, b)| (a, Some(b)));
+        let step = step.map(|step| self.step(step)).transpose()?;
+        let range = match (range, range.split_once('-')) {
+            ("*" | "?", _) => "*".to_owned(),
+            (_, Some((first, last))) => self.range(first, last)?,
+            (single, None) => {
+                let value = self.value(single)?;
+                match step {
+                    Some(_) if value > self.last => return Err("7 has no steps; write 0".into()),
+                    Some(_) => format!("{value}-{}", self.last),
+                    None => value.to_string(),
+                }
+            }
+        };
+        Ok(match step {
+            None | Some(1) => range,
+            Some(step) => format!("{range}/{step}"),
+        })
+    }
+
+    fn range(&self, first: &str, last: &str) -> Result<String, String> {
+        let from = self.value(first)?;
+        // A week that begins on another day ends on Sunday.
+        let to = if last.eq_ignore_ascii_case("SUN") && from > 0 { 7 } else { self.value(last)? };
+        if from > to {
+            return Err(format!("{first} comes after {last}"));
+        }
+        Ok(format!("{from}-{to}"))
+    }
+
+    fn step(&self, text: &str) -> Result<u16, String> {
+        let step = if is_number(text) { text.parse().ok() } else { None };
+        step.filter(|step| (1..=self.most).contains(step))
+            .ok_or_else(|| format!("the step `{text}` is not a number from 1 to {}", self.most))
+    }
+
+    fn value(&self, text: &str) -> Result<u16, String> {
+        let named = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        if let Some(at) = named.and_then(|at| u16::try_from(at).ok()) {
+            return Ok(self.least + at);
+        }
+        let value = if is_number(text) { text.parse().ok() } else { None };
+        let names = match self.names {
+            [first, .., last] => format!(", or {first} to {last}"),
+            [] | [_] => String::new(),
+        };
+        let Self { least, most, .. } = self;
+        value.filter(|value| (*least..=*most).contains(value)).ok_or_else(|| {
+            let hint = if text.contains(['L', 'W', '#']) {
+                "; `L`, `W` and `#` are not supported"
+            } else {
+                ""
+            };
+            format!("`{text}` is not a number from {least} to {most}{names}{hint}")
+        })
+    }
+}
+
+/// Two digits at most: no field has more.
+fn is_number(text: &str) -> bool {
+    matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,291 @@
+//! Windows: the times at which an object may be applied, corrected and pruned.
+//!
+//! Here: [`Windows`] (when they are open), [`WindowState`] (what that means at a time, and how it reads).
+//! Elsewhere: how a moment is written (`cron.rs`), what a closed window stops (`gate.rs`), timers (the program).
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use crate::cron::{Cron, CronError};
+use crate::moments::{MAX_ENTRIES, MAX_LENGTH, entries};
+use crate::time::whole_seconds;
+use crate::{
+    DurationError, Mark, Rest, Status, Time, WINDOW, Wake, format_duration, parse_duration, reason,
+};
+
+/// The longest that a window may be open.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The shortest.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// How many openings are followed to find when a window closes, where each begins before the last has ended.
+const OPENINGS: usize = 64;
+
+/// How many windows are followed where each is open when the last one closes.
+const JOINS: usize = 8;
+
+/// Why a text is not a list of windows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// When one opens, or its zone, is wrong.
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    /// How long one is open is missing.
+    #[error("a length is missing after `{0}`; write for how long it opens, such as `4h`")]
+    NoLength(String),
+    /// How long one is open is wrong.
+    #[error(
+        "{0}; after the five fields (there is none for seconds) comes a length such as `4h`, then a time zone"
+    )]
+    Length(#[from] DurationError),
+    /// How long one is open is too long or too short.
+    #[error("a window may be open for 1s to {longest}, not for {0}", longest = format_duration(LONGEST))]
+    Range(String),
+    /// More words than an expression, a length and a zone.
+    #[error(
+        "`{0}` is too much: write five fields, a length and a time zone, and `;` before the next five"
+    )]
+    TooManyWords(String),
+    /// It is too long, or there are too many of them.
+    #[error("there may be {MAX_ENTRIES} windows in {MAX_LENGTH} bytes")]
+    TooMany,
+}
+
+/// Windows of one object; it is enough that one of them is open.
+#[derive(Debug, Clone)]
+pub struct Windows {
+    all: Vec<Window>,
+    text: String,
+}
+
+#[derive(Debug, Clone)]
+struct Window {
+    cron: Cron,
+    length: SignedDuration,
+}
+
+/// Until when something is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Until this time; it is closed then.
+    Time(Time),
+    /// Nobody can say: it opens again and again before it closes.
+    Further,
+}
+
+impl Windows {
+    /// Reads `<cron> <length> [<zone>]`, several separated by `;`.
+    ///
+    /// # Errors
+    /// If one of them is not of that form, is open for more than a week, or never opens.
+    pub fn parse(text: &str) -> Result<Self, WindowError> {
+        let mut all = Vec::new();
+        for words in entries(text).ok_or(WindowError::TooMany)? {
+            let (cron, rest) = Cron::parse(&words)?;
+            let (length, zone) = match *rest {
+                [] => return Err(WindowError::NoLength(words.join(" "))),
+                [length] => (length, None),
+                [length, zone] => (length, Some(zone)),
+                [_, _, ref more @ ..] => return Err(WindowError::TooManyWords(more.join(" "))),
+            };
+            let length = parse_duration(length)?;
+            if !(SHORTEST..=LONGEST).contains(&length) {
+                return Err(WindowError::Range(format_duration(length)));
+            }
+            let length = SignedDuration::from_secs(i64::try_from(length.as_secs()).unwrap_or(0));
+            all.push(Window { cron: Cron::in_zone(cron, zone)?, length });
+        }
+        Ok(Self { all, text: text.trim().to_owned() })
+    }
+
+    /// Until when it stays open, if it is open now.
+    ///
+    /// A window is open from each of its moments on, for its length in elapsed time: what clocks are turned by
+    /// meanwhile does not make it longer or shorter.
+    pub fn is_open(&self, now: Time) -> Option<Until> {
+        let mut until = self.end(now)?;
+        for _ in 0..JOINS {
+            let Until::Time(at) = until else { break };
+            match self.end(at) {
+                Some(next) => until = next,
+                None => return Some(until),
+            }
+        }
+        Some(Until::Further)
+    }
+
+    /// The latest end of the windows that are open.
+    fn end(&self, now: Time) -> Option<Until> {
+        let ends = self.all.iter().filter_map(|window| window.end(now));
+        ends.reduce(|a, b| match (a, b) {
+            (Until::Time(a), Until::Time(b)) => Until::Time(a.max(b)),
+            (Until::Further, _) | (_, Until::Further) => Until::Further,
+        })
+    }
+
+    /// When the next of them opens, strictly after this time.
+    pub fn next_opening(&self, now: Time) -> Option<Time> {
+        self.all.iter().filter_map(|window| window.cron.next_after(now)).min()
+    }
+
+    /// A time, as clocks show it where the window is that opens then.
+    fn spelled(&self, time: Time) -> String {
+        let before = time.checked_sub(SignedDuration::from_secs(1)).unwrap_or(time);
+        let opens = |window: &&Window| window.cron.next_after(before) == Some(time);
+        let window = self.all.iter().find(opens).or(self.all.first());
+        window.map_or_else(|| time.to_string(), |window| window.cron.spelled(time))
+    }
+}
+
+impl Window {
+    /// The end of the opening that a time is in, and of those that begin before it ends.
+    fn end(&self, now: Time) -> Option<Until> {
+        let from = now.checked_sub(self.length).unwrap_or(Time::MIN);
+        let mut opening = self.cron.next_after(from).filter(|opening| *opening <= now)?;
+        for _ in 0..OPENINGS {
+            let end = opening.checked_add(self.length).unwrap_or(Time::MAX);
+            match self.cron.next_after(opening) {
+                Some(next) if next <= end => opening = next,
+                Some(_) | None => return Some(Until::Time(end)),
+            }
+        }
+        Some(Until::Further)
+    }
+}
+
+/// What an object's windows mean at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WindowState {
+    /// It may be applied.
+    Open {
+        /// When that ends, if it is known.
+        until: Option<Time>,
+        /// That, for people.
+        text: String,
+    },
+    /// It may not.
+    Closed {
+        /// When it may again.
+        next: Option<Time>,
+        /// The windows, as they are written.
+        windows: String,
+        /// When it may again, for people.
+        text: String,
+    },
+    /// Nobody can say, so it may not.
+    Invalid {
+        /// What is wrong.
+        text: String,
+    },
+}
+
+impl WindowState {
+    /// Where a run ends that would apply `waiting`, such as `revision main@sha1:…`; `None` while it is open.
+    pub fn rest(&self, waiting: &str) -> Option<Rest> {
+        Some(match self {
+            Self::Open { .. } => return None,
+            Self::Closed { next, windows, text } => {
+                let text = format!("outside its window '{windows}': {waiting} waits; {text}");
+                let wake = Wake { at: *next, ..Wake::default() };
+                Rest::Blocked(reason::WINDOW_CLOSED, text, wake)
+            }
+            Self::Invalid { text } => Rest::Stalled(reason::INVALID_WINDOW, text.clone()),
+        })
+    }
+
+    /// How it is shown in a status.
+    pub fn mark(&self) -> Mark {
+        let (status, reason, text) = match self {
+            Self::Open { text, .. } => (Status::True, reason::OPEN, text),
+            Self::Closed { text, .. } => (Status::False, reason::CLOSED, text),
+            Self::Invalid { text } => (Status::False, reason::INVALID_WINDOW, text),
+        };
+        Mark { kind: WINDOW, status, reason, text: text.clone() }
+    }
+
+    /// When it changes by itself.
+    pub fn changes_at(&self) -> Option<Time> {
+        match self {
+            Self::Open { until, .. } => *until,
+            Self::Closed { next, .. } => *next,
+            Self::Invalid { .. } => None,
+        }
+    }
+
+    /// From the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
+    ///
+    /// What breaks the glass opens until the time that it says; one that cannot be read opens nothing.
+    pub fn at(now: Time, windows: Option<&str>, break_glass: Option<&str>) -> Option<Self> {
+        let windows = match Windows::parse(windows?) {
+            Ok(windows) => windows,
+            Err(error) => {
+                let text = format!(
+                    "windlass.dev/window: {error}. Nothing is applied until it is corrected or removed"
+                );
+                return Some(Self::Invalid { text });
+            }
+        };
+        let now = whole_seconds(now);
+        let broken: Option<Result<Time, &str>> =
+            break_glass.map(|text| text.trim().parse().map_err(|_| text));
+        if let Some(Ok(until)) = broken
+            && now < until
+        {
+            return Some(windows.broken_open(now, whole_seconds(until)));
+        }
+        let remark = match broken {
+            Some(Err(text)) => {
+                let text: String = text.chars().take(100).collect();
+                format!(
+                    "; windlass.dev/break-glass `{text}` is not a time such as 2026-11-23T21:00:00Z and opens nothing"
+                )
+            }
+            Some(Ok(_)) | None => String::new(),
+        };
+        Some(match windows.is_open(now) {
+            Some(Until::Time(until)) => Self::Open {
+                until: Some(until),
+                text: format!("open until {}{remark}", windows.spelled(until)),
+            },
+            Some(Until::Further) => Self::Open {
+                until: None,
+                text: format!("open, and opens again each time before it closes{remark}"),
+            },
+            None => {
+                let next = windows.next_opening(now);
+                let text = next.map_or_else(
+                    || "it does not open again".to_owned(),
+                    |next| format!("the next opening is {}", windows.spelled(next)),
+                );
+                Self::Closed { next, text: text + &remark, windows: windows.text }
+            }
+        })
+    }
+}
+
+impl Windows {
+    /// The state while the glass is broken, and through windows that are open when that ends.
+    fn broken_open(&self, now: Time, until: Time) -> WindowState {
+        let end = [self.is_open(now), self.is_open(until)].into_iter().flatten().fold(
+            Until::Time(until),
+            |a, b| match (a, b) {
+                (Until::Time(a), Until::Time(b)) => Until::Time(a.max(b)),
+                (Until::Further, _) | (_, Until::Further) => Until::Further,
+            },
+        );
+        let glass = format!("windlass.dev/break-glass opens it until {}", self.spelled(until));
+        match end {
+            Until::Time(end) if end > until => WindowState::Open {
+                until: Some(end),
+                text: format!("open until {}; {glass}", self.spelled(end)),
+            },
+            Until::Time(end) => WindowState::Open { until: Some(end), text: glass },
+            Until::Further => WindowState::Open { until: None, text: glass },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

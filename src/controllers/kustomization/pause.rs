@@ -1,0 +1,114 @@
+//! A Kustomization that may not go on now: suspended, or outside of its windows.
+//!
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Reconciled as _;
+use crds::kustomize::Kustomization;
+use kube::core::Resource as _;
+use reconcile::{Facts, Rest, Time, Wake, WindowState, reason};
+
+use super::{Session, report, resolve};
+use crate::cluster::ClusterError;
+use crate::controllers::{hold, marks, window};
+
+/// Why a run that began has to stop before its next step.
+pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Rest> {
+    if object.meta().deletion_timestamp.is_some() {
+        return None;
+    }
+    let now = jiff::Timestamp::now();
+    if hold::is_suspended(object, now) {
+        let text = format!(
+            "suspended while revision {revision} was being applied; it goes on when it is resumed"
+        );
+        return Some(Rest::Blocked(reason::SUSPENDED, text, Wake::at(retry_at)));
+    }
+    window::state(object, now)?.rest(&format!("the rest of revision {revision}"))
+}
+
+impl Session {
+    /// What the gate asks about before anything is resolved.
+    pub(super) async fn facts(&self, object: &Kustomization) -> Facts {
+        let facts = Facts {
+            suspended: hold::is_suspended(object, self.began),
+            cycle: self.context.hub.cycle(&self.node),
+            window: window::state(object, self.began),
+            ..Facts::default()
+        };
+        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
+        // It is answered at once, and taken when the next window opens.
+        if marks::is_asked(object) {
+            self.memory().verify_at = None;
+        }
+        let artifact = resolve::artifact(&self.context, object, self.began).ok();
+        let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
+        // What was applied is looked at until it is well: that changes nothing. A step would be refused.
+        if revision.is_some_and(|revision| awaits_health(object, revision)) {
+            return Facts { window: None, ..facts };
+        }
+        if is_current(object, revision) {
+            return facts;
+        }
+        if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))
+            && let Ok(files) = self.files(artifact).await
+            && self.reads_the_same(object, &files)
+        {
+            return facts;
+        }
+        let waiting = revision.map_or_else(
+            || "what its source will have".to_owned(),
+            |revision| format!("revision {revision}"),
+        );
+        Facts { waiting: Some(waiting), ..facts }
+    }
+
+    /// Whether the files that the last build read are the same in a tree, as far as is remembered.
+    fn reads_the_same(&self, object: &Kustomization, files: &tree::Memory) -> bool {
+        let memory = self.memory();
+        let generation = object.meta().generation.unwrap_or_default();
+        let settled = memory.settled.as_ref().filter(|settled| settled.generation == generation);
+        settled.is_some_and(|settled| settled.trace.is_same_in(files))
+    }
+
+    /// A suspended object is left as it is, but for what its hold says; nothing it waited for wakes it.
+    pub(super) async fn rest_suspended(
+        &self,
+        object: &Arc<Kustomization>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        if let Some(target) = &self.memory().target {
+            target.observer().await_objects(&self.node, &[]);
+        }
+        marks::show(&self.context, &self.latest, object, self.began, false).await?;
+        Ok(None)
+    }
+
+    /// Outside of its windows an object without anything new is left as it is.
+    pub(super) async fn rest_closed(
+        &self,
+        object: &Arc<Kustomization>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        marks::show(&self.context, &self.latest, object, self.began, true).await?;
+        Ok(None)
+    }
+}
+
+/// Whether a revision is being waited for: all of it was applied, or a stage of it.
+fn awaits_health(object: &Kustomization, revision: &str) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let is_attempted = status.last_attempted_revision.as_deref() == Some(revision);
+    let is_of_this_spec = object
+        .condition("Healthy")
+        .is_some_and(|it| it.observed_generation == object.meta().generation);
+    is_attempted && is_of_this_spec && report::waiting_since(object).is_some()
+}
+
+/// Whether an object is ready, of this spec, and at a revision if one is named.
+fn is_current(object: &Kustomization, revision: Option<&str>) -> bool {
+    let applied = object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
+    object.condition("Ready").is_some_and(|it| it.status == "True")
+        && object.observed_generation() == object.meta().generation
+        && revision.is_none_or(|revision| applied == Some(revision))
+}

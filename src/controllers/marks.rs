@@ -1,0 +1,142 @@
+//! Conditions of our own that say what a person asked for beside the spec: windows, holds, moments.
+//!
+//! Elsewhere: what they say (`window.rs`, `hold.rs`), the conditions of a run (each kind's `report`).
+
+use std::sync::Arc;
+
+use crds::Reconciled;
+use kube::core::ResourceExt as _;
+use reconcile::{Conditions, Mark, Time};
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::record::{Latest, conditions_of};
+use super::run::{Controlled, REQUESTED_AT};
+use super::{hold, window};
+use crate::cluster::ClusterError;
+
+/// Annotations that change what an object's runs do.
+pub(super) const ANNOTATIONS: [&str; 6] =
+    [window::WINDOW, window::BREAK_GLASS, window::MOMENTS, hold::BY, hold::REASON, hold::UNTIL];
+
+/// The conditions that an object should have now.
+pub(super) fn of<K: Controlled + Reconciled>(object: &K, now: Time) -> Vec<Mark> {
+    let window = window::state(object, now).map(|state| state.mark());
+    [window, hold::mark(object, now), window::wrong_moments(object)].into_iter().flatten().collect()
+}
+
+/// Whether an object's look was asked for and not yet answered.
+pub(super) fn is_asked<K: Controlled + Reconciled>(object: &K) -> bool {
+    let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
+    requested.is_some() && requested != object.last_handled_reconcile_at()
+}
+
+/// Shows them on an object that is not run; everything else in its status stays. The same: nothing is written.
+///
+/// `answered` says besides that a look that was asked for has been taken.
+///
+/// # Errors
+/// The server's refusal.
+pub(super) async fn show<K: Controlled + Reconciled>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    now: Time,
+    answered: bool,
+) -> Result<(), ClusterError> {
+    if let Some((before, after)) = change(&**object, now, answered) {
+        latest.write_status(context, object, &before, &after).await?;
+    }
+    Ok(())
+}
+
+/// The status before and after; `None` if there is nothing to write.
+fn change<K: Controlled + Reconciled>(
+    object: &K,
+    now: Time,
+    answered: bool,
+) -> Option<(Value, Value)> {
+    let status = serde_json::to_value(object).ok()?.get_mut("status").map(Value::take);
+    let before = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let mut after = before.clone();
+    let had = conditions_of(&before);
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions =
+        Conditions::since(&had, generation, now, &[]).marked(&of(object, now)).finish_as_before();
+    if let Some(conditions) = conditions {
+        after["conditions"] = json!(conditions);
+    }
+    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| answered) {
+        after["lastHandledReconcileAt"] = requested.clone().into();
+    }
+    (before != after).then_some((before, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::kustomize::Kustomization;
+
+    use super::*;
+
+    fn time() -> Time {
+        "2026-11-23T12:00:00Z".parse().unwrap()
+    }
+
+    fn kustomization(suspend: bool, annotations: &Value, conditions: &Value) -> Kustomization {
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+            "kind": "Kustomization",
+            "metadata": {"name": "app", "generation": 2, "annotations": annotations},
+            "spec": {"interval": "10m", "prune": true, "suspend": suspend,
+                "sourceRef": {"kind": "GitRepository", "name": "app"}},
+            "status": {"observedGeneration": 2, "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    /// As another program wrote them: in another order, and one that is not ours.
+    fn foreign() -> Value {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Succeeded", "message": "",
+                "lastTransitionTime": "2026-11-01T00:00:00Z"})
+        };
+        json!([condition("acme.io/Audited", "True"), condition("Ready", "True")])
+    }
+
+    fn kinds(status: &Value) -> Vec<&str> {
+        let conditions = status["conditions"].as_array().unwrap();
+        conditions.iter().map(|it| it["type"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_object_without_annotations_is_left_as_it_is() {
+        for suspend in [false, true] {
+            assert_eq!(
+                change(&kustomization(suspend, &json!({}), &foreign()), time(), false),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn a_mark_is_written_once_and_taken_away() {
+        let annotations = json!({hold::BY: "alice", window::WINDOW: "0 22 * * * 4h"});
+        let held = kustomization(true, &annotations, &foreign());
+        let (_, after) = change(&held, time(), false).unwrap();
+        let expected = ["Ready", "acme.io/Audited", "windlass.dev/Hold", "windlass.dev/Window"];
+        assert_eq!(kinds(&after), expected);
+        let again = kustomization(true, &annotations, &after["conditions"]);
+        assert_eq!(change(&again, time(), false), None);
+        let freed = kustomization(true, &json!({}), &after["conditions"]);
+        assert_eq!(kinds(&change(&freed, time(), false).unwrap().1), expected[..2]);
+    }
+
+    #[test]
+    fn an_answer_is_written_once() {
+        let asked = kustomization(false, &json!({REQUESTED_AT: "now"}), &foreign());
+        assert!(is_asked(&asked));
+        let (_, after) = change(&asked, time(), true).unwrap();
+        assert_eq!(after["lastHandledReconcileAt"], "now");
+        assert_eq!(kinds(&after), ["acme.io/Audited", "Ready"]);
+    }
+}

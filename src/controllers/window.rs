@@ -1,0 +1,117 @@
+//! Windows and moments of an object: `windlass.dev/window`, `-break-glass` and `-schedule`.
+//!
+//! Here: reading the annotations, and when they want the object run. Elsewhere: what they mean (engine
+//! `reconcile`), what a closed window stops (`gate.rs`), showing them (`marks.rs`).
+
+use std::time::Duration;
+
+use kube::core::{Resource, ResourceExt as _};
+use reconcile::{Mark, Moments, SCHEDULE, Status, Time, WindowState, reason};
+
+use super::run::Controlled;
+
+/// When an applier may apply, correct and prune.
+pub(super) const WINDOW: &str = "windlass.dev/window";
+/// Until when it may regardless.
+pub(super) const BREAK_GLASS: &str = "windlass.dev/break-glass";
+/// When any kind is looked at besides its interval.
+pub(super) const MOMENTS: &str = "windlass.dev/schedule";
+
+/// What an object's windows mean now; `None` if it has none, or applies nothing.
+pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState> {
+    if !K::APPLIES {
+        return None;
+    }
+    let annotation = |key| object.annotations().get(key).map(String::as_str);
+    WindowState::at(now, annotation(WINDOW), annotation(BREAK_GLASS))
+}
+
+fn moments<K: Resource>(object: &K) -> Option<Result<Moments, Mark>> {
+    let text = object.annotations().get(MOMENTS)?;
+    Some(Moments::parse(text).map_err(|error| Mark {
+        kind: SCHEDULE,
+        status: Status::False,
+        reason: reason::INVALID_SCHEDULE,
+        text: format!("{MOMENTS}: {error}. The interval alone counts until it is corrected"),
+    }))
+}
+
+/// What is wrong with an object's moments.
+pub(crate) fn wrong_moments<K: Resource>(object: &K) -> Option<Mark> {
+    moments(object)?.err()
+}
+
+/// Whether one of an object's moments came after a time.
+pub(crate) fn moment_passed<K: Resource>(object: &K, since: Time, now: Time) -> bool {
+    let next = moments(object).and_then(Result::ok).and_then(|it| it.next_after(since));
+    next.is_some_and(|next| next <= now)
+}
+
+/// When a run that wants to be repeated after `again` is, given what the object's annotations want.
+pub(crate) fn sooner<K: Controlled>(object: &K, again: Option<Duration>) -> Option<Duration> {
+    let now = jiff::Timestamp::now();
+    let moment = moments(object).and_then(Result::ok).and_then(|it| it.next_after(now));
+    let window = state(object, now).and_then(|state| state.changes_at());
+    let hold = super::hold::of(object).and_then(|hold| hold.expires_at());
+    let delays = [moment, window, hold].into_iter().flatten().filter(|at| *at > now);
+    let delays = delays.filter_map(|at| Duration::try_from(at.duration_since(now)).ok());
+    delays.chain(again).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::kustomize::Kustomization;
+    use crds::source::GitRepository;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object<K: Controlled>(annotations: &serde_json::Value) -> K {
+        let of = json!({"kind": "GitRepository", "name": "app"});
+        serde_json::from_value(json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": "app", "annotations": annotations},
+            "spec": {"interval": "10m", "prune": true, "sourceRef": of, "url": "http://git.test/app"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn windows_are_about_what_applies() {
+        let annotations = json!({WINDOW: "@daily 4h"});
+        assert!(state(&object::<Kustomization>(&annotations), Time::MIN).is_some());
+        assert!(state(&object::<GitRepository>(&annotations), Time::MIN).is_none());
+    }
+
+    #[test]
+    fn whatever_comes_first_has_the_object_run() {
+        let minute = Duration::from_secs(60);
+        let hour = Some(60 * minute);
+        let delay = |annotations| sooner(&object::<Kustomization>(&annotations), hour);
+        assert_eq!(delay(json!({})), hour);
+        assert!(delay(json!({MOMENTS: "* * * * *"})).unwrap() <= minute);
+        assert!(delay(json!({WINDOW: "* * * * * 1s"})).unwrap() <= minute);
+        assert_eq!(delay(json!({MOMENTS: "soon", WINDOW: "never"})), hour);
+        let past = json!({super::super::hold::UNTIL: "2020-01-01T00:00:00Z"});
+        assert_eq!(delay(past), hour);
+        let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30);
+        assert!(delay(json!({super::super::hold::UNTIL: soon.to_string()})).unwrap() < minute);
+        let stalled = object::<Kustomization>(&json!({MOMENTS: "@hourly"}));
+        assert!(sooner(&stalled, None).is_some());
+    }
+
+    #[test]
+    fn a_moment_that_came_since_the_last_look_is_due() {
+        let object: GitRepository = object(&json!({MOMENTS: "0 6 * * *"}));
+        let time = |text: &str| text.parse::<Time>().unwrap();
+        let (before, at) = (time("2026-11-23T05:00:00Z"), time("2026-11-23T06:00:00Z"));
+        assert!(moment_passed(&object, before, at));
+        assert!(!moment_passed(&object, at, time("2026-11-23T12:00:00Z")));
+        let wrong = self::object::<GitRepository>(&json!({MOMENTS: "0 6 * * 8"}));
+        assert!(!moment_passed(&wrong, before, at));
+        assert!(
+            wrong_moments(&wrong).unwrap().text.starts_with("windlass.dev/schedule: `8` is not")
+        );
+    }
+}
