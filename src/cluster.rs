@@ -2,7 +2,7 @@
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
 //! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]),
-//! kubeconfigs from Secrets ([`kubeconfig`]).
+//! kubeconfigs from Secrets ([`kubeconfig`]), who of several processes acts ([`lease`], [`leadership`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
 pub(crate) mod client;
@@ -10,6 +10,8 @@ pub(crate) mod discovery;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod kubeconfig;
+pub(crate) mod leadership;
+pub(crate) mod lease;
 pub(crate) mod objects;
 pub(crate) mod status;
 pub(crate) mod watch;
@@ -27,6 +29,10 @@ pub(crate) struct Cluster {
     unary: Client,
     /// For watches, which last: a connection of their own and no time limit.
     watching: Client,
+    /// For the Lease: never held up by anything else.
+    leasing: Client,
+    /// Whether this process may write.
+    pub(crate) leadership: leadership::Leadership,
     /// Where kinds live.
     discovery: Arc<discovery::Discovery>,
     /// The connections under both.

@@ -1,11 +1,13 @@
 //! Kinds and their runs: what a spec points at, what it wishes, what happened.
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
-//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), where and as whom ([`target`]), drift and
+//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), where and as
+//! whom ([`target`]), drift and
 //! waits ([`observer`]), and a folder for each kind with the same four files:
 //! `resolve` (what does the spec point at), `wish` (what should be), `world` (look and act), `report` (say so).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
+pub(crate) mod artifact;
 pub(crate) mod context;
 pub(crate) mod gate;
 pub(crate) mod git_repository;

@@ -54,6 +54,25 @@ struct WakeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: String,
+}
+
+/// What became of an event that somebody posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum EventOutcome {
+    /// It was understood.
+    Accepted,
+    /// It is none.
+    Refused,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    outcome: EventOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerbLabels {
     verb: &'static str,
 }
@@ -91,6 +110,10 @@ pub(crate) struct Metrics {
     /// Runs under way now.
     pub(crate) running: Gauge<i64, AtomicI64>,
     wakes: Family<WakeLabels, Counter>,
+    queue_depth: Family<KindLabels, Gauge<i64, AtomicI64>>,
+    /// 1 while this process leads.
+    pub(crate) leader: Gauge<i64, AtomicI64>,
+    events: Family<EventLabels, Counter>,
 }
 
 fn duration_buckets() -> Histogram {
@@ -117,12 +140,45 @@ impl Metrics {
         registry.register("windlass_wakes", "What made objects be looked at", wakes.clone());
         let running = Gauge::default();
         registry.register("windlass_running", "Reconciliations under way now", running.clone());
-        Arc::new(Self { registry, reconcile_duration, api_requests, running, wakes })
+        let queue_depth = Family::default();
+        registry.register(
+            "windlass_queue_depth",
+            "Objects that were woken and whose reconciliation has not begun, by kind",
+            queue_depth.clone(),
+        );
+        let leader = Gauge::default();
+        registry.register("windlass_leader", "Whether this process leads: 1 or 0", leader.clone());
+        let events = Family::default();
+        registry.register(
+            "windlass_events",
+            "Events that were posted, by what became of them",
+            events.clone(),
+        );
+        Arc::new(Self {
+            registry,
+            reconcile_duration,
+            api_requests,
+            running,
+            wakes,
+            queue_depth,
+            leader,
+            events,
+        })
     }
 
     /// Counts a wake-up.
     pub(crate) fn woke(&self, kind: &str, reason: WakeReason) {
         self.wakes.get_or_create(&WakeLabels { kind: kind.to_owned(), reason }).inc();
+    }
+
+    /// How many nodes of a kind wait for their turn.
+    pub(crate) fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
+        self.queue_depth.get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+    }
+
+    /// Counts an event that was posted.
+    pub(crate) fn posted(&self, outcome: EventOutcome) {
+        self.events.get_or_create(&EventLabels { outcome }).inc();
     }
 
     /// Records how long a look took.

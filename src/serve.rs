@@ -1,6 +1,7 @@
-//! HTTP: artifacts, health and metrics, each on the address that Flux uses for it.
+//! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
 
 mod artifacts;
+mod events;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Listener {
     }
 }
 
-/// `/healthz`: the process answers. `/readyz`: it also does its work.
+/// `/healthz`: the process answers. `/readyz`: it also does its work, or would if it led.
 pub(crate) fn health(readiness: Readiness) -> Router {
     let ready = move || {
         let up = readiness.0.load(Ordering::Acquire);
@@ -80,3 +81,4 @@ pub(crate) fn metrics(metrics: Arc<Metrics>) -> Router {
 }
 
 pub(crate) use artifacts::artifacts;
+pub(crate) use events::events;

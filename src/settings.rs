@@ -1,13 +1,27 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
+//! Here: flags that do something. Elsewhere: those of the election ([`leader`]), those that Flux's controllers take and
+//! that mean nothing here ([`accepted`]), feature gates ([`gates`]), label selectors ([`selector`]).
+//!
 //! Modules receive values; nothing else reads the environment.
 //! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers).
 
+mod accepted;
+mod gates;
+mod leader;
+mod selector;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+
+use accepted::Accepted;
+use gates::Gates;
+pub(crate) use leader::LeaderElection;
+use selector::LabelSelector;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
@@ -20,8 +34,8 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "/data", env = "STORAGE_PATH", value_name = "DIR")]
     pub(crate) storage_path: PathBuf,
 
-    /// Address on which artifacts are served
-    #[arg(long, default_value = ":9090", env = "STORAGE_ADDR", value_parser = parse_address)]
+    /// Address on which artifacts are served and events are taken
+    #[arg(long, default_value = ":9090", env = "STORAGE_ADDRESS", value_parser = parse_address)]
     pub(crate) storage_addr: SocketAddr,
 
     /// Host and port that artifact URLs carry; by default those of the storage address
@@ -45,20 +59,34 @@ pub(crate) struct Settings {
     pub(crate) health_addr: SocketAddr,
 
     /// Watch every namespace; `false` watches the one that `$RUNTIME_NAMESPACE` names
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) watch_all_namespaces: bool,
+
+    /// Reconcile only objects whose labels match, such as `sharding.fluxcd.io/key=shard1`; others are still read
+    #[arg(long, default_value = "", value_name = "SELECTOR", hide_default_value = true,
+        value_parser = LabelSelector::parse)]
+    pub(crate) watch_label_selector: LabelSelector,
 
     /// Namespace in which windlass itself runs
     #[arg(long, env = "RUNTIME_NAMESPACE", default_value = "flux-system")]
     pub(crate) runtime_namespace: String,
 
-    /// How many sources are fetched at once
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) concurrent_source: u16,
+    /// How many objects of each kind are worked on at once, unless the kind has its own flag; waiting ones do not count
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrent: Option<u16>,
 
-    /// How many Kustomizations are built and applied at once; waiting ones do not count
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) concurrent_kustomize: u16,
+    /// How many sources are fetched at once [default: 2]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrent_source: Option<u16>,
+
+    /// How many Kustomizations are built and applied at once [default: 4]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrent_kustomize: Option<u16>,
+
+    /// How many releases are rendered and applied at once [default: 4]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrent_helm: Option<u16>,
 
     /// How many objects of one Kustomization are applied at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
@@ -88,17 +116,36 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) override_manager: Vec<String>,
 
-    /// References between objects of ours may not leave the namespace
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    /// Longest time that fetching an artifact from another shard may take
+    #[arg(long, default_value = "30s", value_parser = parse_duration)]
+    pub(crate) http_timeout: Duration,
+
+    /// Refuse references from one namespace to another
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_cross_namespace_refs: bool,
 
-    /// ServiceAccount in whose name objects are applied when spec.serviceAccountName is not set
+    /// Service account that is impersonated for objects that name none
     #[arg(long, value_name = "NAME")]
     pub(crate) default_service_account: Option<String>,
 
-    /// Kubeconfigs from Secrets may switch off the check of the server's certificate
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    /// Service account for kubeconfigs of objects that name none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) default_kubeconfig_service_account: Option<String>,
+
+    /// Let kubeconfigs of objects run programs
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) insecure_kubeconfig_exec: bool,
+
+    /// Let kubeconfigs of objects leave the server's certificate unchecked
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) insecure_kubeconfig_tls: bool,
+
+    /// Feature gates as `Name=true`, separated by commas
+    #[arg(long, value_name = "GATES", value_parser = Gates::parse)]
+    feature_gates: Vec<Gates>,
 
     /// Least important lines that are logged: trace, debug, info or error
     #[arg(long, default_value = "info", env = "LOG_LEVEL")]
@@ -107,6 +154,14 @@ pub(crate) struct Settings {
     /// How log lines are written
     #[arg(long, default_value = "json")]
     pub(crate) log_encoding: LogEncoding,
+
+    /// How a leader is elected.
+    #[command(flatten)]
+    pub(crate) leader_election: LeaderElection,
+
+    /// What has no meaning here.
+    #[command(flatten)]
+    accepted: Accepted,
 }
 
 /// Least important lines that are logged.
@@ -131,6 +186,55 @@ pub(crate) enum LogEncoding {
     Console,
 }
 
+/// How many sources are fetched at once, unless a flag says so.
+const SOURCES: u16 = 2;
+
+/// The same for what applies.
+const APPLIERS: u16 = 4;
+
+impl Settings {
+    /// How many sources are fetched at once.
+    pub(crate) fn sources_at_once(&self) -> u16 {
+        self.concurrent_source.or(self.concurrent).unwrap_or(SOURCES)
+    }
+
+    /// How many Kustomizations are built and applied at once.
+    pub(crate) fn kustomizations_at_once(&self) -> u16 {
+        self.concurrent_kustomize.or(self.concurrent).unwrap_or(APPLIERS)
+    }
+
+    /// Whether an object with these labels is in this process' part of the cluster.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.watch_label_selector.selects(labels)
+    }
+
+    /// Flags and gates that were set to something and change nothing, each with the reason.
+    pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
+        let gates = self.feature_gates.iter().flat_map(Gates::notes);
+        let flags = self.accepted.notes().map(|(flag, why)| (flag.to_owned(), why));
+        let helm = self
+            .concurrent_helm
+            .map(|number| (format!("--concurrent-helm={number}"), "no Helm kind runs yet"));
+        flags.chain(helm).chain(gates).collect()
+    }
+
+    /// The same, where a text without content is as if it had not been given.
+    #[must_use]
+    pub(crate) fn normalized(mut self) -> Self {
+        for text in [
+            &mut self.storage_adv_addr,
+            &mut self.default_service_account,
+            &mut self.default_kubeconfig_service_account,
+        ] {
+            *text = text.take().filter(|text| !text.is_empty());
+        }
+        self.feature_gates.retain(|gates| !gates.is_empty());
+        self.override_manager.retain(|name| !name.is_empty());
+        self.custom_apply_stage_kinds.retain(|(_, kind)| !kind.is_empty());
+        self
+    }
+}
+
 /// Reads `host:port`, or Go's `:port` for every address.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Some(port) = text.strip_prefix(':') {
@@ -141,11 +245,23 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:9090 or :9090"))
 }
 
+/// Reads a boolean as Go's flags do.
+fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("`{text}` is neither true nor false")),
+    }
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     reconcile::parse_duration(text).map_err(|e| e.to_string())
 }
 
 fn parse_group_kind(text: &str) -> Result<(String, String), String> {
+    if text.is_empty() {
+        return Ok((String::new(), String::new()));
+    }
     let (group, kind) = text
         .split_once('/')
         .ok_or_else(|| format!("`{text}` is not group/Kind, such as apps/Deployment"))?;
@@ -153,13 +269,4 @@ fn parse_group_kind(text: &str) -> Result<(String, String), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_without_a_host_means_every_address() {
-        assert_eq!(parse_address(":9090").unwrap().to_string(), "0.0.0.0:9090");
-        assert_eq!(parse_address("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
-        assert!(parse_address("nine").unwrap_err().contains("is not an address"));
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 //! Here: waiting for the world, and the re-exports stories use.
 //! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
-//! them (`flux`), manifests for repositories (`manifests`), the servers around it
+//! them (`flux`), who wrote what (`audit`), manifests for repositories (`manifests`), the servers around it
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+pub mod audit;
 mod bed;
 mod diagnosis;
 pub mod flux;

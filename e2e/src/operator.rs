@@ -1,6 +1,6 @@
 //! The program under test, run as its users run it.
 //!
-//! Here: finding it, starting, stopping, killing, starting again; its log.
+//! Here: finding it, starting, stopping, freezing, killing, starting again; its log.
 //! Elsewhere: what it is told to do (the stories), where it runs (`control_plane`).
 
 use std::path::{Path, PathBuf};
@@ -67,8 +67,28 @@ impl Operator {
 
     /// Asks it to end (`SIGTERM`) and waits; an error if it has not ended after `timeout`.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::SIGTERM)?;
+        self.await_end(timeout).context("it was sent SIGTERM")
+    }
+
+    /// Stops its clockwork (`SIGSTOP`), as a machine does that hangs, until [`Operator::thaw`].
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it go on where it was (`SIGCONT`).
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.id().context("the operator is not running")?;
+        Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
+    }
+
+    /// Waits until it has ended by itself; an error if it has not after `timeout`.
+    pub fn await_end(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let child = self.child.as_mut().context("the operator is not running")?;
-        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait()? {
@@ -77,10 +97,7 @@ impl Operator {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!(
-            "the operator did not end within {timeout:?} of SIGTERM; its log ends:\n{}",
-            self.tail(30)
-        )
+        bail!("the operator did not end within {timeout:?}; its log ends:\n{}", self.tail(30))
     }
 
     /// Kills it as a power failure would (`SIGKILL`).

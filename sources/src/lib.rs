@@ -1,12 +1,14 @@
 //! Fetches what is declared remotely and keeps it as artifacts.
 //!
 //! Here: the remotes ([`git`]), the HTTP client that they share ([`http`]), the canonical archive ([`archive`]),
-//! what is left out of it ([`ignore`]), and the place where artifacts are kept ([`store`]).
+//! what is left out of it ([`ignore`]), the place where artifacts are kept ([`store`]), and those of other stores
+//! ([`artifact`]).
 //! Elsewhere: custom resources and Secrets as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
 //!
 //! Everything blocks: callers are on tokio's blocking pool.
 
 pub mod archive;
+pub mod artifact;
 pub mod git;
 pub mod http;
 pub mod ignore;

@@ -295,8 +295,7 @@ impl Store {
         digest: &str,
         options: &ExtractOptions,
     ) -> Result<Arc<Memory>, Error> {
-        check_digest(digest)?;
-        self.cache.get_or_load((digest.to_owned(), *options), || {
+        self.share(digest, options, || {
             let mut file = self.open_file(path)?;
             let found = self.hash(path, &mut file)?;
             if found != digest {
@@ -307,6 +306,17 @@ impl Store {
             let failed = |source| Error::Extract { path: path.to_owned(), source };
             extract(io::BufReader::new(file), options).map_err(failed)
         })
+    }
+
+    /// The tree that others made of the archive with this digest, or the one that `load` makes of it.
+    pub(crate) fn share<E: From<Error>>(
+        &self,
+        digest: &str,
+        options: &ExtractOptions,
+        load: impl FnOnce() -> Result<Memory, E>,
+    ) -> Result<Arc<Memory>, E> {
+        check_digest(digest)?;
+        self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
     /// Removes what the slot no longer needs, and tells which paths those were.

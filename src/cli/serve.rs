@@ -8,6 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::client::connect;
+use crate::cluster::leadership::Leadership;
+use crate::cluster::lease::{Candidate, Lost};
 use crate::controllers::registry;
 use crate::metrics::Metrics;
 use crate::serve::{self, Listener, Readiness};
@@ -36,24 +38,42 @@ pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let settings = settings.normalized();
+    tell(&settings);
+    let election = settings.election()?;
+    let leadership =
+        if election.is_some() { Leadership::standby() } else { Leadership::unlimited() };
     let metrics = Metrics::new();
-    let artifacts_at = Listener::bind("artifacts", settings.storage_addr).await?;
+    metrics.leader.set(i64::from(leadership.may_act()));
+    let artifacts_at = Listener::bind("artifacts and events", settings.storage_addr).await?;
     let health_at = Listener::bind("health", settings.health_addr).await?;
     let metrics_at = Listener::bind("metrics", settings.metrics_addr).await?;
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
     let readiness = Readiness::default();
+    let artifacts =
+        serve::artifacts(store.clone(), leadership.clone()).merge(serve::events(metrics.clone()));
     let servers = [
-        tokio::spawn(artifacts_at.serve(serve::artifacts(store.clone()), stop.clone())),
+        tokio::spawn(artifacts_at.serve(artifacts, stop.clone())),
         tokio::spawn(health_at.serve(serve::health(readiness.clone()), stop.clone())),
         tokio::spawn(metrics_at.serve(serve::metrics(metrics.clone()), stop.clone())),
     ];
-    let cluster = connect(settings.kubeconfig.as_deref(), &metrics).await?;
+    let (kubeconfig, identity) = (settings.kubeconfig.as_deref(), settings.identity());
+    let cluster = connect(kubeconfig, &identity, &leadership, &metrics).await?;
     let version = tokio::select! {
         version = cluster.await_answer(START_LIMIT) => version?,
         () = stop.cancelled() => return Ok(()),
     };
     tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass starts");
+    let hand_over = settings.leader_election.leader_election_release_on_cancel;
+    let mut candidate = election.map(|election| cluster.candidate(election));
+    let won = {
+        let metrics = metrics.clone();
+        move || {
+            metrics.leader.set(1);
+        }
+    };
+    let leading = lead(candidate.as_mut(), won);
     let impatient = stop.clone();
     let work = async {
         registry::run(settings, cluster, store, metrics, readiness, stop).await;
@@ -70,9 +90,38 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         worked = work => worked?,
         // Whatever a run has begun is readable from the cluster, so the next start goes on with it.
         () = limit => tracing::info!("what is still under way is left to the next start"),
+        // Nothing is brought to an end in order: another process may have begun with it.
+        lost = leading => return Err(lost.into()),
+    }
+    if let Some(candidate) = candidate {
+        candidate.release(hand_over).await;
     }
     tracing::info!("windlass stopped");
     Ok(())
+}
+
+/// Keeps a candidate leading; without one there is nothing to lose.
+async fn lead(candidate: Option<&mut Candidate>, won: impl FnOnce() + Send) -> Lost {
+    match candidate {
+        Some(candidate) => candidate.lead(won).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Says which flags decide who may do what, and which change nothing.
+fn tell(settings: &Settings) {
+    tracing::info!(
+        no_cross_namespace_refs = settings.no_cross_namespace_refs,
+        default_service_account = settings.default_service_account,
+        default_kubeconfig_service_account = settings.default_kubeconfig_service_account,
+        insecure_kubeconfig_exec = settings.insecure_kubeconfig_exec,
+        insecure_kubeconfig_tls = settings.insecure_kubeconfig_tls,
+        watch_label_selector = settings.watch_label_selector.text(),
+        "flags of tenancy and sharding"
+    );
+    for (flag, why) in settings.without_meaning() {
+        tracing::info!(flag, why, "a flag of Flux that changes nothing here");
+    }
 }
 
 fn open_store(

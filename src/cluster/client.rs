@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::USER_AGENT;
 use http::{HeaderName, HeaderValue};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
@@ -15,12 +16,13 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::Cluster;
 use super::error::chain;
 use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
+use super::leadership::{Leadership, Silenced};
 use crate::metrics::{ApiRequests, Metrics};
 
 /// Longest time that a request with an answer may take.
@@ -31,13 +33,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// Connects to the cluster that a kubeconfig, the environment or the Pod names. Sends nothing yet.
 ///
+/// `identity` is who this process says it is; writes are refused here while `leadership` does not allow them.
+///
 /// # Errors
 /// Says which configuration cannot be used.
 pub(crate) async fn connect(
     kubeconfig: Option<&Path>,
+    identity: &str,
+    leadership: &Leadership,
     metrics: &Metrics,
 ) -> anyhow::Result<Cluster> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path)
                 .map_err(|e| anyhow::anyhow!("kubeconfig {}: {e}", path.display()))?;
@@ -47,15 +53,30 @@ pub(crate) async fn connect(
             anyhow::anyhow!("no cluster to connect to ({e}): give --kubeconfig or set $KUBECONFIG")
         })?,
     };
-    Ok(Cluster::new(Connection::new(config, None, metrics)?)?)
+    config.headers.push((USER_AGENT, user_agent(identity)));
+    // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
+    let unlimited = Leadership::unlimited();
+    let leasing = Connection::new(config.clone(), None, &unlimited, metrics)?;
+    let leasing = leasing.client(&leasing.unary, None, Some(UNARY_TIMEOUT))?;
+    let connection = Connection::new(config, None, leadership, metrics)?;
+    Ok(Cluster::new(connection, leasing, identity.into())?)
 }
 
-/// Connects to the cluster that somebody's Secret names. Sends nothing yet.
+/// How this process calls itself to the API server, so that its audit log tells replicas apart.
+fn user_agent(identity: &str) -> HeaderValue {
+    let version = env!("CARGO_PKG_VERSION");
+    HeaderValue::from_str(&format!("windlass/{version} ({identity})"))
+        .unwrap_or(HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION"))))
+}
+
+/// Connects to the cluster that somebody's Secret names, writing only while `home` may be written to. Sends nothing
+/// yet.
 ///
 /// # Errors
 /// Says what in the kubeconfig cannot be used.
 pub(crate) async fn connect_to(
     remote: &Remote,
+    home: &Cluster,
     metrics: &Metrics,
 ) -> Result<Cluster, KubeconfigError> {
     let options = KubeConfigOptions::default();
@@ -64,9 +85,11 @@ pub(crate) async fn connect_to(
         .map_err(|error| KubeconfigError::Unusable(chain(&error)))?;
     // Differs(flux): variables of windlass's own process say nothing about somebody else's cluster.
     config.proxy_url = None;
+    config.headers.push((USER_AGENT, user_agent(&home.instance)));
     let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
-    let connection = Connection::new(config, remote.proxy.as_ref(), metrics).map_err(unusable)?;
-    Cluster::new(connection).map_err(unusable)
+    let connection = Connection::new(config, remote.proxy.as_ref(), &home.leadership, metrics);
+    let (leasing, instance) = (home.leasing.clone(), home.instance.clone());
+    Cluster::new(connection.map_err(unusable)?, leasing, instance).map_err(unusable)
 }
 
 /// Why no connection can be made from a configuration.
@@ -90,6 +113,7 @@ pub(super) struct Connection {
     unary: Http,
     /// For watches, which last: connections of their own.
     watching: Http,
+    leadership: Leadership,
     requests: ApiRequests,
 }
 
@@ -97,11 +121,13 @@ impl Connection {
     fn new(
         config: Config,
         proxy: Option<&Proxy>,
+        leadership: &Leadership,
         metrics: &Metrics,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
-            unary: http(&config, proxy)?,
-            watching: http(&config, proxy)?,
+            unary: http(&config, proxy, leadership)?,
+            watching: http(&config, proxy, leadership)?,
+            leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
             config: Arc::new(config),
         })
@@ -114,18 +140,16 @@ impl Connection {
         user: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Client, ConnectionError> {
-        let config = &self.config;
+        let mut config = Config::clone(&self.config);
         let user = match user {
-            Some(user) => Some(
-                HeaderValue::from_str(user)
-                    .map_err(|_invalid| ConnectionError::User(user.to_owned()))?,
-            ),
+            Some(user) => {
+                // Somebody else's name replaces every other that the configuration would speak in.
+                config.auth_info.impersonate = None;
+                config.auth_info.impersonate_groups = None;
+                let invalid = |_| ConnectionError::User(user.to_owned());
+                Some(HeaderValue::from_str(user).map_err(invalid)?)
+            }
             None => None,
-        };
-        // Somebody else's name replaces every other that the configuration would speak in.
-        let own_names = match user {
-            Some(_) => None,
-            None => Some(config.extra_headers_layer()?),
         };
         let requests = self.requests.clone();
         let service = ServiceBuilder::new()
@@ -138,7 +162,9 @@ impl Connection {
             })
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
-            .option_layer(own_names)
+            .layer(config.extra_headers_layer()?)
+            // Innermost, so that nothing can take time between the check and the sending.
+            .layer(self.leadership.clone())
             .map_err(BoxError::from)
             .service(http.clone());
         let namespace = config.default_namespace.clone();
@@ -153,11 +179,17 @@ impl Connection {
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
-fn http(config: &Config, proxy: Option<&Proxy>) -> Result<Http, ConnectionError> {
+fn http(
+    config: &Config,
+    proxy: Option<&Proxy>,
+    leadership: &Leadership,
+) -> Result<Http, ConnectionError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
+    let leadership = leadership.clone();
+    let tcp = tcp.map_response(move |stream| Silenced::wrap(stream, leadership.clone()));
     Ok(match proxy {
         None => over(config, tcp)?,
         Some(Proxy::Http { address, credentials }) => {
@@ -194,14 +226,19 @@ where
 }
 
 impl Cluster {
-    fn new(connection: Connection) -> Result<Self, ConnectionError> {
-        let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
+    fn new(
+        connection: Connection,
+        leasing: Client,
+        instance: Arc<str>,
+    ) -> Result<Self, ConnectionError> {
         Ok(Self {
             unary: connection.client(&connection.unary, None, Some(UNARY_TIMEOUT))?,
             watching: connection.client(&connection.watching, None, None)?,
+            leasing,
+            leadership: connection.leadership.clone(),
             discovery: Arc::default(),
             events: Outbox::default(),
-            instance: instance.into(),
+            instance,
             connection,
         })
     }

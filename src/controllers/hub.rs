@@ -12,13 +12,16 @@ use crate::metrics::{Metrics, WakeReason};
 pub(crate) struct Hub {
     graph: Mutex<Graph>,
     doors: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
+    /// Woken, and not yet running.
+    queued: Mutex<BTreeSet<Node>>,
     metrics: std::sync::Arc<Metrics>,
 }
 
 impl Hub {
     /// A hub without doors.
     pub(crate) fn new(metrics: std::sync::Arc<Metrics>) -> Self {
-        Self { graph: Mutex::default(), doors: Mutex::default(), metrics }
+        let (graph, doors, queued) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { graph, doors, queued, metrics }
     }
 
     /// Opens the door of a kind: what is woken comes out of it. A kind has one door.
@@ -37,8 +40,22 @@ impl Hub {
         let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(door) = doors.get(&node.kind) {
             self.metrics.woke(&node.kind, why);
+            if self.queued().insert(node.clone()) {
+                self.metrics.queued(&node.kind).inc();
+            }
             // A closed door means that the process is shutting down.
             door.send(node.clone()).unwrap_or_default();
+        }
+    }
+
+    fn queued(&self) -> MutexGuard<'_, BTreeSet<Node>> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node's turn has come, or there is nothing of that name to run.
+    pub(crate) fn leaves_queue(&self, node: &Node) {
+        if self.queued().remove(node) {
+            self.metrics.queued(&node.kind).dec();
         }
     }
 
@@ -63,6 +80,7 @@ impl Hub {
 
     /// A node is gone.
     pub(crate) fn forget(&self, node: &Node) {
+        self.leaves_queue(node);
         self.graph().forget(node);
     }
 

@@ -264,9 +264,15 @@ impl Session {
         if let Some(wish) = self.waited_for(object, artifact) {
             return Ok(Built::Wish(wish));
         }
+        // Another shard's artifact comes over the network, and a place is for work.
+        let elsewhere = resolve::is_elsewhere(&self.context, object);
+        let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
         // A closed door means that the process ends.
         let _place = self.context.building.clone().acquire_owned().await.ok();
-        let files = self.files(artifact).await?;
+        let files = match fetched {
+            Some(files) => files,
+            None => self.files(object, artifact).await?,
+        };
         let revision = artifact.revision.clone();
         if let Some(ended) = self.unchanged(object, &files, &revision, target, pace) {
             return Ok(Built::Unchanged(Box::new(ended)));
@@ -301,21 +307,16 @@ impl Session {
         same.then(|| waiting.wish.clone())
     }
 
-    async fn files(&self, artifact: &Artifact) -> Result<Arc<tree::Memory>, Rest> {
-        let store = self.context.artifacts.clone();
-        let (path, digest) = (artifact.path.clone(), artifact.digest.clone());
-        let loaded = tokio::task::spawn_blocking(move || {
-            store.load(&path, &digest, &sources::archive::ExtractOptions::default())
+    async fn files(
+        &self,
+        object: &Kustomization,
+        artifact: &Artifact,
+    ) -> Result<Arc<tree::Memory>, Rest> {
+        let is_elsewhere = resolve::is_elsewhere(&self.context, object);
+        super::artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|why| {
+            let text = format!("artifact of revision {}: {why}", artifact.revision);
+            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
         })
-        .await;
-        let failed = |text: String| Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default());
-        match loaded {
-            Ok(Ok(files)) => Ok(files),
-            Ok(Err(error)) => {
-                Err(failed(format!("artifact of revision {}: {error}", artifact.revision)))
-            }
-            Err(_) => Err(failed("reading the artifact broke off".to_owned())),
-        }
     }
 
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.

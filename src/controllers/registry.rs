@@ -38,8 +38,8 @@ pub(crate) async fn run(
     let hub = Arc::new(Hub::new(metrics.clone()));
     let observer = Observer::new(cluster.clone(), hub.clone());
     let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
-    let building = Arc::new(Semaphore::new(usize::from(settings.concurrent_kustomize)));
-    let sources = settings.concurrent_source;
+    let building = Arc::new(Semaphore::new(usize::from(settings.kustomizations_at_once())));
+    let sources = settings.sources_at_once();
     let context = Arc::new(Context {
         settings,
         cluster,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryStreamExt as _};
 use kube::core::ResourceExt as _;
-use kube::runtime::controller::{Action, Config, applier};
+use kube::runtime::controller::{self, Action, Config, applier};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::{self, Event};
 use reconcile::Node;
@@ -61,25 +62,68 @@ pub(crate) fn usual_trigger<K: OurKind>(object: &K) -> String {
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
 
+/// How an object was when it was last seen.
+#[derive(Clone)]
+struct Noticed {
+    trigger: String,
+    announcement: String,
+    ours: bool,
+}
+
 /// Notices what a stream of events means: who has to run, and whose dependents do.
 struct Notices {
     context: Arc<Context>,
-    last: Mutex<BTreeMap<Node, (String, String)>>,
+    last: Mutex<BTreeMap<Node, Noticed>>,
+    /// Runs have begun; before, the store fills and nobody is woken.
+    awake: AtomicBool,
+}
+
+/// Whether an object is in the part of the cluster that this process keeps.
+///
+/// Differs(flux): every object is watched and those of other shards are not run, so that sources and dependencies
+/// are known wherever they belong.
+fn is_ours<K: Controlled>(object: &K, context: &Context) -> bool {
+    context.settings.selects(object.labels())
+}
+
+/// What is known about a node is forgotten: it is gone, or another shard's from now on. Its objects stay.
+fn let_go<K: Controlled>(node: &Node, context: &Context) {
+    K::forget(node, context);
+    context.metrics.forget(node);
+    context.hub.forget(node);
+    context.observer.forget(node);
 }
 
 impl Notices {
     fn applied<K: Controlled>(&self, object: &K) {
         let node = node_of(object);
-        let now = (object.trigger(), object.announcement());
+        let now = Noticed {
+            trigger: object.trigger(),
+            announcement: object.announcement(),
+            ours: is_ours(object, &self.context),
+        };
         let before = {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             last.insert(node.clone(), now.clone())
         };
-        if before.as_ref().is_none_or(|b| b.0 != now.0) {
+        let is_awake = self.awake.load(Ordering::Acquire);
+        let is_news = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
+        if is_awake && now.ours && is_news {
             self.context.hub.wake(&node, WakeReason::Spec);
         }
-        if before.is_none_or(|b| b.1 != now.1) {
+        if !now.ours && before.as_ref().is_some_and(|b| b.ours) {
+            let_go::<K>(&node, &self.context);
+        }
+        if before.is_none_or(|b| b.announcement != now.announcement) {
             self.context.hub.changed(&node);
+        }
+    }
+
+    /// This process may act: everything that is known by now is looked at, and from here on whatever changes.
+    fn wake_all<K: Controlled>(&self, present: &[Arc<K>]) {
+        self.awake.store(true, Ordering::Release);
+        for object in present.iter().filter(|object| is_ours(&***object, &self.context)) {
+            self.context.hub.wake(&node_of(&**object), WakeReason::Spec);
         }
     }
 
@@ -91,10 +135,7 @@ impl Notices {
 
     /// Everything known about a node is forgotten, and whoever depends on it looks again.
     fn gone<K: Controlled>(&self, node: &Node) {
-        K::forget(node, &self.context);
-        self.context.metrics.forget(node);
-        self.context.hub.forget(node);
-        self.context.observer.forget(node);
+        let_go::<K>(node, &self.context);
         self.context.hub.changed(node);
     }
 
@@ -130,9 +171,25 @@ pub(crate) async fn run_kind<K: Controlled>(
     let store = writer.as_reader();
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
-    let notices = Notices { context: context.clone(), last: Mutex::default() };
+    let notices = Arc::new(Notices {
+        context: context.clone(),
+        last: Mutex::default(),
+        awake: AtomicBool::default(),
+    });
     let woken = context.hub.open(&K::kind(&()));
     let events = context.cluster.watch_ours::<K>(namespace.as_deref());
+    let begin = {
+        let (notices, store) = (notices.clone(), store.clone());
+        async move {
+            // A standby keeps its store filled, so that it can begin where it is.
+            notices.context.cluster.leadership.begun().await;
+            if store.wait_until_ready().await.is_ok() {
+                notices.wake_all(&store.state());
+            }
+            None::<Result<ObjectRef<K>, watcher::Error>>
+        }
+    };
+    let begin = stream::once(begin).filter_map(std::future::ready);
     let seen_by = store.clone();
     // The reflector stores an event before it is noticed, so that a run never looks for what is not stored yet.
     let watched = reflector::reflector(writer, events)
@@ -146,8 +203,10 @@ pub(crate) async fn run_kind<K: Controlled>(
         let object = ObjectRef::<K>::new(&node.name).within(&node.namespace);
         Some((Ok(object), woken))
     });
-    let queue = stream::select(Box::pin(watched), Box::pin(wakes)).take_until(stop);
+    let events = stream::select(Box::pin(begin), Box::pin(watched));
+    let queue = stream::select(events, Box::pin(wakes)).take_until(stop);
     let config = Config::default().concurrency(concurrency);
+    let hub = context.hub.clone();
     applier(
         |object: Arc<K>, context: Arc<Context>| isolated(object, context).boxed(),
         |_, never: &std::convert::Infallible, _| match *never {},
@@ -156,7 +215,13 @@ pub(crate) async fn run_kind<K: Controlled>(
         queue,
         config,
     )
-    .map_err(|error| tracing::debug!(error = %error, "a wake came to nothing"))
+    .map_err(move |error| {
+        if let controller::Error::ObjectNotFound(gone) = &error {
+            let namespace = gone.namespace.as_deref().unwrap_or_default();
+            hub.leaves_queue(&node_named::<K>(namespace, &gone.name));
+        }
+        tracing::debug!(error = %error, "a wake came to nothing");
+    })
     .for_each(|_| async {})
     .await;
 }
@@ -170,6 +235,12 @@ async fn isolated<K: Controlled>(
     context: Arc<Context>,
 ) -> Result<Action, std::convert::Infallible> {
     let node = node_of(&*object);
+    context.hub.leaves_queue(&node);
+    if !is_ours(&*object, &context) {
+        // A run that was under way when the object left the shard may have learned something since.
+        let_go::<K>(&node, &context);
+        return Ok(Action::await_change());
+    }
     let begun = Instant::now();
     context.metrics.running.inc();
     let outcome = AssertUnwindSafe(object.clone().run(context.clone())).catch_unwind().await;

@@ -195,7 +195,9 @@ impl Targets {
         let place = match alive(&self.places, &of_place) {
             Some(place) => place,
             None => {
-                let cluster = connect_to(remote, &self.metrics).await.map_err(|e| told(&e))?;
+                let cluster = connect_to(remote, &self.home.cluster, &self.metrics)
+                    .await
+                    .map_err(|e| told(&e))?;
                 let observer = Observer::new(cluster.clone(), self.hub.clone());
                 let follow = registry::definitions(cluster.clone(), self.hub.clone());
                 let definitions = Some(tokio::spawn(follow).abort_handle());

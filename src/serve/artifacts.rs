@@ -12,13 +12,22 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio_util::io::ReaderStream;
 
+use crate::cluster::leadership::Leadership;
+
 /// Serves what is in the store.
-pub(crate) fn artifacts(store: Arc<sources::store::Store>) -> Router {
-    // The root answers, because Flux's readiness probe asks for it.
-    Router::new()
-        .route("/", get(|| async { "artifacts\n" }))
-        .route("/{*path}", get(one))
-        .with_state(store)
+pub(crate) fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> Router {
+    // Parity(flux): a readiness probe of this path sends those who want artifacts to the leader, which has them.
+    let root = move || {
+        let leads = leadership.may_act();
+        async move {
+            if leads {
+                (StatusCode::OK, "artifacts\n")
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, "another process leads and has the artifacts\n")
+            }
+        }
+    };
+    Router::new().route("/", get(root)).route("/{*path}", get(one)).with_state(store)
 }
 
 async fn one(

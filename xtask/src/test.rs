@@ -45,9 +45,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
         step("stories on a control plane", || {
             let mut arguments = vec!["test", "--workspace", "--features", "e2e/stories"];
-            arguments.extend([
-                "--test", "bed", "--test", "restarts", "--test", "stories", "--test", "tenancy",
-            ]);
+            for binary in ["bed", "leader", "poison", "restarts", "shards", "stories", "tenancy"] {
+                arguments.extend(["--test", binary]);
+            }
             arguments.extend(&filter);
             // Stories mostly wait, so more of them than there are processors may run at once.
             arguments.extend(["--", "--test-threads", "8"]);

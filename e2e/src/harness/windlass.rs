@@ -26,6 +26,8 @@ pub struct Windlass {
     /// The process: to be killed, stopped, started again, asked for its log.
     pub operator: Operator,
     health: String,
+    artifacts: String,
+    metrics: String,
 }
 
 impl Windlass {
@@ -49,7 +51,9 @@ impl Windlass {
             }
             let operator = Operator::start(arguments)?;
             let health = format!("http://127.0.0.1:{health}/readyz");
-            let mut windlass = Self { operator, health };
+            let artifacts = format!("http://127.0.0.1:{storage}/");
+            let metrics = format!("http://127.0.0.1:{metrics}/metrics");
+            let mut windlass = Self { operator, health, artifacts, metrics };
             match windlass.await_ready().await {
                 Ok(()) => return Ok(windlass),
                 // Another program took a port between our look and its start.
@@ -77,6 +81,16 @@ impl Windlass {
     /// The folder of its artifacts.
     pub fn storage(&self) -> PathBuf {
         self.operator.folder().join("storage")
+    }
+
+    /// Where it serves artifacts and takes events.
+    pub fn artifacts(&self) -> &str {
+        &self.artifacts
+    }
+
+    /// Its metrics as they are now.
+    pub async fn metrics(&self) -> Result<String> {
+        Ok(reqwest::get(&self.metrics).await?.error_for_status()?.text().await?)
     }
 
     async fn await_ready(&mut self) -> Result<()> {

@@ -53,7 +53,7 @@ impl Session {
             return facts;
         }
         if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))
-            && let Ok(files) = self.files(artifact).await
+            && let Ok(files) = self.files(object, artifact).await
             && self.reads_the_same(object, &files)
         {
             return facts;

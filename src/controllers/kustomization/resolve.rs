@@ -65,3 +65,10 @@ pub(super) fn artifact(
         .cloned()
         .ok_or_else(|| blocked(format!("source '{node}' has no artifact yet")))
 }
+
+/// Whether the source belongs to another shard, so that its artifact is in another process' store.
+pub(super) fn is_elsewhere(context: &Context, object: &Kustomization) -> bool {
+    let node = source_node(object);
+    let found = context.git_repositories.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    found.is_some_and(|source| !context.settings.selects(source.labels()))
+}

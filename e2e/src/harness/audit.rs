@@ -1,0 +1,59 @@
+//! Who wrote what, as the API server's audit log has it.
+//!
+//! Elsewhere: what is logged (`crate::control_plane`).
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Story;
+
+/// A request that could have changed something, whether it did or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// When the API server received it, RFC 3339 with microseconds: texts compare as times.
+    pub at: String,
+    /// Who sent it: what its user agent has in parentheses.
+    pub by: String,
+    /// For example `patch kustomizations/app/status`.
+    pub what: String,
+}
+
+impl Write {
+    /// Requests that windlass made in a namespace, but those about Leases.
+    fn of(event: &Value, namespace: &str) -> Option<Self> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (verb, object) = (word(&event["verb"]), &event["objectRef"]);
+        let is_write =
+            ["create", "update", "patch", "delete", "deletecollection"].contains(&&*verb);
+        let agent = event["userAgent"].as_str()?.strip_prefix("windlass/")?;
+        if !is_write || object["namespace"] != namespace || object["resource"] == "leases" {
+            return None;
+        }
+        let by = agent.split_once('(')?.1.trim_end_matches(')').to_owned();
+        let mut what = format!("{verb} {}", word(&object["resource"]));
+        for part in [&object["name"], &object["subresource"]] {
+            if let Some(part) = part.as_str() {
+                what.push('/');
+                what.push_str(part);
+            }
+        }
+        Some(Self { at: word(&event["requestReceivedTimestamp"]), by, what })
+    }
+}
+
+impl Story {
+    /// What windlass wrote in the story's namespace so far, in the order in which it was received.
+    ///
+    /// Requests are logged once they are answered, so what is under way is not there yet.
+    pub fn writes(&self) -> Result<Vec<Write>> {
+        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
+        // Only what is named is read as JSON; the last line may be half written.
+        let text = std::fs::read_to_string(path)?;
+        let named = text.lines().filter(|line| line.contains(&self.namespace));
+        let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut writes: Vec<Write> =
+            events.filter_map(|event| Write::of(&event, &self.namespace)).collect();
+        writes.sort_by(|a, b| a.at.cmp(&b.at));
+        Ok(writes)
+    }
+}

@@ -1,0 +1,160 @@
+//! Artifacts of other stores, fetched over HTTP from where their source's status says they are.
+//!
+//! Elsewhere: artifacts of our own ([`crate::store`]), what is in an archive ([`crate::archive`]).
+
+use std::{
+    fs::File,
+    io::{BufReader, Seek, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use tree::Memory;
+
+use crate::{
+    archive::{Digesting, ExtractError, ExtractOptions, extract},
+    http::{self, Tls, root_cause},
+    store::{self, Store},
+};
+
+/// Where an artifact is, and what it has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it is served.
+    pub url: String,
+    /// `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
+}
+
+/// How much a fetch may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes as they are sent.
+    pub bytes: u64,
+    /// From the first byte asked to the last byte received.
+    pub time: Duration,
+}
+
+/// Why an artifact could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server was not reached, or stopped answering.
+    #[error("cannot fetch `{url}`: {why}")]
+    NoAnswer {
+        /// Where it should be.
+        url: String,
+        /// What is at the bottom of it.
+        why: String,
+    },
+    /// The server has something else to say.
+    #[error("cannot fetch `{url}`: the server answers with status {status}")]
+    Status {
+        /// Where it should be.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// It does not end where it should.
+    #[error("`{url}` has more than {limit} bytes")]
+    TooLarge {
+        /// Where it is.
+        url: String,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// It took longer than it may.
+    #[error("`{url}` could not be fetched within {limit:?}")]
+    TooSlow {
+        /// Where it is.
+        url: String,
+        /// The longest time.
+        limit: Duration,
+    },
+    /// What is served is not what the source's status promises.
+    #[error("`{url}` has digest `{found}` instead of `{expected}`")]
+    Mismatch {
+        /// Where it is.
+        url: String,
+        /// What was promised.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// It is what was promised, but no archive that can be used.
+    #[error("cannot extract `{url}`")]
+    Extract {
+        /// Where it is.
+        url: String,
+        /// What is wrong with it.
+        source: ExtractError,
+    },
+    /// The disk refused to hold it meanwhile.
+    #[error("cannot keep `{url}` in a temporary file: {why}")]
+    Disk {
+        /// Where it is.
+        url: String,
+        /// Why it failed.
+        why: String,
+    },
+    /// The digest cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Extracts an artifact that is served elsewhere, and shares the tree with all who load the same one.
+///
+/// Blocks; `runtime` does the waiting. No redirect is followed.
+///
+/// # Errors
+/// It cannot be fetched within the limits, or is not what it should be.
+pub fn load(
+    store: &Store,
+    remote: &Remote,
+    options: &ExtractOptions,
+    limits: &Limits,
+    runtime: &tokio::runtime::Handle,
+) -> Result<Arc<Memory>, Error> {
+    store.share(&remote.digest, options, || {
+        let file = runtime.block_on(async {
+            let fetching = fetch(remote, limits.bytes);
+            let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
+            tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
+        })?;
+        let failed = |source| Error::Extract { url: remote.url.clone(), source };
+        extract(BufReader::new(file), options).map_err(failed)
+    })
+}
+
+/// Fetches into a file without a name, and checks the digest.
+async fn fetch(remote: &Remote, limit: u64) -> Result<File, Error> {
+    let url = &remote.url;
+    let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
+    let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
+    let client = http::client(&Tls::default()).map_err(|e| unanswered(e.to_string()))?;
+    let answer = client.get(url).send().await;
+    let mut answer = answer.map_err(|e| unanswered(root_cause(&e.without_url())))?;
+    if !answer.status().is_success() {
+        return Err(Error::Status { url: url.clone(), status: answer.status().as_u16() });
+    }
+    let mut received = 0;
+    let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+    loop {
+        let chunk = answer.chunk().await.map_err(|e| unanswered(root_cause(&e.without_url())))?;
+        let Some(chunk) = chunk else { break };
+        received += chunk.len() as u64;
+        if received > limit {
+            return Err(Error::TooLarge { url: url.clone(), limit });
+        }
+        out.write_all(&chunk).map_err(disk)?;
+    }
+    let (mut file, sealed) = out.finish();
+    if sealed.digest != remote.digest {
+        let (expected, found) = (remote.digest.clone(), sealed.digest);
+        return Err(Error::Mismatch { url: url.clone(), expected, found });
+    }
+    file.rewind().map_err(disk)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,372 @@
+//! Election of a leader by a Lease (`coordination.k8s.io/v1`), by the protocol of client-go.
+//!
+//! Here: reading, taking, renewing and releasing the Lease. Elsewhere: what a term allows (`leadership`).
+//!
+//! Clocks of different machines are never compared: a rival's Lease is taken only after it was seen unchanged for
+//! its duration by the clock of this process. Writes carry the resourceVersion that was seen, so of two who take it
+//! at once one is refused.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Api, PostParams};
+use tokio::time::Instant;
+
+use super::leadership::Leadership;
+use super::{Cluster, ClusterError};
+
+/// Longest time that giving up the Lease may take: the next leader waits a second, not for ever.
+const RELEASE_LIMIT: Duration = Duration::from_millis(1500);
+
+/// How an election is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Election {
+    /// Namespace of the Lease.
+    pub(crate) namespace: String,
+    /// Name of the Lease.
+    pub(crate) name: String,
+    /// Who this process is; the same after a restart, another for every process that runs beside it.
+    pub(crate) identity: String,
+    /// How long rivals wait after the last renewal that they saw.
+    pub(crate) duration: Duration,
+    /// How long after its last renewal a leader stops acting.
+    pub(crate) renew_deadline: Duration,
+    /// How often the Lease is looked at or renewed.
+    pub(crate) retry: Duration,
+}
+
+/// Why a term ended against the leader's will. It has to end the process.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Lost {
+    /// Nobody heard the renewals.
+    #[error(
+        "Lease {lease} could not be renewed for {limit:?} ({why}); ending, because another process may lead now"
+    )]
+    Expired {
+        /// `namespace/name`.
+        lease: String,
+        /// The renew deadline.
+        limit: Duration,
+        /// The last answer.
+        why: String,
+    },
+    /// Somebody else holds it.
+    #[error("Lease {lease} was taken by '{holder}'; ending, because two must not act at once")]
+    Taken {
+        /// `namespace/name`.
+        lease: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// Somebody else holds it under this process' name.
+    #[error(
+        "Lease {lease} was renewed by another process that calls itself '{holder}'; ending, because two must not \
+         act at once: give each its own --leader-election-identity"
+    )]
+    Namesake {
+        /// `namespace/name`.
+        lease: String,
+        /// The name that both have.
+        holder: String,
+    },
+}
+
+/// A process that wants to lead.
+pub(crate) struct Candidate {
+    election: Election,
+    api: Api<Lease>,
+    leadership: Leadership,
+    /// The Lease as last seen, and when it was first seen so.
+    seen: Option<(Lease, Instant)>,
+    /// What was sent since the Lease was last seen to be ours: a reply may have been lost.
+    sent: Vec<LeaseSpec>,
+}
+
+/// What to do about a Lease.
+#[derive(Debug, Clone, PartialEq)]
+enum Move {
+    /// Somebody else holds it.
+    Wait,
+    /// It is free, expired, or ours.
+    Write(LeaseSpec),
+}
+
+/// What an attempt came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The Lease is ours from now on.
+    Held,
+    /// It belongs to the one who is named.
+    HeldBy(String),
+}
+
+/// The time as a Lease can hold it: what comes back is compared with what was sent.
+fn now() -> jiff::Timestamp {
+    let now = jiff::Timestamp::now();
+    jiff::Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+}
+
+fn holder(spec: &LeaseSpec) -> &str {
+    spec.holder_identity.as_deref().unwrap_or_default()
+}
+
+impl Election {
+    /// What a Lease says that was acquired by this process now.
+    fn claim(&self, now: jiff::Timestamp) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(
+                i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX),
+            ),
+            acquire_time: Some(MicroTime(now)),
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: Some(0),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// What to do about a Lease that was first seen as it is `age` ago.
+    fn next(&self, seen: &LeaseSpec, age: Duration, now: jiff::Timestamp) -> Move {
+        let claim = self.claim(now);
+        let transitions = seen.lease_transitions.unwrap_or_default();
+        if holder(seen) == self.identity {
+            // Parity(client-go): it is the identity that counts, so a restarted process goes on where it was.
+            let acquire_time = seen.acquire_time.clone();
+            return Move::Write(LeaseSpec {
+                acquire_time,
+                lease_transitions: Some(transitions),
+                ..claim
+            });
+        }
+        let lasts = u64::try_from(seen.lease_duration_seconds.unwrap_or_default()).unwrap_or(0);
+        if !holder(seen).is_empty() && age < Duration::from_secs(lasts) {
+            return Move::Wait;
+        }
+        Move::Write(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..claim })
+    }
+
+    /// What a Lease says that its holder gave up.
+    fn released(seen: &LeaseSpec, now: jiff::Timestamp) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            acquire_time: Some(MicroTime(now)),
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: seen.lease_transitions,
+            ..LeaseSpec::default()
+        }
+    }
+
+    fn lease(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Cluster {
+    /// Puts this process up for election. Nothing is sent yet.
+    pub(crate) fn candidate(&self, election: Election) -> Candidate {
+        let api = Api::namespaced(self.leasing.clone(), &election.namespace);
+        let leadership = self.leadership.clone();
+        Candidate { election, api, leadership, seen: None, sent: Vec::new() }
+    }
+}
+
+impl Candidate {
+    /// Waits until this process leads, `won` once, and keeps it leading. Ends only when that is lost.
+    ///
+    /// It may be dropped at any moment; whoever drops it says [`Self::release`].
+    pub(crate) async fn lead(&mut self, won: impl FnOnce() + Send) -> Lost {
+        let lease = self.election.lease();
+        tracing::info!(lease, identity = self.election.identity, "waiting to become the leader");
+        let mut end = self.win().await;
+        tracing::info!(lease, identity = self.election.identity, "this process leads");
+        won();
+        loop {
+            tokio::time::sleep(self.election.retry).await;
+            match self.renew(end).await {
+                Ok(later) => end = later,
+                Err(lost) => {
+                    self.leadership.end();
+                    return lost;
+                }
+            }
+        }
+    }
+
+    /// Looks at the Lease until it is ours; returns until when.
+    async fn win(&mut self) -> Instant {
+        let mut told = String::new();
+        loop {
+            let end = Instant::now() + self.election.renew_deadline;
+            match self.attempt().await {
+                Ok(Outcome::Held) if self.leadership.extend(end) => return end,
+                // The answer took longer than the term that it gives.
+                Ok(Outcome::Held) => {}
+                Ok(Outcome::HeldBy(other)) if other != told => {
+                    tracing::info!(
+                        lease = self.election.lease(),
+                        leader = other,
+                        "another process leads"
+                    );
+                    told = other;
+                }
+                Ok(Outcome::HeldBy(_)) => {}
+                Err(error) => {
+                    tracing::error!(lease = self.election.lease(), error = %error, "Lease not available");
+                }
+            }
+            tokio::time::sleep(self.election.retry).await;
+        }
+    }
+
+    /// Renews until it succeeds or the term has ended.
+    async fn renew(&mut self, end: Instant) -> Result<Instant, Lost> {
+        let lease = self.election.lease();
+        let limit = self.election.renew_deadline;
+        let mut why = "this process was stopped for a while".to_owned();
+        loop {
+            let began = Instant::now();
+            if began >= end {
+                return Err(Lost::Expired { lease, limit, why });
+            }
+            let attempt = tokio::time::timeout_at(end, self.attempt()).await;
+            match attempt {
+                Ok(Ok(Outcome::Held)) => {
+                    let later = began + limit;
+                    if self.leadership.extend(later) {
+                        return Ok(later);
+                    }
+                }
+                Ok(Ok(Outcome::HeldBy(other))) if other == self.election.identity => {
+                    return Err(Lost::Namesake { lease, holder: other });
+                }
+                Ok(Ok(Outcome::HeldBy(other))) => {
+                    return Err(Lost::Taken { lease, holder: other });
+                }
+                Ok(Err(error)) => {
+                    tracing::info!(lease, error = %error, "Lease not renewed, trying again");
+                    why = error.to_string();
+                }
+                Err(_) => why = "the API server does not answer".to_owned(),
+            }
+            tokio::time::sleep_until(end.min(Instant::now() + self.election.retry)).await;
+        }
+    }
+
+    /// One look at the Lease and one attempt to have it.
+    async fn attempt(&mut self) -> Result<Outcome, ClusterError> {
+        // Two attempts at least fit into a term, however slow the API server is.
+        let limit = self.election.renew_deadline / 2;
+        match tokio::time::timeout(limit, self.try_once()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ClusterError::NoAnswer(format!("no answer within {limit:?}"))),
+        }
+    }
+
+    async fn try_once(&mut self) -> Result<Outcome, ClusterError> {
+        // What was renewed last is most likely what is there, so it is not read again.
+        if self.leadership.may_act()
+            && self.sent.is_empty()
+            && let Some((lease, _)) = self.seen.clone()
+            && self.write(lease).await.is_ok()
+        {
+            return Ok(Outcome::Held);
+        }
+        let led_by_us = self.leadership.may_act();
+        if !led_by_us {
+            self.sent.clear();
+        }
+        let found = self.api.get_opt(&self.election.name).await?;
+        let Some(lease) = found else {
+            let metadata = ObjectMeta {
+                name: Some(self.election.name.clone()),
+                namespace: Some(self.election.namespace.clone()),
+                ..ObjectMeta::default()
+            };
+            let spec = Some(self.election.claim(now()));
+            let created =
+                self.api.create(&PostParams::default(), &Lease { metadata, spec }).await?;
+            return Ok(self.won(created));
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let is_known = self.sent.contains(&spec) || self.is_seen(&spec);
+        self.see(lease.clone());
+        if led_by_us && (holder(&spec) != self.election.identity || !is_known) {
+            return Ok(Outcome::HeldBy(holder(&spec).to_owned()));
+        }
+        if self.election.next(&spec, self.age(), now()) == Move::Wait {
+            return Ok(Outcome::HeldBy(holder(&spec).to_owned()));
+        }
+        self.write(lease).await?;
+        Ok(Outcome::Held)
+    }
+
+    /// Sends what should follow upon a Lease that was seen; its resourceVersion goes with it.
+    async fn write(&mut self, mut lease: Lease) -> Result<(), ClusterError> {
+        let spec = lease.spec.take().unwrap_or_default();
+        let Move::Write(next) = self.election.next(&spec, self.age(), now()) else {
+            return Err(ClusterError::NoAnswer("the Lease is held by another process".to_owned()));
+        };
+        self.sent.push(next.clone());
+        lease.spec = Some(next);
+        let written = self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
+        self.won(written);
+        Ok(())
+    }
+
+    fn won(&mut self, lease: Lease) -> Outcome {
+        self.sent.clear();
+        self.seen = Some((lease, Instant::now()));
+        Outcome::Held
+    }
+
+    /// Remembers a Lease; its time counts from when it was first seen with this content.
+    fn see(&mut self, lease: Lease) {
+        let is_same = lease.spec.as_ref().is_some_and(|spec| self.is_seen(spec));
+        let since = match &self.seen {
+            Some((_, since)) if is_same => *since,
+            Some(_) | None => Instant::now(),
+        };
+        self.seen = Some((lease, since));
+    }
+
+    fn is_seen(&self, spec: &LeaseSpec) -> bool {
+        self.seen.as_ref().is_some_and(|(lease, _)| lease.spec.as_ref() == Some(spec))
+    }
+
+    fn age(&self) -> Duration {
+        self.seen.as_ref().map(|(_, since)| since.elapsed()).unwrap_or_default()
+    }
+
+    /// Ends the term: from here on this process writes nothing, and with `hand_over` the Lease is given up, so that
+    /// the next leader need not wait. Failing to is logged: the Lease then runs out by itself.
+    pub(crate) async fn release(mut self, hand_over: bool) {
+        let led = self.leadership.may_act();
+        self.leadership.end();
+        if !led || !hand_over {
+            return;
+        }
+        let lease = self.election.lease();
+        match tokio::time::timeout(RELEASE_LIMIT, self.give_up()).await {
+            Ok(Ok(())) => tracing::info!(lease, "Lease released"),
+            Ok(Err(error)) => tracing::info!(lease, error = %error, "Lease not released"),
+            Err(_) => tracing::info!(lease, "Lease not released: the API server does not answer"),
+        }
+    }
+
+    async fn give_up(&mut self) -> Result<(), ClusterError> {
+        // A renewal may be on its way still, so what was seen last need not be what is there.
+        let Some(mut lease) = self.api.get_opt(&self.election.name).await? else { return Ok(()) };
+        let spec = lease.spec.take().unwrap_or_default();
+        if holder(&spec) != self.election.identity {
+            return Ok(());
+        }
+        lease.spec = Some(Election::released(&spec, now()));
+        self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

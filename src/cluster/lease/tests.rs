@@ -1,0 +1,75 @@
+//! What is done about a Lease, as a table of Leases and ages. Elsewhere: real ones (`e2e/tests/leader.rs`).
+
+use super::*;
+
+const NOW: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
+
+fn election(identity: &str) -> Election {
+    Election {
+        namespace: "flux-system".to_owned(),
+        name: "windlass-leader-election".to_owned(),
+        identity: identity.to_owned(),
+        duration: Duration::from_secs(35),
+        renew_deadline: Duration::from_secs(30),
+        retry: Duration::from_secs(5),
+    }
+}
+
+fn written(chosen: Move) -> LeaseSpec {
+    match chosen {
+        Move::Write(spec) => spec,
+        Move::Wait => panic!("it waits"),
+    }
+}
+
+#[test]
+fn a_lease_of_another_is_left_alone_until_it_was_seen_unchanged_for_its_duration() {
+    let theirs = election("a").claim(NOW);
+    let (young, old) = (Duration::from_millis(34_900), Duration::from_secs(35));
+    assert_eq!(election("b").next(&theirs, young, NOW), Move::Wait);
+    let ours = written(election("b").next(&theirs, old, NOW));
+    assert_eq!(holder(&ours), "b");
+    assert_eq!(ours.lease_transitions, Some(1));
+}
+
+#[test]
+fn the_duration_that_counts_is_the_one_that_the_holder_wrote() {
+    let mut theirs = election("a").claim(NOW);
+    theirs.lease_duration_seconds = Some(3600);
+    assert_eq!(election("b").next(&theirs, Duration::from_secs(3599), NOW), Move::Wait);
+    theirs.lease_duration_seconds = Some(-1);
+    assert_ne!(election("b").next(&theirs, Duration::ZERO, NOW), Move::Wait);
+}
+
+#[test]
+fn who_comes_back_under_the_same_name_goes_on_at_once() {
+    let mut before = election("a").claim(NOW);
+    before.lease_transitions = Some(7);
+    let later = NOW + jiff::SignedDuration::from_secs(2);
+    let after = written(election("a").next(&before, Duration::ZERO, later));
+    assert_eq!(after.lease_transitions, Some(7));
+    assert_eq!(after.acquire_time, Some(MicroTime(NOW)));
+    assert_eq!(after.renew_time, Some(MicroTime(later)));
+}
+
+#[test]
+fn a_released_lease_is_free_at_once() {
+    let held = election("a").claim(NOW);
+    let released = Election::released(&held, NOW);
+    assert_eq!((holder(&released), released.lease_duration_seconds), ("", Some(1)));
+    let ours = written(election("b").next(&released, Duration::ZERO, NOW));
+    assert_eq!(ours.lease_transitions, Some(1));
+}
+
+#[test]
+fn an_empty_lease_is_free() {
+    let ours = written(election("b").next(&LeaseSpec::default(), Duration::ZERO, NOW));
+    assert_eq!(holder(&ours), "b");
+}
+
+#[test]
+fn what_was_sent_is_known_when_it_comes_back() {
+    let sent = election("a").claim(now());
+    let text = serde_json::to_string(&sent).unwrap();
+    assert_eq!(serde_json::from_str::<LeaseSpec>(&text).unwrap(), sent);
+}

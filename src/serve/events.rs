@@ -1,0 +1,139 @@
+//! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
+//!
+//! Here: reading and answering. They are counted and logged, and delivered nowhere: no notification kind runs yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde::Deserialize;
+
+use crate::metrics::{EventOutcome, Metrics};
+
+/// Largest body that is read. Parity(flux): the notification-controller's.
+const BODY_LIMIT: usize = 3 << 20;
+
+/// Longest time that sending a body may take. Parity(flux): the notification-controller's.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// An event of `github.com/fluxcd/pkg/apis/event/v1beta1`. As in Go, a field may be absent or null and never of
+/// another type.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Posted {
+    involved_object: Option<Involved>,
+    severity: Option<String>,
+    #[expect(dead_code, reason = "read for its form only")]
+    timestamp: Option<jiff::Timestamp>,
+    message: Option<String>,
+    reason: Option<String>,
+    #[expect(dead_code, reason = "read for its form only")]
+    metadata: Option<BTreeMap<String, Option<String>>>,
+    reporting_controller: Option<String>,
+    #[expect(dead_code, reason = "read for its form only")]
+    reporting_instance: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Involved {
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+/// Takes events.
+pub(crate) fn events(metrics: Arc<Metrics>) -> Router {
+    let limit = DefaultBodyLimit::max(BODY_LIMIT);
+    Router::new().route("/", post(take).layer(limit)).with_state(metrics)
+}
+
+/// Parity(flux): 202 whatever becomes of the event, 413 for one that is too large, 400 for what is none.
+async fn take(State(metrics): State<Arc<Metrics>>, request: Request) -> StatusCode {
+    let body = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
+    let answer = match body.await {
+        Ok(Ok(body)) => read(&body),
+        Ok(Err(unread)) => unread.status(),
+        Err(_) => StatusCode::REQUEST_TIMEOUT,
+    };
+    let outcome =
+        if answer == StatusCode::ACCEPTED { EventOutcome::Accepted } else { EventOutcome::Refused };
+    metrics.posted(outcome);
+    answer
+}
+
+fn read(body: &[u8]) -> StatusCode {
+    match serde_json::from_slice::<Posted>(body) {
+        Ok(event) => {
+            let object = event.involved_object.unwrap_or_default();
+            tracing::debug!(
+                controller_kind = object.kind,
+                name = object.name,
+                namespace = object.namespace,
+                reporter = event.reporting_controller,
+                severity = event.severity,
+                reason = event.reason,
+                message = event.message,
+                "event taken; it is delivered nowhere"
+            );
+            StatusCode::ACCEPTED
+        }
+        Err(error) => {
+            // The text of an event may hold anything, so only the place is told.
+            tracing::info!(
+                line = error.line(),
+                column = error.column(),
+                "posted event is malformed"
+            );
+            StatusCode::BAD_REQUEST
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use serde_json::json;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn answer(method: &str, body: impl Into<Body>) -> (StatusCode, String) {
+        let metrics = Metrics::new();
+        let request = Request::builder().method(method).uri("/").body(body.into()).unwrap();
+        let answer = events(metrics.clone()).oneshot(request).await.unwrap();
+        (answer.status(), metrics.text())
+    }
+
+    #[tokio::test]
+    async fn an_event_as_flux_posts_it_is_accepted_and_counted() {
+        let event = json!({
+            "involvedObject": {"kind": "GitRepository", "namespace": "flux-system", "name": "app",
+                "apiVersion": "source.toolkit.fluxcd.io/v1", "uid": "1"},
+            "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "stored",
+            "reason": "NewArtifact", "metadata": {"source.toolkit.fluxcd.io/revision": "main@sha1:1"},
+            "reportingController": "source-controller", "reportingInstance": "source-controller-1",
+        });
+        let (status, metrics) = answer("POST", event.to_string()).await;
+        assert_eq!(status, StatusCode::ACCEPTED);
+        assert!(metrics.contains("windlass_events_total{outcome=\"Accepted\"} 1"), "{metrics}");
+        assert_eq!(answer("POST", "{}").await.0, StatusCode::ACCEPTED);
+        assert_eq!(answer("POST", "{\"involvedObject\": null}").await.0, StatusCode::ACCEPTED);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_event_is_refused_and_counted() {
+        for body in ["", "[]", "{", "{\"message\": 1}", "{\"timestamp\": \"yesterday\"}"] {
+            let (status, metrics) = answer("POST", body).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+            assert!(metrics.contains("windlass_events_total{outcome=\"Refused\"} 1"), "{metrics}");
+        }
+        let large = vec![b' '; BODY_LIMIT + 1];
+        assert_eq!(answer("POST", large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(answer("PUT", "{}").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    }
+}

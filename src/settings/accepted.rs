@@ -1,0 +1,162 @@
+//! Flags of Flux's controllers that mean nothing here.
+//!
+//! They are accepted and checked, so that a Deployment keeps its arguments when it changes over; each that is used is
+//! named once at the start, with the reason. A flag moves to [`super::Settings`] when it gets a meaning.
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+/// What a flag takes.
+#[derive(Debug, Clone, Copy)]
+enum Takes {
+    Bool,
+    Number,
+    Decimal,
+    Duration,
+    Text,
+    Selector,
+    OneOf(&'static [&'static str]),
+}
+
+struct Flag {
+    name: &'static str,
+    takes: Takes,
+    /// Flux's default.
+    default: &'static str,
+    /// Why it changes nothing.
+    why: &'static str,
+}
+
+const fn flag(name: &'static str, takes: Takes, default: &'static str, why: &'static str) -> Flag {
+    Flag { name, takes, default, why }
+}
+
+const NO_EVENTS: &str = "events are recorded in the cluster and posted nowhere";
+const BOUNDED: &str = "the API server's own priority and fairness bounds requests";
+const NO_HELM: &str = "no Helm kind runs yet";
+const NO_IMAGES: &str = "no image kind runs yet";
+const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
+const NO_TOKENS: &str = "no cloud tokens are requested yet";
+const NO_SOPS: &str = "decryption is not supported yet";
+const SSH: &str = "the algorithms that are considered safe are built in";
+const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
+
+/// Flux 2.9, all controllers.
+const FLAGS: &[Flag] = &[
+    flag(
+        "artifact-digest-algo",
+        Takes::OneOf(&DIGESTS),
+        "sha256",
+        "artifacts are named by SHA-256",
+    ),
+    flag("default-decryption-service-account", Takes::Text, "", NO_SOPS),
+    flag("events-addr", Takes::Text, "", NO_EVENTS),
+    flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
+    flag("gc-interval", Takes::Number, "10", NO_IMAGES),
+    flag("graceful-shutdown-timeout", Takes::Duration, "600s", "what is cut off is taken up again"),
+    flag("helm-cache-max-size", Takes::Number, "0", NO_HELM),
+    flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_HELM),
+    flag("helm-cache-ttl", Takes::Duration, "15m", NO_HELM),
+    flag("helm-chart-file-max-size", Takes::Number, "5242880", NO_HELM),
+    flag("helm-chart-max-size", Takes::Number, "10485760", NO_HELM),
+    flag("helm-index-max-size", Takes::Number, "52428800", NO_HELM),
+    flag("http-retry", Takes::Number, "9", "a failed fetch is tried again by another run"),
+    flag("insecure-allow-http", Takes::Bool, "true", "plain HTTP is allowed, as in Flux"),
+    flag("kube-api-burst", Takes::Number, "300", BOUNDED),
+    flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
+    flag("no-remote-bases", Takes::Bool, "false", "remote bases are never fetched"),
+    flag("oom-watch-current-memory-path", Takes::Text, "", NO_HELM),
+    flag("oom-watch-interval", Takes::Duration, "500ms", NO_HELM),
+    flag("oom-watch-max-memory-path", Takes::Text, "", NO_HELM),
+    flag("oom-watch-memory-threshold", Takes::Number, "95", NO_HELM),
+    flag("rate-limit-interval", Takes::Duration, "5m", NO_RECEIVERS),
+    flag("receiverAddr", Takes::Text, ":9292", NO_RECEIVERS),
+    flag("reconciliation-timeout", Takes::Duration, "10m", "no ArtifactGenerator runs yet"),
+    flag("snapshot-digest-algo", Takes::OneOf(&DIGESTS), "sha256", NO_HELM),
+    flag("sops-age-secret", Takes::Text, "", NO_SOPS),
+    flag("sops-vault-configmap", Takes::Text, "", NO_SOPS),
+    flag("ssh-hostkey-algos", Takes::Text, "", SSH),
+    flag("ssh-kex-algos", Takes::Text, "", SSH),
+    flag("storage-compression-threshold", Takes::Number, "65536", NO_IMAGES),
+    flag("storage-value-log-file-size", Takes::Number, "268435456", NO_IMAGES),
+    flag("token-cache-max-duration", Takes::Duration, "1h", NO_TOKENS),
+    flag("token-cache-max-size", Takes::Number, "100", NO_TOKENS),
+    flag(
+        "watch-configs-label-selector",
+        Takes::Selector,
+        "reconcile.fluxcd.io/watch=Enabled",
+        "Secrets and ConfigMaps that an object names are watched whatever their labels",
+    ),
+];
+
+/// Which of these flags were used.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Accepted(Vec<(String, &'static str)>);
+
+impl Accepted {
+    /// Each flag that asks for something else than Flux's default, as it was written, and why that changes nothing.
+    pub(super) fn notes(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.0.iter().map(|(flag, why)| (&**flag, *why))
+    }
+}
+
+impl Flag {
+    fn argument(&self) -> Arg {
+        let arg = Arg::new(self.name)
+            .long(self.name)
+            .help(format!("Changes nothing: {}", self.why))
+            .help_heading("Accepted, as Flux's controllers do, without meaning")
+            .num_args(1);
+        // Parity(flux): the one of these that has a variable.
+        let arg = if self.name == "events-addr" { arg.env("EVENTS_ADDR") } else { arg };
+        let check = self.takes;
+        let arg = arg.value_parser(move |text: &str| check.check(text).map(|()| text.to_owned()));
+        match self.takes {
+            Takes::Bool => arg.num_args(0..=1).default_missing_value("true").value_name("BOOL"),
+            Takes::Number | Takes::Decimal => arg.value_name("NUMBER"),
+            Takes::Duration => arg.value_name("DURATION"),
+            Takes::Text | Takes::OneOf(_) => arg.value_name("TEXT"),
+            Takes::Selector => arg.value_name("SELECTOR"),
+        }
+    }
+}
+
+impl Takes {
+    fn check(self, text: &str) -> Result<(), String> {
+        let number = || format!("`{text}` is not a number");
+        match self {
+            Self::Bool => super::parse_bool(text).map(drop),
+            Self::Number => text.parse::<i64>().map(drop).map_err(|_| number()),
+            Self::Decimal => text.parse::<f64>().map(drop).map_err(|_| number()),
+            Self::Duration => super::parse_duration(text).map(drop),
+            Self::Text => Ok(()),
+            Self::Selector => super::LabelSelector::parse(text).map(drop),
+            Self::OneOf(names) if names.contains(&text) => Ok(()),
+            Self::OneOf(names) => Err(format!("`{text}` is none of {}", names.join(", "))),
+        }
+    }
+}
+
+impl Args for Accepted {
+    fn augment_args(command: Command) -> Command {
+        FLAGS.iter().fold(command, |command, flag| command.arg(flag.argument()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Accepted {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let used = FLAGS.iter().filter_map(|flag| {
+            let value = matches.get_one::<String>(flag.name)?;
+            (value != flag.default).then(|| (format!("--{}={value}", flag.name), flag.why))
+        });
+        Ok(Self(used.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

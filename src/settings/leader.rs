@@ -1,0 +1,141 @@
+//! Flags of the leader election.
+
+use std::time::Duration;
+
+use clap::Args;
+use sha2::{Digest as _, Sha256};
+
+use super::{Settings, parse_bool, parse_duration};
+use crate::cluster::lease::Election;
+
+/// How a leader is elected.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Leader election")]
+pub(crate) struct LeaderElection {
+    /// Let only one of several processes act, the one that holds a Lease; needed for more than one replica
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    enable_leader_election: bool,
+
+    /// How long after the last renewal that it saw another process takes the Lease
+    #[arg(long, default_value = "35s", value_parser = parse_duration)]
+    leader_election_lease_duration: Duration,
+
+    /// How long after its last renewal a leader stops acting, and ends
+    #[arg(long, default_value = "30s", value_parser = parse_duration)]
+    leader_election_renew_deadline: Duration,
+
+    /// How often the Lease is looked at or renewed
+    #[arg(long, default_value = "5s", value_parser = parse_duration)]
+    leader_election_retry_period: Duration,
+
+    /// Give the Lease up when asked to stop, so that another process need not wait
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) leader_election_release_on_cancel: bool,
+
+    /// Namespace of the Lease; by default the one in which windlass runs
+    #[arg(long, value_name = "NAMESPACE")]
+    leader_election_namespace: Option<String>,
+
+    /// Who this process is: the same after a restart, another for each that runs beside it; by default `$HOSTNAME`,
+    /// which in a Pod is its name
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    leader_election_identity: Option<String>,
+}
+
+/// Base of the Lease's name.
+const NAME: &str = "windlass-leader-election";
+
+impl Settings {
+    /// Who this process is, to the API server and to other processes.
+    pub(crate) fn identity(&self) -> String {
+        let given = self.leader_election.leader_election_identity.clone();
+        given
+            .filter(|name| !name.is_empty())
+            .or_else(|| std::env::var("HOSTNAME").ok())
+            .unwrap_or_else(|| "windlass".to_owned())
+    }
+
+    /// The election to take part in; none when this process is alone.
+    ///
+    /// # Errors
+    /// When the durations leave no time to step down before another process takes over.
+    pub(crate) fn election(&self) -> anyhow::Result<Option<Election>> {
+        let flags = &self.leader_election;
+        if !flags.enable_leader_election {
+            return Ok(None);
+        }
+        let (duration, deadline, retry) = (
+            // A Lease counts whole seconds.
+            Duration::from_secs(flags.leader_election_lease_duration.as_secs()),
+            flags.leader_election_renew_deadline,
+            flags.leader_election_retry_period,
+        );
+        anyhow::ensure!(
+            duration > deadline,
+            "--leader-election-lease-duration, in whole seconds, has to be longer than \
+             --leader-election-renew-deadline: {duration:?} is not longer than {deadline:?}"
+        );
+        // Parity(client-go): the same factor.
+        anyhow::ensure!(
+            deadline > retry.mul_f64(1.2) && !retry.is_zero(),
+            "--leader-election-renew-deadline has to be longer than 1.2 times --leader-election-retry-period: \
+             {deadline:?} is too short for {retry:?}"
+        );
+        Ok(Some(Election {
+            namespace: flags
+                .leader_election_namespace
+                .clone()
+                .unwrap_or_else(|| self.runtime_namespace.clone()),
+            name: lease_name(self.watch_label_selector.text()),
+            identity: self.identity(),
+            duration,
+            renew_deadline: deadline,
+            retry,
+        }))
+    }
+}
+
+/// Every shard elects a leader of its own.
+///
+/// Parity(flux): the suffix is the beginning of the selector's hash, as Flux's controllers have it.
+fn lease_name(selector: &str) -> String {
+    if selector.is_empty() {
+        return NAME.to_owned();
+    }
+    let hash = hex::encode(Sha256::digest(selector));
+    let beginning: String = hash.chars().take(8).collect();
+    format!("{NAME}-{beginning}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::settings;
+    use super::*;
+
+    #[test]
+    fn every_shard_has_its_own_lease() {
+        assert_eq!(lease_name(""), "windlass-leader-election");
+        assert_eq!(
+            lease_name("sharding.fluxcd.io/key=shard1"),
+            "windlass-leader-election-73fdc1be"
+        );
+    }
+
+    #[test]
+    fn a_leader_has_to_stop_before_another_begins() {
+        assert!(settings(&[]).election().unwrap().is_none());
+        let election = settings(&["--enable-leader-election"]).election().unwrap().unwrap();
+        assert_eq!(election.renew_deadline, Duration::from_secs(30));
+        for (flag, complaint) in [
+            ("--leader-election-lease-duration=30s", "lease-duration"),
+            ("--leader-election-lease-duration=30.9s", "lease-duration"),
+            ("--leader-election-retry-period=25s", "1.2 times"),
+            ("--leader-election-retry-period=0s", "1.2 times"),
+        ] {
+            let error = settings(&["--enable-leader-election", flag]).election().unwrap_err();
+            assert!(error.to_string().contains(complaint), "{error}");
+        }
+    }
+}

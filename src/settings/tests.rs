@@ -1,0 +1,181 @@
+//! Every flag of Flux parses with its default; what else flags can be given.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+fn parsed(flags: &[&str]) -> Result<Settings, clap::Error> {
+    let program = ["windlass"].iter().chain(flags);
+    Program::try_parse_from(program).map(|program| program.settings.normalized())
+}
+
+pub(super) fn settings(flags: &[&str]) -> Settings {
+    parsed(flags).unwrap()
+}
+
+/// Flags of Flux 2.9 with Flux's defaults, in the order of its controllers.
+///
+/// `concurrent` is left out of the defaults, because its default differs from controller to controller.
+const FLUX: &[(&str, &str)] = &[
+    ("metrics-addr", ":8080"),
+    ("health-addr", ":9440"),
+    ("events-addr", ""),
+    ("watch-all-namespaces", "true"),
+    ("watch-label-selector", ""),
+    ("watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled"),
+    ("requeue-dependency", "30s"),
+    ("min-retry-delay", "750ms"),
+    ("max-retry-delay", "15m"),
+    ("interval-jitter-percentage", "5"),
+    ("enable-leader-election", "false"),
+    ("leader-election-lease-duration", "35s"),
+    ("leader-election-renew-deadline", "30s"),
+    ("leader-election-retry-period", "5s"),
+    ("leader-election-release-on-cancel", "true"),
+    ("kube-api-qps", "50"),
+    ("kube-api-burst", "300"),
+    ("insecure-kubeconfig-exec", "false"),
+    ("insecure-kubeconfig-tls", "false"),
+    ("log-level", "info"),
+    ("log-encoding", "json"),
+    ("no-cross-namespace-refs", "false"),
+    ("default-service-account", ""),
+    ("default-kubeconfig-service-account", ""),
+    ("default-decryption-service-account", ""),
+    ("token-cache-max-size", "100"),
+    ("token-cache-max-duration", "1h"),
+    ("insecure-allow-http", "true"),
+    ("storage-path", "/data"),
+    ("storage-addr", ":9090"),
+    ("storage-adv-addr", ""),
+    ("artifact-retention-ttl", "1m"),
+    ("artifact-retention-records", "2"),
+    ("artifact-digest-algo", "sha256"),
+    ("helm-index-max-size", "52428800"),
+    ("helm-chart-max-size", "10485760"),
+    ("helm-chart-file-max-size", "5242880"),
+    ("helm-cache-max-size", "0"),
+    ("helm-cache-ttl", "15m"),
+    ("helm-cache-purge-interval", "1m"),
+    ("ssh-kex-algos", ""),
+    ("ssh-hostkey-algos", ""),
+    ("concurrent-ssa", "4"),
+    ("no-remote-bases", "false"),
+    ("http-retry", "9"),
+    ("sops-age-secret", ""),
+    ("sops-vault-configmap", ""),
+    ("override-manager", ""),
+    ("custom-apply-stage-kinds", ""),
+    ("http-timeout", "30s"),
+    ("graceful-shutdown-timeout", "600s"),
+    ("snapshot-digest-algo", "sha256"),
+    ("oom-watch-memory-threshold", "95"),
+    ("oom-watch-interval", "500ms"),
+    ("oom-watch-max-memory-path", ""),
+    ("oom-watch-current-memory-path", ""),
+    ("receiverAddr", ":9292"),
+    ("rate-limit-interval", "5m"),
+    ("export-http-path-metrics", "false"),
+    ("storage-value-log-file-size", "268435456"),
+    ("storage-compression-threshold", "65536"),
+    ("gc-interval", "10"),
+    ("reconciliation-timeout", "10m"),
+    ("feature-gates", ""),
+];
+
+#[test]
+fn every_flag_of_flux_is_accepted_with_its_default_in_both_spellings() {
+    let plain = format!("{:?}", settings(&[]));
+    for (name, default) in FLUX {
+        for flags in
+            [vec![format!("--{name}={default}")], vec![format!("--{name}"), (*default).to_owned()]]
+        {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let given = match parsed(&flags) {
+                Ok(given) => given,
+                Err(error) => panic!("{flags:?}: {error}"),
+            };
+            assert_eq!(format!("{given:?}"), plain, "{name} has another default than Flux's");
+            assert_eq!(given.without_meaning(), Vec::new(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn one_flag_sets_how_much_happens_at_once_unless_a_kind_has_its_own() {
+    let at_once = |flags: &[&str]| {
+        let settings = settings(flags);
+        (settings.sources_at_once(), settings.kustomizations_at_once())
+    };
+    assert_eq!(at_once(&[]), (2, 4));
+    assert_eq!(at_once(&["--concurrent=10"]), (10, 10));
+    assert_eq!(at_once(&["--concurrent=10", "--concurrent-kustomize", "3"]), (10, 3));
+    assert!(parsed(&["--concurrent=0"]).is_err());
+}
+
+#[test]
+fn booleans_are_given_as_go_takes_them() {
+    for (flag, value) in [
+        ("--no-cross-namespace-refs", true),
+        ("--no-cross-namespace-refs=true", true),
+        ("--no-cross-namespace-refs=T", true),
+        ("--no-cross-namespace-refs=0", false),
+    ] {
+        assert_eq!(settings(&[flag, "--concurrent=1"]).no_cross_namespace_refs, value, "{flag}");
+    }
+    assert!(parsed(&["--no-cross-namespace-refs=yes"]).is_err());
+    assert!(!settings(&["--watch-all-namespaces=false"]).watch_all_namespaces);
+}
+
+#[test]
+fn what_changes_nothing_is_named_with_the_reason() {
+    let given = settings(&[
+        "--kube-api-qps=100.5",
+        "--no-remote-bases",
+        "--feature-gates=GroupChangeLog=true,StrictPostBuildSubstitutions=true",
+        "--feature-gates",
+        "OOMWatch=false",
+    ]);
+    let named: Vec<String> = given.without_meaning().into_iter().map(|(flag, _)| flag).collect();
+    assert_eq!(
+        named,
+        ["--kube-api-qps=100.5", "--no-remote-bases=true", "--feature-gates=GroupChangeLog=true"]
+    );
+}
+
+#[test]
+fn what_no_controller_of_flux_takes_is_refused() {
+    for flag in [
+        "--feature-gates=NoSuchGate=true",
+        "--feature-gates=OOMWatch",
+        "--feature-gates=OOMWatch=maybe",
+        "--artifact-digest-algo=md5",
+        "--watch-label-selector=a in b",
+        "--watch-configs-label-selector=a b",
+        "--kube-api-qps=many",
+        "--interval-jitter-percentage=100",
+        "--no-such-flag",
+    ] {
+        assert!(parsed(&[flag]).is_err(), "{flag}");
+    }
+}
+
+#[test]
+fn an_account_without_a_name_is_none() {
+    assert_eq!(settings(&["--default-service-account="]).default_service_account, None);
+    let given = settings(&["--default-service-account", "tenant"]);
+    assert_eq!(given.default_service_account.as_deref(), Some("tenant"));
+}
+
+#[test]
+fn an_address_without_a_host_means_every_address() {
+    assert_eq!(parse_address(":9090").unwrap().to_string(), "0.0.0.0:9090");
+    assert_eq!(parse_address("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
+    assert!(parse_address("nine").unwrap_err().contains("is not an address"));
+}
