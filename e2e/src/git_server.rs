@@ -74,16 +74,21 @@ pub struct GitServer {
 impl GitServer {
     /// Starts a server over plain HTTP.
     pub fn start(access: Access) -> Result<Self> {
-        Self::start_with(access, None)
+        Self::start_with(access, None, false)
     }
 
     /// Starts a server over HTTPS, with a certificate that only [`GitServer::authority`] vouches
     /// for.
     pub fn start_tls(access: Access) -> Result<Self> {
-        Self::start_with(access, Some(Authority::generate()?))
+        Self::start_with(access, Some(Authority::generate()?), false)
     }
 
-    fn start_with(access: Access, authority: Option<Authority>) -> Result<Self> {
+    /// [`GitServer::start_tls`] for those only who show a certificate of [`GitServer::authority`].
+    pub fn start_mutual_tls(access: Access) -> Result<Self> {
+        Self::start_with(access, Some(Authority::generate()?), true)
+    }
+
+    fn start_with(access: Access, authority: Option<Authority>, is_mutual: bool) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-git-").tempdir()?.keep();
         let keeper = Keeper::start(Some(&folder))?;
         std::fs::create_dir(folder.join("served")).context("cannot create the served folder")?;
@@ -95,7 +100,7 @@ impl GitServer {
             requests: Arc::clone(&requests),
             stalling,
         };
-        let acceptor = authority.as_ref().map(tls::acceptor).transpose()?;
+        let acceptor = authority.as_ref().map(|it| tls::acceptor(it, is_mutual)).transpose()?;
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("git-server".into()).spawn(move || {

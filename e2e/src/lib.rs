@@ -1,6 +1,6 @@
 //! The test bed and the stories told on it.
 //!
-//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`]),
+//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`proxy`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
 //! the command line (`cargo xtask cluster`, which calls [`cluster_command`]).
@@ -13,3 +13,4 @@ pub mod git_server;
 pub mod harness;
 pub mod keeper;
 pub mod operator;
+pub mod proxy;

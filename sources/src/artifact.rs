@@ -130,7 +130,7 @@ async fn fetch(remote: &Remote, limit: u64) -> Result<File, Error> {
     let url = &remote.url;
     let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
     let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
-    let client = http::client(&Tls::default()).map_err(|e| unanswered(e.to_string()))?;
+    let client = http::client(&Tls::default(), None).map_err(|e| unanswered(e.to_string()))?;
     let answer = client.get(url).send().await;
     let mut answer = answer.map_err(|e| unanswered(root_cause(&e.without_url())))?;
     if !answer.status().is_success() {

@@ -1,27 +1,34 @@
 //! Git repositories: what a remote has, and one commit of it with its files.
 //!
-//! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH.
+//! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH; [`checkout`] is a fetch with submodules and
+//! without what is not wanted.
 //! Elsewhere: turning files into an artifact ([`crate::archive`]), deciding when to ask (the program's `controllers` room).
 //!
 //! ```text
 //! Remote, Reference ──▶ conversation ──▶ smart_http │ ssh ──▶ wire (deadline, limit, cancellation)
-//!                      │     │
-//!               known ◀┘     └─▶ a pack in a scratch folder ──▶ snapshot: Fetched
+//!                      │  │  │
+//!         lookup: a tip ◀┘  │  └─▶ a pack in a scratch folder ──▶ snapshot: Fetched ──▶ checkout
+//!                     known ◀┘
 //! ```
 //!
 //! gix speaks the protocol; the transports under it are ours. No configuration of a user or system is read,
 //! and no program is run.
 
+mod checkout;
 mod conversation;
 mod credentials;
 mod error;
 mod known;
 mod known_hosts;
+mod lookup;
 mod reference;
 mod remote;
+pub mod revision;
 mod smart_http;
 mod snapshot;
+mod sparse;
 mod ssh;
+mod submodules;
 mod wire;
 
 use std::path::PathBuf;
@@ -33,16 +40,24 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+pub use checkout::{Checkout, Content, Item, checkout};
 pub use credentials::{Auth, Credentials};
 pub use error::Error;
 pub use known::Known;
-pub use reference::{Reference, Revision, Tip};
+pub use reference::{Reference, Tip};
 pub use remote::{RemoteUrl, Scheme};
+pub use revision::Revision;
 pub use snapshot::{Commit, Entry, Fetched, Kind, Listing};
+pub use sparse::Sparse;
 
-use conversation::{Conversation, Found, History};
+pub(crate) use remote::percent_decoded;
+
+use conversation::{Conversation, History};
+use lookup::{Sought, look_up, remember};
 use reference::Wanted;
 use wire::Wire;
+
+use crate::http::Proxy;
 
 /// A repository and everything that is needed to speak to it.
 #[derive(Debug, Clone)]
@@ -51,6 +66,8 @@ pub struct Remote {
     pub url: RemoteUrl,
     /// As whom, and whom to trust.
     pub credentials: Credentials,
+    /// Through which proxy; without one, what the environment says. HTTP only.
+    pub proxy: Option<Proxy>,
     /// What one [`tip`] or [`fetch`] may take, from connecting to the last byte; a day at most.
     pub timeout: Duration,
     /// How much is taken.
@@ -89,7 +106,8 @@ pub struct Context {
     pub known: Arc<Known>,
 }
 
-/// What the remote has now, in one small exchange: for a branch or tag only matching references are sent.
+/// What the remote has now, in one small exchange: for a name only matching references are sent, for a range of
+/// versions all tags. Tags of one version take another, once, to learn which commit is the youngest.
 ///
 /// Over HTTP that is a handshake and a question; the question alone where [`Context::known`] remembers a handshake
 /// of protocol 2 that was not redirected. If that is not answered as it should be, it is both.
@@ -98,20 +116,13 @@ pub struct Context {
 /// # Errors
 /// [`Error::NoSuchRef`], or why it cannot be told.
 pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<Tip, Error> {
-    let name = match reference.wanted()? {
+    let wire = Wire::new(remote, context);
+    let look = |sought| lookup::look(remote, &sought, reference, context, &wire);
+    let found = match reference.wanted()? {
         Wanted::Commit(id) => return Ok(Tip { sha: id.to_string(), refname: String::new() }),
         Wanted::CommitOn(id, refname) => return Ok(Tip { sha: id.to_string(), refname }),
-        Wanted::Named(name) => name,
-    };
-    let wire = Wire::new(remote, context);
-    let found = match look_again(remote, &name, &context.known, &wire)? {
-        Some(found) => found,
-        None => {
-            let mut conversation = Conversation::open(remote, &context.known, &wire)?;
-            let found = look_up(&mut conversation, &name, reference, &wire)?;
-            remember(&conversation, remote, &context.known);
-            found
-        }
+        Wanted::Named(name) => look(Sought::Name(&name))?,
+        Wanted::Highest(range) => look(Sought::Highest(&range))?,
     };
     Ok(Tip { sha: found.id.to_string(), refname: found.name })
 }
@@ -129,19 +140,25 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
     let scratch = scratch_repository(context)?;
     let known = &context.known;
     let mut conversation = Conversation::open(remote, known, &wire)?;
+    let mut refname = String::new();
+    let mut take = |conversation: &mut Conversation, sought: Sought<'_>| {
+        let found = look_up(conversation, &sought, reference, &wire)?;
+        remember(conversation, remote, known);
+        let found = lookup::newest(found, remote, context, &wire)?;
+        receive(conversation, &[found.id], History::None, &scratch, remote)?;
+        refname = found.name;
+        Ok::<_, Error>(found.id)
+    };
     let id = match wanted {
-        Wanted::Named(name) => {
-            let found = look_up(&mut conversation, &name, reference, &wire)?;
-            remember(&conversation, remote, known);
-            receive(&mut conversation, &[found.id], History::None, &scratch, remote)?;
-            found.id
-        }
+        Wanted::Named(name) => take(&mut conversation, Sought::Name(&name))?,
+        Wanted::Highest(range) => take(&mut conversation, Sought::Highest(&range))?,
         Wanted::CommitOn(id, name) => {
             let branch = Reference::Branch(name.trim_start_matches("refs/heads/").to_owned());
-            let found = look_up(&mut conversation, &name, &branch, &wire)?;
-            let history = if found.id == id { History::None } else { History::All };
-            receive(&mut conversation, &[found.id], history, &scratch, remote)?;
-            if found.id != id && !leads_to(found.id, id, &scratch, remote, &wire)? {
+            let found = look_up(&mut conversation, &Sought::Name(&name), &branch, &wire)?;
+            let tip = lookup::newest(found, remote, context, &wire)?.id;
+            let history = if tip == id { History::None } else { History::All };
+            receive(&mut conversation, &[tip], history, &scratch, remote)?;
+            if tip != id && !leads_to(tip, id, &scratch, remote, &wire)? {
                 let (remote, sha) = (wire.remote(), id.to_string());
                 let branch = name.trim_start_matches("refs/heads/").to_owned();
                 return Err(Error::NotOnBranch { remote, sha, branch });
@@ -164,7 +181,7 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
         Some(gix::objs::Kind::Commit) => {}
         Some(_) | None => return Err(no_such(reference, &wire)),
     }
-    let revision = Revision::new(reference, &id.to_string());
+    let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
     Fetched::load(revision, id, objects, scratch, remote.limits, &wire)
 }
 
@@ -202,52 +219,6 @@ fn receive_everything(
         return Err(Error::EmptyRepository { remote: wire.remote() });
     }
     receive(&mut conversation, &wants, History::All, scratch, remote)
-}
-
-/// Lets the next look begin with its question. A reference was found, so the server answers such questions.
-fn remember(conversation: &Conversation, remote: &Remote, known: &Known) {
-    match conversation.advertisement() {
-        Some(said) => known.remember(remote, said),
-        None => known.forget(remote),
-    }
-}
-
-/// Finds a reference without shaking hands again. `None`: it must be asked for properly.
-///
-/// A reference that is missing counts as no answer: only a server that shook hands is believed that.
-fn look_again(
-    remote: &Remote,
-    name: &str,
-    known: &Known,
-    wire: &Wire,
-) -> Result<Option<Found>, Error> {
-    let Some(resumed) = Conversation::resume(remote, known, wire) else { return Ok(None) };
-    let listed = resumed.and_then(|mut conversation| conversation.references(&[name]));
-    let found = listed.ok().and_then(|all| all.into_iter().find(|found| found.name == name));
-    if found.is_none() {
-        known.forget(remote);
-        wire.check()?;
-        wire.start_over();
-    }
-    Ok(found)
-}
-
-/// Finds a reference by its full name.
-fn look_up(
-    conversation: &mut Conversation,
-    name: &str,
-    reference: &Reference,
-    wire: &Wire,
-) -> Result<Found, Error> {
-    let matching = conversation.references(&[name])?;
-    if let Some(found) = matching.into_iter().find(|found| found.name == name) {
-        return Ok(found);
-    }
-    // Only now does it matter whether there is anything at all.
-    if conversation.references(&["refs/heads/", "refs/tags/"])?.is_empty() {
-        return Err(Error::EmptyRepository { remote: wire.remote() });
-    }
-    Err(no_such(reference, wire))
 }
 
 fn no_such(reference: &Reference, wire: &Wire) -> Error {

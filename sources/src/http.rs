@@ -1,13 +1,17 @@
 //! The HTTP client that every source shares: whom it trusts, as whom it answers, how it connects.
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
-//! Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+//! Elsewhere: the proxy ([`Proxy`]); credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+
+mod proxy;
 
 use std::error::Error as StdError;
 use std::time::Duration;
 
 use objects::Redacted;
 use reqwest::redirect::Policy;
+
+pub use proxy::Proxy;
 
 /// Whom a connection trusts and what it shows of itself.
 ///
@@ -38,6 +42,9 @@ pub enum Error {
     /// `identity` cannot be used.
     #[error("`tls.crt` and `tls.key` are not a PEM certificate and its PEM private key")]
     BadIdentity,
+    /// The Secret of the proxy lacks something, or something in it cannot be used.
+    #[error("the Secret of the proxy cannot be used: {0}")]
+    BadProxy(String),
     /// The platform's own trust store or resolver is broken.
     #[error("no HTTP client can be set up: {0}")]
     Setup(String),
@@ -50,11 +57,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Guarantees
 /// The client follows no redirect by itself: whoever sends credentials decides where to.
-/// Proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
+/// Without a proxy of its own, proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
 ///
 /// # Errors
 /// Says which key of the Secret cannot be used. No text of the Secret is repeated.
-pub fn client(tls: &Tls) -> Result<reqwest::Client, Error> {
+pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::none())
@@ -74,6 +81,9 @@ pub fn client(tls: &Tls) -> Result<reqwest::Client, Error> {
         pem.extend_from_slice(certificate);
         let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
         builder = builder.identity(identity);
+    }
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(proxy.for_client()?);
     }
     builder.build().map_err(|error| match (&tls.identity, &tls.ca) {
         (Some(_), _) => Error::BadIdentity,
@@ -120,7 +130,7 @@ mod tests {
     #[test]
     fn an_authority_without_a_certificate_is_refused_by_its_key() {
         let tls = Tls { ca: Some(b"not PEM".to_vec()), identity: None };
-        assert_eq!(client(&tls).unwrap_err(), Error::BadAuthority);
+        assert_eq!(client(&tls, None).unwrap_err(), Error::BadAuthority);
     }
 
     #[test]
@@ -128,7 +138,7 @@ mod tests {
         let key = Redacted::new(b"-----BEGIN hunter2-----".to_vec());
         let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
         let tls = Tls { ca: None, identity };
-        let error = client(&tls).unwrap_err();
+        let error = client(&tls, None).unwrap_err();
         assert_eq!(error, Error::BadIdentity);
         assert!(!format!("{error} {error:?} {tls:?}").contains("hunter2"));
     }

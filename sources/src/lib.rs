@@ -1,7 +1,8 @@
 //! Fetches what is declared remotely and keeps it as artifacts.
 //!
 //! Here: the remotes ([`git`]), the HTTP client that they share ([`http`]), the canonical archive ([`archive`]),
-//! what is left out of it ([`ignore`]), the place where artifacts are kept ([`store`]), and those of other stores
+//! what is left out of it ([`ignore`]), which of many versions is taken ([`versions`]), the place where artifacts are
+//! kept ([`store`]), and those of other stores
 //! ([`artifact`]).
 //! Elsewhere: custom resources and Secrets as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
 //!
@@ -15,3 +16,4 @@ pub mod ignore;
 pub mod plan;
 pub mod reason;
 pub mod store;
+pub mod versions;

@@ -7,11 +7,39 @@ use reconcile::{Kind, Rest, Verdict, reason};
 /// Marks the decision of a source's run.
 pub struct Fetching;
 
+/// What shapes an archive besides the revision of its source. A change of any of it makes a new artifact.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// `spec.ignore`.
+    pub ignore: Option<String>,
+    /// `spec.recurseSubmodules`.
+    pub submodules: bool,
+    /// `spec.sparseCheckout`.
+    pub sparse_checkout: Vec<String>,
+    /// `spec.include`, in its order.
+    pub include: Vec<Included>,
+}
+
+/// The artifact of another source, or a part of it, as a part of this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Included {
+    /// The other source.
+    pub name: String,
+    /// What is copied, as it was given.
+    pub from: Option<String>,
+    /// Where to, as it was given.
+    pub to: Option<String>,
+    /// Revision of the other's artifact.
+    pub revision: String,
+    /// Digest of the other's artifact.
+    pub digest: String,
+}
+
 /// What the artifact of a source should be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired {
-    /// Rules that shape the archive besides the content: `spec.ignore`.
-    pub ignore: Option<String>,
+    /// What the archive is made with.
+    pub shape: Shape,
 }
 
 /// What the remote has, and what is kept.
@@ -28,8 +56,8 @@ pub struct Observed {
 pub struct Kept {
     /// Revision that it was made from.
     pub revision: String,
-    /// Rules that it was made with.
-    pub ignore: Option<String>,
+    /// What it was made with.
+    pub shape: Shape,
 }
 
 /// What a run may do.
@@ -49,7 +77,7 @@ impl Kind for Fetching {
 
     fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
         match &observed.kept {
-            Some(kept) if kept.revision == observed.remote && kept.ignore == desired.ignore => {
+            Some(kept) if kept.revision == observed.remote && kept.shape == desired.shape => {
                 let text = format!("stored artifact for revision '{}'", kept.revision);
                 Verdict::Rest(Rest::Settled(reason::SUCCEEDED, text))
             }
@@ -62,21 +90,40 @@ impl Kind for Fetching {
 mod tests {
     use super::*;
 
-    fn plan(remote: &str, kept: Option<(&str, Option<&str>)>, ignore: Option<&str>) -> bool {
-        let kept = kept.map(|(revision, ignore)| Kept {
-            revision: revision.to_owned(),
-            ignore: ignore.map(str::to_owned),
-        });
+    fn acts(remote: &str, kept: Option<(&str, &Shape)>, shape: &Shape) -> bool {
+        let kept = kept
+            .map(|(revision, shape)| Kept { revision: revision.to_owned(), shape: shape.clone() });
         let observed = Observed { remote: remote.to_owned(), kept };
-        let desired = Desired { ignore: ignore.map(str::to_owned) };
+        let desired = Desired { shape: shape.clone() };
         matches!(Fetching::plan(&desired, &observed), Verdict::Act(_))
     }
 
     #[test]
-    fn only_a_new_revision_other_rules_or_lost_bytes_are_fetched() {
-        assert!(plan("main@sha1:1", None, None));
-        assert!(!plan("main@sha1:1", Some(("main@sha1:1", None)), None));
-        assert!(plan("main@sha1:2", Some(("main@sha1:1", None)), None));
-        assert!(plan("main@sha1:1", Some(("main@sha1:1", None)), Some("*.md")));
+    fn only_a_new_revision_another_shape_or_lost_bytes_are_fetched() {
+        let plain = Shape::default();
+        let one = "main@sha1:1";
+        assert!(acts(one, None, &plain));
+        assert!(!acts(one, Some((one, &plain)), &plain));
+        assert!(acts("main@sha1:2", Some((one, &plain)), &plain));
+        let included = |digest: &str| Included {
+            name: "lib".to_owned(),
+            from: None,
+            to: None,
+            revision: one.to_owned(),
+            digest: digest.to_owned(),
+        };
+        let shapes = [
+            Shape { ignore: Some("*.md".to_owned()), ..Shape::default() },
+            Shape { submodules: true, ..Shape::default() },
+            Shape { sparse_checkout: vec!["app".to_owned()], ..Shape::default() },
+            Shape { include: vec![included("sha256:1")], ..Shape::default() },
+            Shape { include: vec![included("sha256:2")], ..Shape::default() },
+        ];
+        for (number, shape) in shapes.iter().enumerate() {
+            for other in shapes[..number].iter().chain([&plain]) {
+                assert!(acts(one, Some((one, other)), shape), "{shape:?} {other:?}");
+            }
+            assert!(!acts(one, Some((one, shape)), shape), "{shape:?}");
+        }
     }
 }

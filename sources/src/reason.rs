@@ -14,3 +14,13 @@ pub const ARCHIVE_OPERATION_FAILED: Reason = Reason::new("ArchiveOperationFailed
 pub const INVALID_DURATION: Reason = Reason::new("InvalidDuration");
 /// An artifact was stored.
 pub const NEW_ARTIFACT: Reason = Reason::new("NewArtifact");
+/// Something that is included does not exist.
+pub const NOT_FOUND: Reason = Reason::new("NotFound");
+/// Something that is included has no artifact.
+pub const NO_ARTIFACT: Reason = Reason::new("NoArtifact");
+/// A source includes itself, by way of others or not.
+pub const INCLUDE_CYCLE: Reason = Reason::new("IncludeCycle");
+/// A path of `include` leads outside.
+pub const ILLEGAL_PATH: Reason = Reason::new("IllegalPath");
+/// What is included could not be copied to its place.
+pub const COPY_FAILURE: Reason = Reason::new("CopyFailure");

@@ -139,3 +139,24 @@ proptest! {
         prop_assert_eq!(forwards.files().count(), kept.len());
     }
 }
+
+#[test]
+fn a_place_is_free_if_nothing_or_an_empty_folder_is_there() {
+    let mut contents = Contents::new();
+    assert!(contents.is_free(&RelPath::root()));
+    contents.file(path("a/b/c"), false, ()).expect("room");
+    contents.dir(path("a/empty")).expect("room");
+    contents.file(path("ab"), false, ()).expect("room");
+    for (text, is_free) in [
+        ("a", false),
+        ("a/b", false),
+        ("a/b/c", false),
+        ("a/empty", true),
+        ("a/none", true),
+        ("ab", false),
+        ("abc", true),
+        (".", false),
+    ] {
+        assert_eq!(contents.is_free(&path(text)), is_free, "{text}");
+    }
+}

@@ -1,5 +1,7 @@
 //! GitRepository: a branch, tag or commit becomes an artifact.
 
+mod contents;
+mod include;
 mod report;
 mod resolve;
 mod wish;
@@ -39,9 +41,13 @@ impl Controlled for GitRepository {
 
     fn announcement(&self) -> String {
         // The time tells of an artifact that was lost and made again, equal to the last byte.
-        self.artifact()
+        let artifact = self
+            .artifact()
             .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        // Whoever is in a cycle of includes waits for one of them to go.
+        let include = self.spec.include.iter().map(|include| include.repository.name.as_str());
+        std::iter::once(artifact.as_str()).chain(include).collect::<Vec<_>>().join(" ")
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
@@ -122,15 +128,15 @@ async fn attempt(
     }
     let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
     let wished = match resolve::resolve(context, node, &object).await {
-        Ok(resolved) => wish::wish(&object, &resolved),
+        Ok(resolved) => wish::wish(&object, resolved),
         Err(rest) => Err(rest),
     };
     let wished = match wished {
         Ok(wished) => wished,
         Err(rest) => return finish(context, memory, latest, &object, Vec::new(), rest).await,
     };
-    let world = world::World::new(context.clone(), object.clone(), wished.remote, wished.reference);
-    let (done, rest) = reconcile::drive(&wished.desired, &world).await;
+    let (world, desired) = world::World::new(context.clone(), object.clone(), wished);
+    let (done, rest) = reconcile::drive(&desired, &world).await;
     let artifact = world.artifact();
     let done = done.into_iter().zip(artifact).map(|(_, artifact)| artifact).collect();
     finish(context, memory, latest, &object, done, rest).await

@@ -50,7 +50,7 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 23] = [
+const WITHOUT_ENGINE: [(&str, &str); 22] = [
     ("gotemplate/snippets.jsonl", ""),
     ("helm/functions.tsv", ""),
     ("kustomize/cases.jsonl", ""),
@@ -65,7 +65,6 @@ const WITHOUT_ENGINE: [(&str, &str); 23] = [
     ("recorded/manifests.jsonl", ""),
     ("recorded/printf.jsonl", ""),
     ("recorded/releasename.jsonl", ""),
-    ("recorded/revision.jsonl", ""),
     ("recorded/schema.jsonl", ""),
     ("recorded/sprig-duration.jsonl", ""),
     ("recorded/sprig.jsonl", ""),

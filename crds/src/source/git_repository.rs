@@ -77,7 +77,8 @@ pub struct GitRepositorySpec {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
-    /// Whether to fetch submodules too, with the same credentials.
+    /// Whether to fetch submodules too. Those of the same server are fetched with the same
+    /// credentials, others with none.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub recurse_submodules: bool,
 

@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -19,16 +20,27 @@ use tokio_rustls::server::TlsStream;
 
 use crate::authority::Authority;
 
-/// Shakes hands with a certificate for loopback, issued by `authority`.
-pub(super) fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
+/// Shakes hands with a certificate for loopback, issued by `authority`; with `is_mutual` only with those who show one
+/// of the same authority.
+pub(super) fn acceptor(authority: &Authority, is_mutual: bool) -> Result<TlsAcceptor> {
     let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
         .context("the certificate is damaged")?;
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).context("the key is damaged")?;
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let config = if is_mutual {
+        let mut roots = RootCertStore::empty();
+        let own = CertificateDer::from_pem_slice(authority.certificate().as_bytes())?;
+        roots.add(own)?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        config.with_client_cert_verifier(verifier)
+    } else {
+        config.with_no_client_auth()
+    };
+    let config = config.with_single_cert(vec![certificate], key)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

@@ -65,6 +65,17 @@ impl<T> Contents<T> {
         Ok(())
     }
 
+    /// Whether nothing is at a path but an empty folder.
+    pub fn is_free(&self, path: &RelPath) -> bool {
+        let mut found =
+            self.entries.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
+        match found.next() {
+            None => true,
+            Some((first, Item::Dir)) => first == path && found.next().is_none(),
+            Some((_, Item::File { .. })) => false,
+        }
+    }
+
     /// Takes out what is ignored.
     ///
     /// Each path is judged alone: a file may stay while its folder goes, and the other way round.

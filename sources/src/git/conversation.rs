@@ -37,6 +37,8 @@ pub(super) struct Conversation {
 pub(super) enum History {
     /// The commits alone.
     None,
+    /// The commits alone, and none of their files if the server can leave them out.
+    NoneNorFiles,
     /// Everything that led to them.
     All,
 }
@@ -144,9 +146,9 @@ impl Conversation {
         repository: &Path,
         largest: u64,
     ) -> Result<(), Error> {
-        let mut request = Request { wants };
+        let mut request = Request { wants, is_without_files: history == History::NoneNorFiles };
         let shallow = match history {
-            History::None => Shallow::DepthAtRemote(NonZeroU32::MIN),
+            History::None | History::NoneNorFiles => Shallow::DepthAtRemote(NonZeroU32::MIN),
             History::All => Shallow::NoChange,
         };
         let packs = repository.join("objects/pack");
@@ -203,6 +205,7 @@ fn found(reference: &Ref) -> Option<Found> {
 /// Wants what it is told to want and has nothing.
 struct Request<'a> {
     wants: &'a [ObjectId],
+    is_without_files: bool,
 }
 
 impl Negotiate for Request<'_> {
@@ -212,6 +215,9 @@ impl Negotiate for Request<'_> {
 
     fn add_wants(&mut self, arguments: &mut Arguments, _known: &[bool]) -> bool {
         self.wants.iter().for_each(|id| arguments.want(id));
+        if self.is_without_files && arguments.can_use_filter() {
+            arguments.filter("tree:0");
+        }
         !self.wants.is_empty()
     }
 

@@ -51,7 +51,7 @@ impl Credentials {
     ///
     /// | transport | keys |
     /// |---|---|
-    /// | HTTP(S) | `bearerToken`, or `username` and `password`; `ca.crt` (or `caFile`), `tls.crt`, `tls.key` |
+    /// | HTTP(S) | `bearerToken`, or `username` and `password`; `ca.crt` (or `caFile`), `tls.crt` (or `certFile`), `tls.key` (or `keyFile`) |
     /// | SSH | `identity`, `known_hosts`, `password` (of the key) |
     ///
     /// User and password in an HTTP URL stand in for those that the Secret lacks. Without a Secret, give an empty map.
@@ -149,18 +149,26 @@ fn header_safe(key: &str, token: &str) -> Result<(), Error> {
     }
 }
 
+/// Differs(flux): its Git sources read the older names `certFile` and `keyFile` no more, its other sources do.
 fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
-    let ca = bytes(data, "ca.crt").or_else(|| bytes(data, "caFile")).cloned();
-    let identity = match (bytes(data, "tls.crt"), bytes(data, "tls.key")) {
-        (Some(certificate), Some(key)) => Some(ClientIdentity {
+    let either = |key: &'static str, older: &'static str| {
+        [key, older].into_iter().find_map(|key| bytes(data, key).map(|value| (key, value)))
+    };
+    let ca = either("ca.crt", "caFile").map(|(_, pem)| pem.clone());
+    let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
+        (Some((_, certificate)), Some((_, key))) => Some(ClientIdentity {
             certificate: certificate.clone(),
             key: Redacted::new(key.clone()),
         }),
         (None, None) => None,
-        (Some(_), None) => return Err(bad("`tls.crt` needs `tls.key` beside it")),
-        (None, Some(_)) => return Err(bad("`tls.key` needs `tls.crt` beside it")),
+        (Some((given, _)), None) => return Err(alone(given, "tls.key")),
+        (None, Some((given, _))) => return Err(alone(given, "tls.crt")),
     };
     Ok(Tls { ca, identity })
+}
+
+fn alone(given: &str, missing: &str) -> Error {
+    Error::BadSecret(format!("`{given}` needs `{missing}` beside it"))
 }
 
 #[cfg(test)]
@@ -206,6 +214,12 @@ mod tests {
             &[("tls.crt", "x")],
             &expect!["the Secret cannot be used: `tls.crt` needs `tls.key` beside it"],
         );
+        check(
+            url,
+            &[("keyFile", "hunter2")],
+            &expect!["the Secret cannot be used: `keyFile` needs `tls.crt` beside it"],
+        );
+        check(url, &[("certFile", "x"), ("tls.key", "hunter2")], &expect!["None"]);
     }
 
     #[test]

@@ -20,10 +20,10 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The name of a branch or tag, or a commit's hash, is malformed.
+    /// The name of a reference, a commit's hash or a range of versions is malformed.
     #[error("`{name}` cannot be a {kind}: {reason}")]
     InvalidReference {
-        /// `branch`, `tag` or `commit`.
+        /// `branch`, `tag`, `full reference`, `commit` or `range of versions`.
         kind: &'static str,
         /// As it was given.
         name: String,
@@ -55,6 +55,14 @@ pub enum Error {
         /// Such as "branch `main`".
         reference: String,
     },
+    /// No tag is a version in the range. One may be pushed later.
+    #[error("no match found for semver: {range}; {remote} has no tag with a version in that range")]
+    NoMatch {
+        /// The remote without credentials.
+        remote: String,
+        /// As it was given.
+        range: String,
+    },
     /// The commit exists, but the branch does not lead to it.
     #[error("commit `{sha}` is not reachable from branch `{branch}` of {remote}")]
     NotOnBranch {
@@ -77,6 +85,16 @@ pub enum Error {
         /// Host and port.
         host: String,
         /// What the network said.
+        cause: String,
+    },
+    /// The proxy does not let us pass.
+    #[error(
+        "the proxy {proxy} refused us: {cause}; check `address`, `username` and `password` in the Secret of spec.proxySecretRef"
+    )]
+    ProxyRefused {
+        /// The proxy without credentials.
+        proxy: String,
+        /// What it said.
         cause: String,
     },
     /// The server is there, but does not serve at the moment.
@@ -183,6 +201,42 @@ pub enum Error {
         /// What is wrong.
         cause: String,
     },
+    /// A submodule that must not be fetched, or cannot be with what we have.
+    #[error("submodule `{path}` of {remote} is not fetched: {reason}")]
+    BadSubmodule {
+        /// The repository that names it, without credentials.
+        remote: String,
+        /// Its path, as it was given.
+        path: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// A submodule did not come.
+    #[error("submodule `{path}`")]
+    Submodule {
+        /// Its path from the root.
+        path: String,
+        /// Why not.
+        source: Box<Self>,
+    },
+    /// A folder of a sparse checkout cannot be one.
+    #[error("`{folder}` cannot be checked out sparsely: {reason}")]
+    InvalidSparse {
+        /// As it was given.
+        folder: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder of a sparse checkout is not in the commit. It may be pushed later.
+    #[error(
+        "failed to sparse checkout directories: `{folder}` does not exist in {remote} at this commit; correct spec.sparseCheckout"
+    )]
+    SparseMissing {
+        /// The remote without credentials.
+        remote: String,
+        /// As it was given.
+        folder: String,
+    },
     /// The commit contains something that must not become files.
     #[error("the tree of {remote} has an entry that cannot be a file: `{path}`")]
     BadTree {
@@ -209,14 +263,23 @@ impl Error {
     /// True when the same request may succeed later with nothing changed in the spec or the Secret.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::InvalidUrl { .. } | Self::InvalidReference { .. } | Self::BadSecret(_) => false,
+            Self::InvalidUrl { .. }
+            | Self::InvalidReference { .. }
+            | Self::InvalidSparse { .. }
+            | Self::BadSecret(_) => false,
             Self::AuthenticationFailed { .. }
             | Self::RepositoryNotFound { .. }
             | Self::NoSuchRef { .. }
+            | Self::NoMatch { .. }
             | Self::NotOnBranch { .. }
             | Self::EmptyRepository { .. }
             | Self::Unreachable { .. }
+            | Self::ProxyRefused { .. }
             | Self::Unavailable { .. }
+            | Self::BadSubmodule { .. }
+            // What is wrong there is in the repository, so a push can mend it.
+            | Self::Submodule { .. }
+            | Self::SparseMissing { .. }
             | Self::Untrusted { .. }
             | Self::TimedOut { .. }
             | Self::Cancelled { .. }

@@ -1,6 +1,6 @@
 //! What is remembered of servers from one operation to the next, so that looking again is one small request.
 //!
-//! Here: what servers said at the handshake, and the clients that hold their connections; both forgettable.
+//! Here: what servers said at the handshake, when commits were made, and the clients that hold connections; all forgettable.
 //! Elsewhere: when it is learned and when it is used (`conversation`).
 
 use std::collections::BTreeMap;
@@ -8,15 +8,18 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gix::hash::ObjectId;
 use sha2::{Digest, Sha256};
 
 use super::{Auth, Remote};
-use crate::http::{self, Tls};
+use crate::http::{self, Proxy, Tls};
 
 /// Remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
 /// Servers say about 200 bytes; whoever says much more is asked again each time.
 const LONGEST_HANDSHAKE: usize = 2048;
+/// Commits whose time is remembered.
+const MOST_COMMITS: usize = 4096;
 /// Clients that are kept; remotes that trust and show the same share one.
 const MOST_CLIENTS: usize = 64;
 /// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
@@ -25,14 +28,15 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 /// What is remembered of servers between operations. Keep one for all remotes, in [`Context::known`](super::Context).
 ///
 /// # Guarantees
-/// Losing it costs a request, never an answer. It holds at most 4096 handshakes and 64 clients;
+/// Losing it costs a request, never an answer. It holds at most 4096 handshakes, 4096 times of commits and 64 clients;
 /// those that were used longest ago go first. Connections that were idle for 90 seconds are closed.
-/// Credentials are not in it, except client certificates, for ten minutes after a client was built with them.
+/// Credentials are not in it, except client certificates and those of proxies, for ten minutes after a client was built with them.
 ///
 /// # Assumes
 /// The runtime that drives the first operation drives them all: kept connections live on it.
 pub struct Known {
     handshakes: Mutex<Lately<Vec<u8>>>,
+    commits: Mutex<Lately<Option<i64>>>,
     clients: Mutex<Lately<(reqwest::Client, Instant)>>,
 }
 
@@ -40,6 +44,7 @@ impl Default for Known {
     fn default() -> Self {
         Self {
             handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
+            commits: Mutex::new(Lately::new(MOST_COMMITS)),
             clients: Mutex::new(Lately::new(MOST_CLIENTS)),
         }
     }
@@ -82,11 +87,25 @@ impl Known {
         }
     }
 
+    /// When a commit was made, if that was looked up before; `Some(None)` for what is no commit.
+    pub(super) fn commit_time(&self, id: ObjectId) -> Option<Option<i64>> {
+        locked(&self.commits).get(&key(&[Some(id.as_slice())])).copied()
+    }
+
+    /// Remembers when a commit was made; by its name that can never change.
+    pub(super) fn remember_commit_time(&self, id: ObjectId, time: Option<i64>) {
+        locked(&self.commits).put(key(&[Some(id.as_slice())]), time);
+    }
+
     /// A client, with the connections that it still has.
     ///
-    /// Credentials other than certificates go with each request, so they do not tell clients apart.
-    pub(super) fn client(&self, tls: &Tls) -> Result<reqwest::Client, http::Error> {
-        let key = tls_key(tls);
+    /// Credentials other than certificates and the proxy's go with each request, so they do not tell clients apart.
+    pub(super) fn client(
+        &self,
+        tls: &Tls,
+        proxy: Option<&Proxy>,
+    ) -> Result<reqwest::Client, http::Error> {
+        let key = client_key(tls, proxy);
         {
             let mut clients = locked(&self.clients);
             clients.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
@@ -94,7 +113,7 @@ impl Known {
                 return Ok(client.clone());
             }
         }
-        let client = http::client(tls)?;
+        let client = http::client(tls, proxy)?;
         locked(&self.clients).put(key, (client.clone(), Instant::now()));
         Ok(client)
     }
@@ -115,12 +134,16 @@ fn key(parts: &[Option<&[u8]>]) -> Key {
     digest.finalize().into()
 }
 
-fn tls_key(tls: &Tls) -> Key {
+fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
     let identity = tls.identity.as_ref();
+    let [address, username, password] = proxy.map(Proxy::parts).unwrap_or_default();
     key(&[
         tls.ca.as_deref(),
         identity.map(|identity| identity.certificate.as_slice()),
         identity.map(|identity| identity.key.expose().as_slice()),
+        address,
+        username,
+        password,
     ])
 }
 
@@ -132,13 +155,14 @@ fn remote_key(remote: &Remote) -> Option<Key> {
         Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
         Auth::Ssh { .. } => return None,
     };
-    let (url, tls) = (remote.url.bare(), tls_key(&remote.credentials.tls));
+    let client = client_key(&remote.credentials.tls, remote.proxy.as_ref());
+    let url = remote.url.bare();
     Some(key(&[
         Some(url.as_str().as_bytes()),
         Some(kind),
         user.map(String::as_bytes),
         secret.map(String::as_bytes),
-        Some(&tls),
+        Some(&client),
     ]))
 }
 
@@ -187,6 +211,7 @@ mod tests {
         Remote {
             url: RemoteUrl::parse(url).unwrap(),
             credentials: Credentials { auth, tls: Tls::default() },
+            proxy: None,
             timeout: Duration::from_secs(1),
             limits: Limits::default(),
         }
@@ -230,10 +255,30 @@ mod tests {
     }
 
     #[test]
-    fn remotes_that_trust_the_same_share_a_client() {
+    fn remotes_that_trust_the_same_by_the_same_way_share_a_client() {
         let known = Known::default();
-        known.client(&Tls::default()).unwrap();
-        known.client(&Tls::default()).unwrap();
-        assert_eq!(format!("{known:?}"), "Known { handshakes: 0, clients: 1 }");
+        let proxy = |password: &str| {
+            let keys = [("address", "http://p"), ("username", "me"), ("password", password)];
+            let data = keys.map(|(k, v)| (k.to_owned(), v.as_bytes().to_vec()));
+            Proxy::from_secret(&BTreeMap::from(data)).unwrap()
+        };
+        for expected in [1, 1] {
+            known.client(&Tls::default(), None).unwrap();
+            assert_eq!(
+                format!("{known:?}"),
+                format!("Known {{ handshakes: 0, clients: {expected} }}")
+            );
+        }
+        for (password, expected) in [("hunter2", 2), ("hunter2", 2), ("hunter3", 3)] {
+            known.client(&Tls::default(), Some(&proxy(password))).unwrap();
+            assert_eq!(
+                format!("{known:?}"),
+                format!("Known {{ handshakes: 0, clients: {expected} }}")
+            );
+        }
+        let mut through = remote("https://h/a.git", Auth::None);
+        known.remember(&through, b"said".to_vec());
+        through.proxy = Some(proxy("hunter2"));
+        assert!(known.handshake(&through).is_none());
     }
 }

@@ -1,26 +1,32 @@
-//! What is asked of a repository, and how the answer is named.
+//! What is asked of a repository. Elsewhere: how the answer is named (`revision`).
 
 use std::fmt;
 
 use gix::hash::ObjectId;
+use golang::semver::ConstraintError;
 
 use super::Error;
+use crate::versions::Range;
 
 /// What is asked of a repository.
-///
-/// Flux's other forms, `semver` and `name`, are not here yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The tip of a branch.
     Branch(String),
     /// What a tag points at, peeled to a commit.
     Tag(String),
+    /// A full name, such as `refs/pull/1/head`; for an annotated tag, what it points at.
+    Name(String),
+    /// The highest tag in a range of versions.
+    Semver(Range),
     /// One commit by its hash.
     Commit {
         /// All forty hexadecimal digits.
         sha: String,
         /// When given, the branch that must lead to the commit.
         branch: Option<String>,
+        /// A full name that the revision gets instead of the branch's; it is not looked at.
+        name: Option<String>,
     },
 }
 
@@ -36,6 +42,8 @@ impl fmt::Display for Reference {
         match self {
             Self::Branch(name) => write!(f, "branch `{name}`"),
             Self::Tag(name) => write!(f, "tag `{name}`"),
+            Self::Name(name) => write!(f, "reference `{name}`"),
+            Self::Semver(range) => write!(f, "tag in the range `{range}`"),
             Self::Commit { sha, .. } => write!(f, "commit `{sha}`"),
         }
     }
@@ -46,6 +54,8 @@ impl fmt::Display for Reference {
 pub(super) enum Wanted {
     /// A full reference name, such as `refs/heads/main`.
     Named(String),
+    /// The tag of the highest version.
+    Highest(Range),
     /// A commit, wherever it is.
     Commit(ObjectId),
     /// A commit that a full branch name leads to.
@@ -53,13 +63,34 @@ pub(super) enum Wanted {
 }
 
 impl Reference {
+    /// The highest tag in a range that is given as a text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidReference`] if it is none.
+    pub fn semver(range: &str) -> Result<Self, Error> {
+        let refused =
+            |error: ConstraintError| invalid("range of versions", range, error.to_string());
+        Range::parse(range).map(Self::Semver).map_err(refused)
+    }
+
     /// Checks names and hash.
     pub(super) fn wanted(&self) -> Result<Wanted, Error> {
         Ok(match self {
             Self::Branch(name) => Wanted::Named(full_name("branch", "refs/heads/", name)?),
             Self::Tag(name) => Wanted::Named(full_name("tag", "refs/tags/", name)?),
-            Self::Commit { sha, branch: None } => Wanted::Commit(hash(sha)?),
-            Self::Commit { sha, branch: Some(branch) } => {
+            // Parity(flux): what a tag points at may be asked for in Git's own way, with `^{}`; it is what is given anyway.
+            Self::Name(name) => {
+                let is_tag = name.starts_with("refs/tags/");
+                let bare = name.strip_suffix("^{}").filter(|_| is_tag).unwrap_or(name);
+                if !bare.contains('/') && bare != "HEAD" {
+                    let reason = "all of it has to be given, as in `refs/heads/main`";
+                    return Err(invalid("full reference", name, reason.to_owned()));
+                }
+                Wanted::Named(full_name("full reference", "", bare)?)
+            }
+            Self::Semver(range) => Wanted::Highest(range.clone()),
+            Self::Commit { sha, branch: None, .. } => Wanted::Commit(hash(sha)?),
+            Self::Commit { sha, branch: Some(branch), .. } => {
                 Wanted::CommitOn(hash(sha)?, full_name("branch", "refs/heads/", branch)?)
             }
         })
@@ -70,20 +101,20 @@ fn full_name(kind: &'static str, prefix: &str, name: &str) -> Result<String, Err
     let full = format!("{prefix}{name}");
     match gix::validate::reference::name(full.as_str().into()) {
         Ok(_) => Ok(full),
-        Err(error) => Err(Error::InvalidReference {
-            kind,
-            name: name.chars().filter(|c| !c.is_control()).take(200).collect(),
-            reason: error.to_string().to_lowercase(),
-        }),
+        Err(error) => Err(invalid(kind, name, error.to_string().to_lowercase())),
     }
 }
 
 fn hash(sha: &str) -> Result<ObjectId, Error> {
-    ObjectId::from_hex(sha.as_bytes()).map_err(|_malformed| Error::InvalidReference {
-        kind: "commit",
-        name: sha.chars().filter(|c| !c.is_control()).take(200).collect(),
-        reason: "a commit is given by all 40 hexadecimal digits of its hash".to_owned(),
+    ObjectId::from_hex(sha.as_bytes()).map_err(|_malformed| {
+        let reason = "a commit is given by all 40 hexadecimal digits of its hash";
+        invalid("commit", sha, reason.to_owned())
     })
+}
+
+fn invalid(kind: &'static str, name: &str, reason: String) -> Error {
+    let name = name.chars().filter(|c| !c.is_control()).take(200).collect();
+    Error::InvalidReference { kind, name, reason }
 }
 
 /// What a remote has now under a reference.
@@ -91,65 +122,14 @@ fn hash(sha: &str) -> Result<ObjectId, Error> {
 pub struct Tip {
     /// The commit: forty hexadecimal digits in lower case.
     pub sha: String,
-    /// The full name it was found under, such as `refs/heads/main`; empty for a bare commit.
+    /// The full name it was found under, such as `refs/heads/main` or `refs/tags/v1.2.3`; empty for a bare commit.
     pub refname: String,
-}
-
-/// A commit together with the name it was asked for by: what Flux writes as an artifact's revision.
-///
-/// `Display` gives `main@sha1:…`, `v1.0@sha1:…` or, for a bare commit, `sha1:…`.
-/// Equal revisions mean that there is nothing to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Revision {
-    /// Branch or tag, if there was one.
-    pub name: Option<String>,
-    /// The commit: forty hexadecimal digits in lower case.
-    pub sha: String,
-}
-
-impl Revision {
-    /// The revision of what was found for a reference.
-    pub fn new(reference: &Reference, sha: &str) -> Self {
-        let name = match reference {
-            Reference::Branch(name) | Reference::Tag(name) => Some(name.clone()),
-            Reference::Commit { branch, .. } => branch.clone(),
-        };
-        Self { name, sha: sha.to_owned() }
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.name {
-            write!(f, "{name}@")?;
-        }
-        write!(f, "sha1:{}", self.sha)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use expect_test::{Expect, expect};
-
-    const SHA: &str = "0123456789abcdef0123456789abcdef01234567";
-
-    #[test]
-    fn revisions_read_as_flux_writes_them() {
-        let commit = |branch: Option<&str>| Reference::Commit {
-            sha: SHA.to_owned(),
-            branch: branch.map(str::to_owned),
-        };
-        for (reference, expected) in [
-            (Reference::default(), format!("master@sha1:{SHA}")),
-            (Reference::Branch("feature/x".into()), format!("feature/x@sha1:{SHA}")),
-            (Reference::Tag("v1".into()), format!("v1@sha1:{SHA}")),
-            (commit(None), format!("sha1:{SHA}")),
-            (commit(Some("main")), format!("main@sha1:{SHA}")),
-        ] {
-            assert_eq!(Revision::new(&reference, SHA).to_string(), expected);
-        }
-    }
 
     fn check(reference: &Reference, expected: &Expect) {
         expected.assert_eq(&match reference.wanted() {
@@ -174,10 +154,48 @@ mod tests {
             &expect!["`` cannot be a tag: reference name cannot end with a slash"],
         );
         check(
-            &Reference::Commit { sha: "abc".into(), branch: None },
+            &Reference::Commit { sha: "abc".into(), branch: None, name: None },
             &expect![
                 "`abc` cannot be a commit: a commit is given by all 40 hexadecimal digits of its hash"
             ],
         );
+    }
+
+    #[test]
+    fn a_full_reference_is_taken_as_it_is() {
+        let name = |name: &str| Reference::Name(name.into());
+        check(&name("refs/pull/1/head"), &expect![[r#"Named("refs/pull/1/head")"#]]);
+        check(&name("HEAD"), &expect![[r#"Named("HEAD")"#]]);
+        check(&name("refs/tags/v1^{}"), &expect![[r#"Named("refs/tags/v1")"#]]);
+        check(
+            &name("refs/heads/v1^{}"),
+            &expect![[
+                r#"`refs/heads/v1^{}` cannot be a full reference: reference name contains invalid byte: "^""#
+            ]],
+        );
+        check(
+            &name("main"),
+            &expect![
+                "`main` cannot be a full reference: all of it has to be given, as in `refs/heads/main`"
+            ],
+        );
+        check(
+            &name("/refs/heads/main"),
+            &expect![
+                "`/refs/heads/main` cannot be a full reference: reference name cannot start with a slash"
+            ],
+        );
+        check(
+            &name("refs/heads/main/"),
+            &expect![
+                "`refs/heads/main/` cannot be a full reference: reference name cannot end with a slash"
+            ],
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_range_is_refused_with_the_reason() {
+        let told = Reference::semver("latest").unwrap_err().to_string();
+        assert!(told.starts_with("`latest` cannot be a range of versions: "), "{told}");
     }
 }

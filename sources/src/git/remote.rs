@@ -108,6 +108,24 @@ impl RemoteUrl {
         }
     }
 
+    /// The URL that a relative one such as `../lib.git` means, read from this one as from a folder.
+    ///
+    /// `None` if it climbs higher than the host.
+    pub(super) fn relative(&self, text: &str) -> Option<Self> {
+        let mut parts: Vec<&str> =
+            self.url.path().split('/').filter(|part| !part.is_empty()).collect();
+        for part in text.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()?),
+                name => parts.push(name),
+            }
+        }
+        let mut url = self.url.clone();
+        url.set_path(&format!("/{}", parts.join("/")));
+        Some(Self { url, scheme: self.scheme })
+    }
+
     /// The URL without user and password.
     pub(super) fn bare(&self) -> Url {
         without_userinfo(self.url.clone())
@@ -135,7 +153,8 @@ fn redact(text: &str) -> String {
     if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") }
 }
 
-fn percent_decoded(text: &str) -> String {
+/// A text of a URL without its percent signs.
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

@@ -40,7 +40,7 @@ pub(super) fn transport(
     wire: &Wire,
 ) -> Result<Box<dyn Transport>, Error> {
     let client = known
-        .client(&remote.credentials.tls)
+        .client(&remote.credentials.tls, remote.proxy.as_ref())
         .map_err(|error| Error::BadSecret(error.to_string()))?;
     let origin = remote.url.bare();
     let authorization = authorization(&client, &origin, &remote.credentials.auth)?;
@@ -92,7 +92,7 @@ struct SmartHttp {
 /// True when credentials for one server may be sent to the other.
 ///
 /// `Differs(flux)`: Go looks at the name of the host alone; here the port counts too, and TLS is never left.
-fn same_server(origin: &Url, other: &Url) -> bool {
+pub(super) fn same_server(origin: &Url, other: &Url) -> bool {
     let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
     let upgraded = origin.scheme() == "http"
         && other.scheme() == "https"

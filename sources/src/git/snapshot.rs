@@ -71,6 +71,20 @@ pub struct Entry {
     id: ObjectId,
 }
 
+impl Entry {
+    /// The commit that a submodule is at: forty hexadecimal digits.
+    pub(super) fn submodule_commit(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+/// When a commit was made, by the clock of who made it; `None` if it is none or does not tell.
+pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i64> {
+    let mut buffer = Vec::new();
+    let commit = objects.find_commit(&id, &mut buffer).ok()?;
+    Some(commit.committer().ok()?.time().ok()?.seconds)
+}
+
 /// Every entry of a commit's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
@@ -86,6 +100,8 @@ pub struct Fetched {
     pub revision: Revision,
     /// Its facts.
     pub commit: Commit,
+    /// Bytes that were received for it.
+    pub(super) received: u64,
     tree: ObjectId,
     objects: gix::odb::Handle,
     limits: Limits,
@@ -141,6 +157,7 @@ impl Fetched {
         Ok(Self {
             revision,
             commit,
+            received: wire.received(),
             tree,
             objects,
             limits,
@@ -235,7 +252,7 @@ impl Fetched {
         if entry.kind == Kind::Submodule {
             return Ok(Vec::new());
         }
-        let size = self.objects.header(entry.id).map_err(|error| self.broken(&error))?.size();
+        let size = self.size(entry)?;
         if size > self.limits.file {
             return Err(self.too_large(
                 &format!("file `{}`", entry.path),
@@ -250,6 +267,14 @@ impl Fetched {
         let mut bytes = Vec::new();
         self.objects.find_blob(&entry.id, &mut bytes).map_err(|error| self.broken(&error))?;
         Ok(bytes)
+    }
+
+    /// The size of an entry in bytes; a submodule has none.
+    pub(super) fn size(&self, entry: &Entry) -> Result<u64, Error> {
+        if entry.kind == Kind::Submodule {
+            return Ok(0);
+        }
+        Ok(self.objects.header(entry.id).map_err(|error| self.broken(&error))?.size())
     }
 
     fn too_large(&self, what: &str, limit: u64, unit: &str) -> Error {

@@ -31,6 +31,7 @@ struct Inner {
     runtime: Handle,
     remote: String,
     host: String,
+    proxy: Option<String>,
     timeout: Duration,
     deadline: Instant,
     cancel: CancellationToken,
@@ -65,6 +66,8 @@ impl Wire {
         let deadline = Instant::now() + timeout;
         let stop = Arc::new(AtomicBool::new(false));
         let cancel = context.cancel.clone();
+        let mut secrets = remote.credentials.auth.secrets();
+        secrets.extend(remote.proxy.as_ref().map(|proxy| proxy.password().clone()));
         let watch = {
             let (stop, cancel) = (Arc::clone(&stop), cancel.clone());
             context.runtime.spawn(async move {
@@ -79,6 +82,7 @@ impl Wire {
             runtime: context.runtime.clone(),
             remote: remote.url.to_string(),
             host: remote.url.authority(),
+            proxy: remote.proxy.as_ref().map(ToString::to_string),
             timeout,
             deadline,
             cancel,
@@ -86,7 +90,7 @@ impl Wire {
             watch: watch.abort_handle(),
             received: AtomicU64::new(0),
             limit: remote.limits.received,
-            secrets: Mutex::new(remote.credentials.auth.secrets()),
+            secrets: Mutex::new(secrets),
             failure: Mutex::new(None),
             refusal: Mutex::new(None),
             aside: Mutex::new(String::new()),
@@ -101,6 +105,16 @@ impl Wire {
     /// Host and port.
     pub(super) fn host(&self) -> String {
         self.0.host.clone()
+    }
+
+    /// The proxy that stands between, without its credentials.
+    pub(super) fn proxy(&self) -> Option<String> {
+        self.0.proxy.clone()
+    }
+
+    /// How many bytes came in so far.
+    pub(super) fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Relaxed)
     }
 
     /// Turns true when the operation must end.

@@ -177,13 +177,13 @@ fn a_bearer_token_is_sent_as_one() {
 }
 
 /// An authority, and what it signs for `localhost` and for a client.
-struct Pki {
-    ca: String,
-    server: Arc<rustls::ServerConfig>,
+pub(crate) struct Pki {
+    pub(crate) ca: String,
+    pub(crate) server: Arc<rustls::ServerConfig>,
     client: (String, String),
 }
 
-fn pki(wants_client: bool) -> Pki {
+pub(crate) fn pki(wants_client: bool) -> Pki {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -218,7 +218,7 @@ fn pki(wants_client: bool) -> Pki {
     }
 }
 
-fn tls_url(server: &Server) -> String {
+pub(crate) fn tls_url(server: &Server) -> String {
     format!("https://localhost:{}/app.git", server.address.port())
 }
 

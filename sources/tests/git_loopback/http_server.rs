@@ -18,6 +18,8 @@ pub(crate) struct Manners {
     pub(crate) redirect: Option<String>,
     /// Paths that start with this are sent to the same path without it.
     pub(crate) redirect_prefix: Option<String>,
+    /// Of the server with this beginning of a URL, if not of the same.
+    pub(crate) redirect_to: Option<String>,
     /// Bytes that are sent instead of any answer, after which nothing more is said.
     pub(crate) stall_after: Option<Vec<u8>>,
     /// Bytes that are sent instead of any answer.
@@ -37,6 +39,8 @@ pub(crate) struct Manners {
 /// One request as it came in.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
+    /// The path, with its query.
+    pub(crate) target: String,
     pub(crate) authorization: Option<String>,
     pub(crate) body: Vec<u8>,
     /// Bytes of the request, headers included.
@@ -153,8 +157,9 @@ fn serve(
         manners.once = shared.manners.lock().unwrap().once.take();
         let number = shared.seen.lock().unwrap().len();
         let answer = answer(&request, &shared.root, &manners, number);
-        let (body, received) = (request.body, request.length);
-        let seen = Seen { authorization, body, received, answer: answer.clone(), connection };
+        let (target, body, received) = (request.target, request.body, request.length);
+        let seen =
+            Seen { target, authorization, body, received, answer: answer.clone(), connection };
         shared.seen.lock().unwrap().push(seen);
         if manners.keeps_alive {
             write_in_chunks(&mut stream, &answer)?;
@@ -182,7 +187,7 @@ fn answer(request: &Request, root: &Path, manners: &Manners, number: usize) -> V
     } else if let Some(base) = &manners.redirect {
         redirect(&format!("{base}{}", request.target))
     } else if let Some(target) = prefix.and_then(|prefix| request.target.strip_prefix(prefix)) {
-        redirect(target)
+        redirect(&format!("{}{target}", manners.redirect_to.as_deref().unwrap_or_default()))
     } else {
         http_backend(root, request, manners.is_old)
     }

@@ -5,9 +5,13 @@ mod again;
 mod hostile;
 mod http;
 mod http_server;
+mod proxy;
+mod proxy_server;
+mod references;
 mod repository;
 mod ssh;
 mod ssh_server;
+mod submodules;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -42,7 +46,7 @@ impl Case {
             known: Arc::new(Known::default()),
         };
         let (timeout, limits) = (Duration::from_secs(60), Limits::default());
-        Self { remote: Remote { url, credentials, timeout, limits }, context, scratch }
+        Self { remote: Remote { url, credentials, proxy: None, timeout, limits }, context, scratch }
     }
 
     fn fetch(&self, reference: &Reference) -> Result<Fetched, Error> {
@@ -74,7 +78,7 @@ fn main_branch() -> Reference {
 }
 
 fn commit(sha: &str, branch: Option<&str>) -> Reference {
-    Reference::Commit { sha: sha.to_owned(), branch: branch.map(str::to_owned) }
+    Reference::Commit { sha: sha.to_owned(), branch: branch.map(str::to_owned), name: None }
 }
 
 /// The files of a commit: type, path and content.

@@ -178,3 +178,16 @@ fn a_closed_port_is_unreachable() {
     let error = Case::new(&format!("ssh://{address}/app.git"), &secret).refused(&main_branch());
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
 }
+
+#[test]
+fn a_submodule_of_the_same_host_opens_with_the_same_key() {
+    let bed = Bed::new("ed25519", "", true);
+    let (app, lib) = (&bed.repository, Repository::with_history());
+    crate::submodules::beside(app, "lib", &lib);
+    let first = lib.commit_of("v1");
+    let said = crate::submodules::modules(&[("vendor/lib", "../lib.git")]);
+    crate::submodules::commit(app, &[(".gitmodules", &said)], &[("vendor/lib", &first)]);
+    let case = bed.case(&bed.server.known_hosts("ed25519"), &[]);
+    let checkout = crate::submodules::check_out(&case, &crate::submodules::whole()).unwrap();
+    assert_eq!(crate::submodules::listed(&checkout), ["vendor/lib/", "vendor/lib/a.txt=one"]);
+}

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use crds::Source as _;
 use crds::source::GitRepository;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Conditions, Rest, Status, Time, reason};
+use reconcile::{Conditions, Reason, Rest, Status, Time, reason};
 use serde_json::{Value, json};
+use sources::reason::{
+    ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
+};
 
 use super::world::Stored;
 use crate::cluster::events::{News, Severity};
@@ -15,18 +18,29 @@ use crate::controllers::run::REQUESTED_AT;
 
 const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 const FETCH_FAILED: &str = "FetchFailed";
+const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
+const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 
 /// Conditions that this kind sets; others in the status are kept.
 const OWNED: [&str; 8] = [
     ARTIFACT_IN_STORAGE,
     FETCH_FAILED,
     "ArtifactOutdated",
-    "StorageOperationFailed",
+    STORAGE_OPERATION_FAILED,
     "SourceVerified",
-    "IncludeUnavailable",
+    INCLUDE_UNAVAILABLE,
     "BuildFailed",
     "GarbageCollectionSucceeded",
 ];
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        NOT_FOUND | NO_ARTIFACT | INCLUDE_CYCLE => INCLUDE_UNAVAILABLE,
+        ARCHIVE_OPERATION_FAILED | COPY_FAILURE | ILLEGAL_PATH => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
 
 /// What is written and told.
 pub(super) struct Report {
@@ -53,7 +67,11 @@ pub(super) fn report(
     }
     if let Some(stored) = stored {
         status.artifact = Some(stored.artifact.clone());
+        status.included_artifacts = stored.included.clone();
         status.observed_ignore = object.spec.ignore.clone();
+        status.observed_recurse_submodules = object.spec.recurse_submodules;
+        status.observed_include = object.spec.include.clone();
+        status.observed_sparse_checkout = object.spec.sparse_checkout.clone();
     }
     let mut conditions = Conditions::since(&had, generation, now, &OWNED)
         .marked(&crate::controllers::marks::of(object, now));
@@ -61,13 +79,12 @@ pub(super) fn report(
         Rest::Settled(_, text) => {
             conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, reason::SUCCEEDED, text);
         }
-        Rest::Running(why, text, _) | Rest::Blocked(why, text, _) | Rest::Failed(why, text, _) => {
+        Rest::Running(why, text, _)
+        | Rest::Blocked(why, text, _)
+        | Rest::Failed(why, text, _)
+        | Rest::Stalled(why, text) => {
             conditions =
-                conditions.keep(ARTIFACT_IN_STORAGE).set(FETCH_FAILED, Status::True, *why, text);
-        }
-        Rest::Stalled(why, text) => {
-            conditions =
-                conditions.keep(ARTIFACT_IN_STORAGE).set(FETCH_FAILED, Status::True, *why, text);
+                conditions.keep(ARTIFACT_IN_STORAGE).set(failure(*why), Status::True, *why, text);
         }
     }
     let conditions = conditions.finish(rest);
@@ -127,8 +144,10 @@ fn news(
             Vec::new()
         }
         Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {
+            // Parity(flux): waiting for something is no failure.
+            let is_waiting = matches!(rest, Rest::Blocked(..));
             vec![News {
-                severity: Severity::Error,
+                severity: if is_waiting { Severity::Info } else { Severity::Error },
                 reason: rest.reason().to_string(),
                 message: rest.text().to_owned(),
                 metadata,

@@ -1,19 +1,28 @@
-//! What a GitRepository points at: the Secret with its credentials.
+//! What a GitRepository points at: the Secrets with its credentials and its proxy, and what it includes.
 
 use std::collections::BTreeMap;
 
+use crds::LocalObjectReference;
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
 use objects::{Gvk, ObjectId};
 use reconcile::{Node, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
+use super::include::{self, Include};
 use crate::controllers::context::Context;
+
+/// The data of a Secret.
+type Data = BTreeMap<String, Vec<u8>>;
 
 /// What was read for a run.
 pub(super) struct Resolved {
-    /// Data of the Secret; empty without one.
-    pub(super) secret: BTreeMap<String, Vec<u8>>,
+    /// Data of the Secret with credentials; empty without one.
+    pub(super) secret: Data,
+    /// Data of the Secret that describes a proxy.
+    pub(super) proxy: Option<Data>,
+    /// What `spec.include` names, in its order.
+    pub(super) include: Vec<Include>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes.
@@ -22,21 +31,49 @@ pub(super) async fn resolve(
     node: &Node,
     object: &GitRepository,
 ) -> Result<Resolved, Rest> {
-    let Some(reference) = &object.spec.secret_ref else {
-        context.observer.refer_to(node, &[]);
-        return Ok(Resolved { secret: BTreeMap::new() });
-    };
-    let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
-    let failed = |why: String| {
-        let text = format!("failed to get secret '{namespace}/{name}': {why}");
-        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
-    };
-    let secret = context.cluster.secret(&namespace, name).await;
-    let secret = secret.map_err(|error| failed(error.to_string()))?;
-    let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
-    let kind = kind.map_err(|error| failed(error.to_string()))?;
-    let id = ObjectId::new(&namespace, name, "", "Secret");
-    context.observer.refer_to(node, &[(kind, id, secret.is_some())]);
-    let missing = || failed("it does not exist; create it or correct spec.secretRef".to_owned());
-    Ok(Resolved { secret: secret.ok_or_else(missing)? })
+    include::edges(context, node, object);
+    let spec = &object.spec;
+    let credentials = Named { field: "spec.secretRef", what: "", reference: &spec.secret_ref };
+    let what = "failed to configure proxy options: ";
+    let proxy = Named { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
+    // Both are watched before either is missed.
+    let mut watched = Vec::new();
+    let secret = credentials.read(context, object, &mut watched).await;
+    let proxy = proxy.read(context, object, &mut watched).await;
+    context.observer.refer_to(node, &watched);
+    let (proxy, secret) = (proxy?, secret?.unwrap_or_default());
+    Ok(Resolved { secret, proxy, include: include::resolve(context, node, object)? })
+}
+
+/// A Secret that the spec may name.
+struct Named<'a> {
+    field: &'static str,
+    what: &'static str,
+    reference: &'a Option<LocalObjectReference>,
+}
+
+type Watched = (crate::cluster::discovery::Resource, ObjectId, bool);
+
+impl Named<'_> {
+    /// The data of the Secret; `None` if the spec names none.
+    async fn read(
+        &self,
+        context: &Context,
+        object: &GitRepository,
+        watched: &mut Vec<Watched>,
+    ) -> Result<Option<Data>, Rest> {
+        let Some(reference) = self.reference else { return Ok(None) };
+        let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
+        let failed = |why: String| {
+            let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        };
+        let secret = context.cluster.secret(&namespace, name).await;
+        let secret = secret.map_err(|error| failed(error.to_string()))?;
+        let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
+        let kind = kind.map_err(|error| failed(error.to_string()))?;
+        watched.push((kind, ObjectId::new(&namespace, name, "", "Secret"), secret.is_some()));
+        let missing = || failed(format!("it does not exist; create it or correct {}", self.field));
+        secret.map(Some).ok_or_else(missing)
+    }
 }

@@ -2,20 +2,25 @@
 
 use std::time::Duration;
 
-use crds::source::{GitProvider, GitRepository, GitRepositorySpec};
+use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake, reason};
-use sources::git::{Credentials, Limits, Reference, Remote, RemoteUrl};
-use sources::plan::Desired;
+use sources::git::{Content, Credentials, Limits, Reference, Remote, RemoteUrl, Scheme, Sparse};
+use sources::http::Proxy;
+use sources::plan::{Desired, Shape};
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
+use super::include::Include;
 use super::resolve::Resolved;
+use super::world::classify;
 use crate::controllers::context::Context;
 
 /// A spec that can be worked on.
 pub(super) struct Wish {
     pub(super) remote: Remote,
     pub(super) reference: Reference,
+    pub(super) content: Content,
+    pub(super) include: Vec<Include>,
     pub(super) desired: Desired,
 }
 
@@ -31,32 +36,25 @@ fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
         service_account_name,
         interval: _,
         timeout: _,
-        reference,
+        reference: _,
         verify,
-        proxy_secret_ref,
+        proxy_secret_ref: _,
         ignore: _,
         suspend: _,
-        recurse_submodules,
-        include,
-        sparse_checkout,
+        recurse_submodules: _,
+        include: _,
+        sparse_checkout: _,
     } = spec;
-    let reference = reference.clone().unwrap_or_default();
     let given = [
         ("spec.provider", provider.is_some_and(|p| p != GitProvider::Generic)),
         ("spec.serviceAccountName", service_account_name.is_some()),
-        ("spec.ref.semver", reference.semver.is_some()),
-        ("spec.ref.name", reference.name.is_some()),
         ("spec.verify", verify.is_some()),
-        ("spec.proxySecretRef", proxy_secret_ref.is_some()),
-        ("spec.recurseSubmodules", *recurse_submodules),
-        ("spec.include", !include.is_empty()),
-        ("spec.sparseCheckout", !sparse_checkout.is_empty()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &GitRepository, resolved: &Resolved) -> Result<Wish, Rest> {
+pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -65,13 +63,10 @@ pub(super) fn wish(object: &GitRepository, resolved: &Resolved) -> Result<Wish, 
     }
     let url = RemoteUrl::parse(&spec.url)
         .map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
-    let credentials = if spec.secret_ref.is_some() {
-        Credentials::from_secret(&resolved.secret, &url).map_err(|error| {
-            Rest::Failed(AUTHENTICATION_FAILED, error.to_string(), Wake::default())
-        })?
-    } else {
-        Credentials::default()
-    };
+    let unusable = |error: String| Rest::Failed(AUTHENTICATION_FAILED, error, Wake::default());
+    let proxy = proxy(&url, &resolved)?;
+    let credentials = Credentials::from_secret(&resolved.secret, &url)
+        .map_err(|error| unusable(error.to_string()))?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
@@ -79,22 +74,51 @@ pub(super) fn wish(object: &GitRepository, resolved: &Resolved) -> Result<Wish, 
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
+    let sparse = Sparse::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
+    let shape = Shape {
+        ignore: spec.ignore.clone(),
+        submodules: spec.recurse_submodules,
+        sparse_checkout: spec.sparse_checkout.clone(),
+        include: resolved.include.iter().map(Include::shape).collect(),
+    };
     Ok(Wish {
-        remote: Remote { url, credentials, timeout, limits: Limits::default() },
-        reference: reference(spec),
-        desired: Desired { ignore: spec.ignore.clone() },
+        remote: Remote { url, credentials, proxy, timeout, limits: Limits::default() },
+        reference: reference(spec)?,
+        content: Content { submodules: spec.recurse_submodules, sparse },
+        include: resolved.include,
+        desired: Desired { shape },
     })
 }
 
-/// Parity(flux): commit wins over tag, tag over branch; without any it is `master`.
-fn reference(spec: &GitRepositorySpec) -> Reference {
-    let given = spec.reference.clone().unwrap_or_default();
-    match (given.commit, given.tag, given.branch) {
-        (Some(sha), _, branch) => Reference::Commit { sha, branch },
-        (None, Some(tag), _) => Reference::Tag(tag),
-        (None, None, Some(branch)) => Reference::Branch(branch),
-        (None, None, None) => Reference::default(),
+/// The proxy that the spec asks for.
+fn proxy(url: &RemoteUrl, resolved: &Resolved) -> Result<Option<Proxy>, Rest> {
+    let Some(data) = &resolved.proxy else { return Ok(None) };
+    if url.scheme() == Scheme::Ssh {
+        let text = "spec.proxySecretRef is of no use with an ssh URL: connections go through proxies for http and \
+                    https only; remove it or change spec.url";
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
+    Proxy::from_secret(data).map(Some).map_err(|error| {
+        let text = format!("failed to configure proxy options: {error}");
+        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+    })
+}
+
+/// Parity(flux): commit wins over name, name over tag, tag over semver, semver over branch; without any it is `master`.
+fn reference(spec: &GitRepositorySpec) -> Result<Reference, Rest> {
+    let given = spec.reference.clone().unwrap_or_default();
+    Ok(match given {
+        GitRepositoryRef { commit: Some(sha), branch, name, .. } => {
+            Reference::Commit { sha, branch, name }
+        }
+        GitRepositoryRef { name: Some(name), .. } => Reference::Name(name),
+        GitRepositoryRef { tag: Some(tag), .. } => Reference::Tag(tag),
+        GitRepositoryRef { semver: Some(range), .. } => {
+            Reference::semver(&range).map_err(|error| classify(&error))?
+        }
+        GitRepositoryRef { branch: Some(branch), .. } => Reference::Branch(branch),
+        GitRepositoryRef { branch: None, .. } => Reference::default(),
+    })
 }
 
 /// The interval with jitter; each object has its own, the same in every process.
@@ -108,3 +132,6 @@ pub(super) fn interval(context: &Context, object: &GitRepository) -> Duration {
         crate::controllers::gate::seed(&object.uid().unwrap_or_default()),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crds::source::GitRepository;
+use crds::source::{GitRepository, GitRepositoryStatus};
 use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake};
-use sources::archive::{self, Contents};
-use sources::git::{Entry, Fetched, Kind, Listing, Reference, Remote, Revision};
-use sources::ignore::{IGNORE_FILE, Matcher};
-use sources::plan::{Desired, Fetching, Kept, Observed, Step};
+use reconcile::{Rest, Wake, reason};
+use sources::archive::{self, ExtractOptions};
+use sources::git::{Content, Reference, Remote, Revision, revision};
+use sources::plan::{Desired, Fetching, Kept, Observed, Shape, Step};
 use sources::reason::{
-    ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, GIT_OPERATION_FAILED, URL_INVALID,
+    ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, COPY_FAILURE, GIT_OPERATION_FAILED,
+    NO_ARTIFACT, URL_INVALID,
 };
 use sources::store::{self, Slot, Store};
 use tokio_util::sync::CancellationToken;
-use tree::RelPath;
+use tree::Memory;
 
+use super::contents::{contents, load};
+use super::include::{self, Include};
+use super::wish::Wish;
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 
@@ -27,14 +30,23 @@ pub(super) struct Stored {
     pub(super) artifact: Artifact,
     /// First line of the commit's message, cut short.
     pub(super) subject: String,
+    /// The artifacts that went into it, in the order of `spec.include`.
+    pub(super) included: Vec<Artifact>,
+}
+
+/// What is fetched, and what is made of it.
+struct Work {
+    remote: Remote,
+    reference: Reference,
+    content: Content,
+    include: Vec<Include>,
 }
 
 /// See the module.
 pub(super) struct World {
     context: Arc<Context>,
     object: Arc<GitRepository>,
-    remote: Arc<Remote>,
-    reference: Reference,
+    work: Arc<Work>,
     stored: Mutex<Option<Stored>>,
 }
 
@@ -47,13 +59,15 @@ pub(super) fn slot(object: &GitRepository) -> Result<Slot, store::Error> {
 }
 
 impl World {
+    /// The world of an object, and what is to be done in it.
     pub(super) fn new(
         context: Arc<Context>,
         object: Arc<GitRepository>,
-        remote: Remote,
-        reference: Reference,
-    ) -> Self {
-        Self { context, object, remote: Arc::new(remote), reference, stored: Mutex::default() }
+        wish: Wish,
+    ) -> (Self, Desired) {
+        let Wish { remote, reference, content, include, desired } = wish;
+        let work = Arc::new(Work { remote, reference, content, include });
+        (Self { context, object, work, stored: Mutex::default() }, desired)
     }
 
     /// What this run stored.
@@ -72,43 +86,93 @@ impl World {
                 .await
         };
         match checked {
-            Ok(Ok(true)) => {
-                Some(Kept { revision: artifact.revision, ignore: status.observed_ignore.clone() })
-            }
+            // Flux wrote revisions in another form once.
+            Ok(Ok(true)) => Some(Kept {
+                revision: revision::modern_artifact(&artifact.revision),
+                shape: shape(status)?,
+            }),
             Ok(Ok(false) | Err(_)) | Err(_) => None,
         }
     }
 }
 
+/// What the artifact of a status was made with; `None` if that does not say.
+fn shape(status: &GitRepositoryStatus) -> Option<Shape> {
+    let (spec, artifacts) = (&status.observed_include, &status.included_artifacts);
+    (spec.len() == artifacts.len()).then(|| Shape {
+        ignore: status.observed_ignore.clone(),
+        submodules: status.observed_recurse_submodules,
+        sparse_checkout: status.observed_sparse_checkout.clone(),
+        include: spec.iter().zip(artifacts).map(|(spec, it)| include::shape(spec, it)).collect(),
+    })
+}
+
+/// Bytes of all the artifacts that are included, which are in memory at the same time.
+const MOST_INCLUDED: u64 = 512 << 20;
+
+/// The files of everything that is included.
+fn included<'i>(
+    store: &Store,
+    includes: &'i [Include],
+) -> Result<Vec<(&'i Include, Arc<Memory>)>, Rest> {
+    let mut bytes = BTreeMap::new();
+    let files = |include: &'i Include| {
+        let Include { node, artifact, .. } = include;
+        let failed = |why: String| {
+            let text = format!("failed to copy '{}' include: {why}", node.name);
+            Rest::Failed(COPY_FAILURE, text, Wake::default())
+        };
+        let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
+        let files = loaded.map_err(|error| match error {
+            // It is being replaced, or will be made again: either wakes us.
+            store::Error::Missing(_) | store::Error::Mismatch { .. } => {
+                let text = format!("no artifact available for include '{}'", node.name);
+                Rest::Blocked(NO_ARTIFACT, text, Wake::on([node.clone()]))
+            }
+            error => failed(chain(&error)),
+        })?;
+        bytes.insert(&artifact.digest, files.bytes());
+        if bytes.values().sum::<u64>() > MOST_INCLUDED {
+            let limit = MOST_INCLUDED >> 20;
+            return Err(failed(format!("with it more than {limit} MiB are included")));
+        }
+        Ok((include, files))
+    };
+    includes.iter().map(files).collect()
+}
+
 /// Fetches the remote as it is now, packs it and keeps it. Blocks.
 fn fetch_and_store(
-    remote: &Remote,
-    reference: &Reference,
+    work: &Work,
     context: &sources::git::Context,
     store: &Store,
     object: &GitRepository,
 ) -> Result<Stored, Rest> {
     let kept_failed = |text: String| Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default());
-    let fetched = sources::git::fetch(remote, reference, context).map_err(|e| classify(&e))?;
-    let listing = fetched.entries().map_err(|e| classify(&e))?;
-    if !listing.unreadable.is_empty() {
-        let (first, count) = (listing.unreadable.iter().take(8), listing.unreadable.len());
+    let Work { remote, reference, content, include } = work;
+    let included = included(store, include)?;
+    let checkout = sources::git::checkout(remote, reference, content, context);
+    let checkout = checkout.map_err(|e| classify(&e))?;
+    let unreadable = checkout.unreadable();
+    if !unreadable.is_empty() {
         tracing::info!(
             name = object.name_any(),
-            revision = %fetched.revision,
-            count,
-            paths = ?first.collect::<Vec<_>>(),
+            revision = %checkout.revision,
+            count = unreadable.len(),
+            paths = ?unreadable.iter().take(8).collect::<Vec<_>>(),
             "names that are not UTF-8 are left out of the artifact"
         );
     }
-    let contents = contents(&fetched, listing, object.spec.ignore.as_deref())?;
-    let revision = fetched.revision.to_string();
-    let file = format!("{}.tar.gz", fetched.commit.sha);
+    let ignore = object.spec.ignore.as_deref();
+    let contents = contents(&checkout, &included, ignore, &remote.limits)?;
+    let revision = checkout.revision.to_string();
+    let file = format!("{}.tar.gz", checkout.commit.sha);
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(|e| kept_failed(chain(&e)))?;
     let kept = store
         .put(&slot, &file, &revision, now, |out| {
-            archive::write(out, &contents, |_, entry| fetched.read(entry)).map(drop)
+            let load = |body: &_| load(&checkout, body).map_err(|rest| rest.text().to_owned());
+            archive::write(out, &contents, |_, body| load(body)).map(drop)
         })
         .map_err(|e| kept_failed(chain(&e)))?;
     if let Err(error) = store.collect_garbage(&slot, &kept.path, now) {
@@ -127,54 +191,21 @@ fn fetch_and_store(
         size: i64::try_from(kept.size).ok(),
         url: kept.url,
     };
-    Ok(Stored { artifact, subject: fetched.commit.short_summary() })
-}
-
-/// What of a commit goes into the archive.
-fn contents(
-    fetched: &Fetched,
-    listing: Listing,
-    ignore: Option<&str>,
-) -> Result<Contents<Entry>, Rest> {
-    let failed = |text: String| Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default());
-    let mut contents = Contents::new();
-    let mut ignore_files = Vec::new();
-    for entry in listing.entries {
-        let path = RelPath::parse(&entry.path).map_err(|e| failed(e.to_string()))?;
-        let is_executable = match entry.kind {
-            Kind::File { is_executable } => is_executable,
-            // Parity(flux): links and submodules are not archived, the folders that they leave are.
-            Kind::Symlink => {
-                contents
-                    .dir(path.parent().unwrap_or_else(RelPath::root))
-                    .map_err(|e| failed(chain(&e)))?;
-                continue;
-            }
-            Kind::Submodule => {
-                contents.dir(path).map_err(|e| failed(chain(&e)))?;
-                continue;
-            }
-        };
-        if path.name() == Some(IGNORE_FILE) {
-            let text = fetched.read(&entry).map_err(|e| classify(&e))?;
-            let folder = path.parent().unwrap_or_else(RelPath::root);
-            ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
-        }
-        contents.file(path, is_executable, entry).map_err(|e| failed(chain(&e)))?;
-    }
-    let ignored = Matcher::new(&ignore_files, ignore).map_err(|e| failed(chain(&e)))?;
-    contents.leave_out(&ignored);
-    Ok(contents)
+    let included = include.iter().map(|include| include.artifact.clone()).collect();
+    Ok(Stored { artifact, subject: checkout.commit.short_summary(), included })
 }
 
 /// What a failed fetch means for the object.
-fn classify(error: &sources::git::Error) -> Rest {
+pub(super) fn classify(error: &sources::git::Error) -> Rest {
     use sources::git::Error;
     let text = chain(error);
     match error {
         Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, text),
         Error::InvalidReference { .. } => Rest::Stalled(GIT_OPERATION_FAILED, text),
-        Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
+        Error::InvalidSparse { .. } => {
+            Rest::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
+        }
+        Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         // A branch or a server may change without the spec, so the rest is tried again.
@@ -204,14 +235,13 @@ impl reconcile::World<Fetching> for World {
     async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
         if let Some(stored) = self.artifact() {
             let revision = stored.artifact.revision;
-            let kept = Kept { revision: revision.clone(), ignore: desired.ignore.clone() };
+            let kept = Kept { revision: revision.clone(), shape: desired.shape.clone() };
             return Ok(Observed { remote: revision, kept: Some(kept) });
         }
-        let (remote, reference) = (self.remote.clone(), self.reference.clone());
-        let working = working(&self.context);
+        let (work, working) = (self.work.clone(), working(&self.context));
         let tip = tokio::task::spawn_blocking(move || {
-            let tip = sources::git::tip(&remote, &reference, &working)?;
-            Ok(Revision::new(&reference, &tip.sha))
+            let tip = sources::git::tip(&work.remote, &work.reference, &working)?;
+            Ok(Revision::new(&work.reference, &tip))
         });
         let revision =
             tip.await.map_err(|_| broken("asking the remote"))?.map_err(|e| classify(&e))?;
@@ -220,12 +250,10 @@ impl reconcile::World<Fetching> for World {
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
         let Step::Fetch { .. } = step;
-        let (remote, reference) = (self.remote.clone(), self.reference.clone());
+        let (work, working) = (self.work.clone(), working(&self.context));
         let (store, object) = (self.context.artifacts.clone(), self.object.clone());
-        let working = working(&self.context);
-        let fetched = tokio::task::spawn_blocking(move || {
-            fetch_and_store(&remote, &reference, &working, &store, &object)
-        });
+        let fetched =
+            tokio::task::spawn_blocking(move || fetch_and_store(&work, &working, &store, &object));
         let stored = fetched.await.map_err(|_| broken("fetching"))??;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(())

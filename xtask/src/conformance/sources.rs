@@ -1,4 +1,4 @@
-//! What is left out of archives. Elsewhere: the archives themselves (`tarball.rs`).
+//! What is left out of archives. Elsewhere: the archives themselves (`tarball.rs`), revisions and versions (`revision.rs`).
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,16 @@ use tree::RelPath;
 use super::Topic;
 use super::case::{Case, Fault, Judgement, nil, same};
 
+mod revision;
 mod tarball;
 
-pub(super) const TOPICS: [Topic; 2] = [
+pub(super) const TOPICS: [Topic; 3] = [
+    Topic {
+        name: "recorded/revision",
+        path: "recorded/revision.jsonl",
+        judge: revision::judge,
+        exceptions: &[],
+    },
     Topic {
         name: "recorded/sourceignore",
         path: "recorded/sourceignore.jsonl",

@@ -35,6 +35,7 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/gotime: 71 of 71 passed, 176 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run
+        recorded/revision: 128 of 128 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run
         recorded/ssa-normalize: 20 of 20 passed, 71 not run
         recorded/tarball: 23 of 23 passed, 0 not run

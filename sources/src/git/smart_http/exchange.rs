@@ -42,11 +42,21 @@ fn was_closed(error: &reqwest::Error) -> bool {
 fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
     let error = error.without_url();
     let (host, cause) = (wire.host(), wire.quote(&http::root_cause(&error)));
-    wire.fail(if http::is_distrust(&error) {
-        Error::Untrusted { host, cause }
-    } else {
-        Error::Unreachable { host, cause }
+    wire.fail(match wire.proxy() {
+        _ if http::is_distrust(&error) => Error::Untrusted { host, cause },
+        Some(proxy) if is_refusal(&cause) => Error::ProxyRefused { proxy, cause },
+        Some(proxy) => {
+            Error::Unreachable { host: format!("{host} through the proxy {proxy}"), cause }
+        }
+        None => Error::Unreachable { host, cause },
     })
+}
+
+/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to look at.
+fn is_refusal(cause: &str) -> bool {
+    ["proxy authorization required", "user/pass authentication", "credentials"]
+        .iter()
+        .any(|words| cause.contains(words))
 }
 
 /// Lets an answer pass that is one.
@@ -55,11 +65,13 @@ pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
     let cause = format!("HTTP status {status}");
     Err(wire.fail(match status {
         StatusCode::OK => return Ok(answer),
-        StatusCode::UNAUTHORIZED
-        | StatusCode::FORBIDDEN
-        | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Error::AuthenticationFailed { remote, cause }
         }
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => match wire.proxy() {
+            Some(proxy) => Error::ProxyRefused { proxy, cause },
+            None => Error::AuthenticationFailed { remote, cause },
+        },
         StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
         StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
         status if status.is_server_error() => Error::Unavailable { remote, cause },

@@ -27,7 +27,7 @@ fn stored() -> Stored {
         "revision": "main@sha1:1", "url": "http://a/gitrepository/shop/app/1.tar.gz",
     }))
     .unwrap();
-    Stored { artifact, subject: "Greet politely".to_owned() }
+    Stored { artifact, subject: "Greet politely".to_owned(), included: Vec::new() }
 }
 
 fn settled() -> Rest {
@@ -100,4 +100,35 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
     );
     let again = report(&repository(second.after), None, None, &failed, time());
     assert_eq!(again.news, Vec::new(), "the same failure is told once");
+}
+
+#[test]
+fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
+    let included = stored().artifact;
+    let with = Stored { included: vec![included], ..stored() };
+    let mut object = repository(json!({}));
+    object.spec.recurse_submodules = true;
+    object.spec.sparse_checkout = vec!["app".to_owned()];
+    object.spec.include = serde_json::from_value(json!([{"repository": {"name": "lib"}}])).unwrap();
+    let first = report(&object, Some(&with), None, &settled(), time());
+    assert_eq!(first.after["includedArtifacts"][0]["revision"], "main@sha1:1");
+    assert_eq!(first.after["observedInclude"], json!([{"repository": {"name": "lib"}}]));
+    assert_eq!(first.after["observedSparseCheckout"], json!(["app"]));
+    assert_eq!(first.after["observedRecurseSubmodules"], true);
+
+    let text = "no artifact available for include 'lib'".to_owned();
+    let blocked = Rest::Blocked(NO_ARTIFACT, text, Wake::at(time()));
+    check(
+        &report(&repository(first.after), None, None, &blocked, time()),
+        &expect![[r#"
+        Reconciling=True ProgressingWithRetry: no artifact available for include 'lib'
+        Ready=False NoArtifact: no artifact available for include 'lib'
+        ArtifactInStorage=True Succeeded: stored artifact for revision 'main@sha1:1'
+        IncludeUnavailable=True NoArtifact: no artifact available for include 'lib'
+        /observedGeneration 2
+        /artifact/revision "main@sha1:1"
+        /artifact/url "http://a/gitrepository/shop/app/1.tar.gz"
+        /observedIgnore "*.md"
+        event Info NoArtifact: no artifact available for include 'lib'"#]],
+    );
 }

@@ -1,0 +1,95 @@
+//! An HTTP proxy on loopback that lets nobody pass without a user name and a password.
+//!
+//! Here: forwarding plain requests and `CONNECT` tunnels, and the record of both.
+//! Elsewhere: the servers behind it (`git_server`).
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// Longer than the head of any request that a story makes.
+const LONGEST_HEAD: usize = 64 << 10;
+
+/// A proxy. Ends when dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    passed: Arc<Mutex<Vec<String>>>,
+    stop: AbortHandle,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy on the current runtime.
+    pub async fn start(user: &str, password: &str) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
+        let address = listener.local_addr()?;
+        let passed = Arc::<Mutex<Vec<String>>>::default();
+        let known = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        let record = Arc::clone(&passed);
+        let accept = async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (record, known) = (Arc::clone(&record), known.clone());
+                // Whoever goes away in the middle is of no interest.
+                tokio::spawn(async move { serve(client, &known, &record).await.ok() });
+            }
+        };
+        let stop = tokio::spawn(accept).abort_handle();
+        Ok(Self { address, passed, stop })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The first lines of all requests that were let pass.
+    pub fn passed(&self) -> Vec<String> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn serve(mut client: TcpStream, known: &str, record: &Mutex<Vec<String>>) -> Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < LONGEST_HEAD {
+        head.push(client.read_u8().await?);
+    }
+    let head = String::from_utf8(head)?;
+    let is_authorization =
+        |line: &&str| line.to_ascii_lowercase().starts_with("proxy-authorization:");
+    if !head.lines().find(is_authorization).is_some_and(|line| line.ends_with(known)) {
+        let refusal = "HTTP/1.1 407 Proxy Authentication Required\r\n\
+            Proxy-Authenticate: Basic realm=\"testbed\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        return Ok(client.write_all(refusal.as_bytes()).await?);
+    }
+    let line = head.lines().next().unwrap_or_default();
+    let (method, rest) = line.split_once(' ').context("no request")?;
+    let target = rest.split(' ').next().unwrap_or_default();
+    record.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    let mut server = if method == "CONNECT" {
+        let server = TcpStream::connect(target).await?;
+        client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await?;
+        server
+    } else {
+        let place = target.strip_prefix("http://").context("not a plain URL")?;
+        let (host, path) = place.split_once('/').unwrap_or((place, ""));
+        let mut server = TcpStream::connect(host).await?;
+        let headers: Vec<&str> =
+            head.split("\r\n").skip(1).filter(|line| !is_authorization(line)).collect();
+        let head = format!("{method} /{path} HTTP/1.1\r\n{}", headers.join("\r\n"));
+        server.write_all(head.as_bytes()).await?;
+        server
+    };
+    copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}

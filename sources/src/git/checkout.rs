@@ -1,0 +1,274 @@
+//! A commit with what belongs to it: its submodules, and the part of it that is wanted.
+//!
+//! Here: fetching submodules one after the other within one set of limits, and one list of all files.
+//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`submodules`), which files are wanted (`sparse`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::snapshot::{Commit, Entry, Fetched, Kind, Listing};
+use super::sparse::Sparse;
+use super::submodules;
+use super::{Context, Error, Reference, Remote, RemoteUrl, Revision};
+
+/// Submodules within submodules. go-git goes as deep, and then leaves empty folders; here it is an error.
+const DEEPEST: usize = 10;
+/// Submodules of one checkout, however they are nested: two in each of ten levels would be a thousand.
+const MOST_SUBMODULES: usize = 256;
+
+/// What of a commit is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Submodules too.
+    pub submodules: bool,
+    /// These folders only.
+    pub sparse: Sparse,
+}
+
+/// A commit that was fetched, with its submodules where they were wanted.
+///
+/// The scratch repositories are removed when this is dropped.
+#[derive(Debug)]
+pub struct Checkout {
+    /// What the artifact is named by.
+    pub revision: Revision,
+    /// The facts of the commit.
+    pub commit: Commit,
+    /// The repository first.
+    parts: Vec<Part>,
+    items: Vec<Item>,
+    read: AtomicU64,
+    limit: u64,
+    remote: String,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Where it is in the whole; empty for the repository itself.
+    place: String,
+    /// Where it came from.
+    url: RemoteUrl,
+    depth: usize,
+    fetched: Fetched,
+    listing: Listing,
+}
+
+/// A file, link or submodule of a checkout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Path from the root of the whole, with `/` between its parts; see [`Entry::path`].
+    pub path: String,
+    /// What it becomes; a submodule is the folder that the files of its own are in.
+    pub kind: Kind,
+    part: usize,
+    entry: Entry,
+}
+
+/// Fetches a commit, and its submodules if they are wanted, within the time and the limits of the remote.
+///
+/// # Guarantees
+/// The credentials of the remote are sent to its own server only.
+///
+/// # Errors
+/// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that is not to be had, and
+/// [`Error::SparseMissing`] for a folder that is not there.
+pub fn checkout(
+    remote: &Remote,
+    reference: &Reference,
+    content: &Content,
+    context: &Context,
+) -> Result<Checkout, Error> {
+    let begun = Instant::now();
+    let fetched = super::fetch(remote, reference, context)?;
+    let (revision, commit) = (fetched.revision.clone(), fetched.commit.clone());
+    let mut parts = vec![Part::new(String::new(), remote.url.clone(), 0, fetched)?];
+    if content.submodules {
+        fetch_submodules(remote, content, context, begun, &mut parts)?;
+    }
+    let items = items(&parts, &content.sparse, remote)?;
+    let (read, limit) = (AtomicU64::new(0), remote.limits.total);
+    let remote = remote.url.to_string();
+    Ok(Checkout { revision, commit, parts, items, read, limit, remote })
+}
+
+impl Part {
+    fn new(place: String, url: RemoteUrl, depth: usize, fetched: Fetched) -> Result<Self, Error> {
+        let listing = fetched.entries()?;
+        Ok(Self { place, url, depth, fetched, listing })
+    }
+
+    fn path_of(&self, entry: &Entry) -> String {
+        match self.place.as_str() {
+            "" => entry.path.clone(),
+            place => format!("{place}/{}", entry.path),
+        }
+    }
+
+    /// The submodules that are wanted, each with its full path and the URL in `.gitmodules`.
+    fn submodules(&self, sparse: &Sparse) -> Result<Vec<(String, String, Entry)>, Error> {
+        let entries = &self.listing.entries;
+        let mut wanted = entries
+            .iter()
+            .filter(|entry| entry.kind == Kind::Submodule && sparse.reaches(&self.path_of(entry)))
+            .peekable();
+        // A link could be anything, and Git does not follow it either.
+        let file = |entry: &&Entry| {
+            entry.path == submodules::FILE && matches!(entry.kind, Kind::File { .. })
+        };
+        let (Some(_), Some(file)) = (wanted.peek(), entries.iter().find(file)) else {
+            return Ok(Vec::new());
+        };
+        if self.fetched.size(file)? > submodules::LONGEST_FILE {
+            return Err(Error::TooLarge {
+                remote: self.url.to_string(),
+                what: format!("file `{}`", self.path_of(file)),
+                limit: format!("{} bytes", submodules::LONGEST_FILE),
+            });
+        }
+        let urls = submodules::urls(&self.fetched.read(file)?, &self.url.to_string())?;
+        // Parity(flux): a submodule of which the file says nothing stays an empty folder.
+        let named = wanted.filter_map(|entry| {
+            let url = urls.get(&entry.path)?;
+            Some((self.path_of(entry), url.clone(), entry.clone()))
+        });
+        Ok(named.collect())
+    }
+}
+
+fn fetch_submodules(
+    root: &Remote,
+    content: &Content,
+    context: &Context,
+    begun: Instant,
+    parts: &mut Vec<Part>,
+) -> Result<(), Error> {
+    let mut left = VecDeque::from([0]);
+    while let Some(parent) = left.pop_front() {
+        for (path, url, entry) in parts[parent].submodules(&content.sparse)? {
+            let (from, depth) = (parts[parent].url.clone(), parts[parent].depth + 1);
+            let too_many = |what: &str, limit: usize| Error::TooLarge {
+                remote: root.url.to_string(),
+                what: what.to_owned(),
+                limit: limit.to_string(),
+            };
+            if depth > DEEPEST {
+                return Err(too_many("the depth of submodules within submodules", DEEPEST));
+            }
+            if parts.len() > MOST_SUBMODULES {
+                return Err(too_many("the number of submodules", MOST_SUBMODULES));
+            }
+            let received: u64 = parts.iter().map(|part| part.fetched.received).sum();
+            let budget = Budget {
+                timeout: root.timeout.saturating_sub(begun.elapsed()),
+                received: root.limits.received.saturating_sub(received),
+            };
+            let sha = entry.submodule_commit();
+            let (url, fetched) = fetch_one(root, &from, &path, (&url, sha), budget, context)?;
+            parts.push(Part::new(path, url, depth, fetched)?);
+            left.push_back(parts.len() - 1);
+            if entries(parts) > root.limits.entries {
+                let limit = root.limits.entries;
+                return Err(too_many("the number of entries with submodules", limit));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is left for a submodule.
+struct Budget {
+    timeout: Duration,
+    received: u64,
+}
+
+fn fetch_one(
+    root: &Remote,
+    from: &RemoteUrl,
+    path: &str,
+    (url, sha): (&str, String),
+    budget: Budget,
+    context: &Context,
+) -> Result<(RemoteUrl, Fetched), Error> {
+    let bad = |reason: String| Error::BadSubmodule {
+        remote: from.to_string(),
+        path: path.to_owned(),
+        reason,
+    };
+    if budget.timeout.is_zero() {
+        return Err(Error::TimedOut { remote: root.url.to_string(), timeout: root.timeout });
+    }
+    let url = submodules::resolve(from, url).map_err(bad)?;
+    let mut remote = submodules::remote(root, url).map_err(bad)?;
+    remote.timeout = budget.timeout;
+    remote.limits.received = budget.received;
+    let reference = Reference::Commit { sha, branch: None, name: None };
+    match super::fetch(&remote, &reference, context) {
+        Ok(fetched) => Ok((remote.url, fetched)),
+        Err(Error::AuthenticationFailed { remote: asked, cause })
+            if !submodules::is_at_home(&root.url, &remote.url) =>
+        {
+            let home = root.url.authority();
+            Err(bad(format!(
+                "{asked} wants credentials ({cause}), and those of the Secret are for {home} alone"
+            )))
+        }
+        Err(source) => Err(Error::Submodule { path: path.to_owned(), source: Box::new(source) }),
+    }
+}
+
+fn entries(parts: &[Part]) -> usize {
+    parts.iter().map(|part| part.listing.entries.len() + part.listing.unreadable.len()).sum()
+}
+
+/// Everything that is wanted of all parts.
+fn items(parts: &[Part], sparse: &Sparse, remote: &Remote) -> Result<Vec<Item>, Error> {
+    let mut items = Vec::with_capacity(entries(parts));
+    for (number, part) in parts.iter().enumerate() {
+        for entry in &part.listing.entries {
+            let (path, kind) = (part.path_of(entry), entry.kind);
+            items.push(Item { path, kind, part: number, entry: entry.clone() });
+        }
+    }
+    if let Some(folder) = sparse.missing(items.iter().map(|item| item.path.as_str())) {
+        let (remote, folder) = (remote.url.to_string(), folder.to_owned());
+        return Err(Error::SparseMissing { remote, folder });
+    }
+    items.retain(|item| sparse.takes(&item.path));
+    Ok(items)
+}
+
+impl Checkout {
+    /// What is wanted of the commit and its submodules, in no particular order.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of ours.
+    pub fn unreadable(&self) -> Vec<String> {
+        let paths = self.parts.iter().flat_map(|part| {
+            part.listing.unreadable.iter().map(|path| match part.place.as_str() {
+                "" => path.clone(),
+                place => format!("{place}/{path}"),
+            })
+        });
+        paths.collect()
+    }
+
+    /// The bytes of an item: a file's content, a link's target, nothing for a submodule.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a file over the limit, or when all that was read of all parts is.
+    pub fn read(&self, item: &Item) -> Result<Vec<u8>, Error> {
+        let Some(part) = self.parts.get(item.part) else { return Ok(Vec::new()) };
+        let bytes = part.fetched.read(&item.entry)?;
+        let length = bytes.len() as u64;
+        let before = self.read.fetch_add(length, Ordering::Relaxed);
+        if before.saturating_add(length) > self.limit {
+            let (remote, limit) = (self.remote.clone(), format!("{} bytes", self.limit));
+            let what = "all files together".to_owned();
+            return Err(Error::TooLarge { remote, what, limit });
+        }
+        Ok(bytes)
+    }
+}

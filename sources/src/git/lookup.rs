@@ -1,0 +1,176 @@
+//! Finding what is wanted among the references of a remote.
+//!
+//! Here: a name, the tag of the highest version, and what decides between tags of one version.
+//! Elsewhere: the questions that are asked (`conversation`), what is remembered between operations (`known`).
+
+use tempfile::TempDir;
+
+use super::conversation::{Conversation, Found, History};
+use super::known::Known;
+use super::wire::Wire;
+use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
+use crate::versions::Range;
+
+/// Tags that are one version but for its metadata; their commits have to be looked at.
+const MOST_TIED: usize = 64;
+
+/// What is looked for.
+pub(super) enum Sought<'a> {
+    /// A reference by its full name.
+    Name(&'a str),
+    /// The tag of the highest version in a range.
+    Highest(&'a Range),
+}
+
+impl Sought<'_> {
+    fn prefix(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Highest(_) => "refs/tags/",
+        }
+    }
+
+    /// The references that are meant: one, unless tags are of the same version.
+    fn among(&self, all: Vec<Found>) -> Vec<Found> {
+        match self {
+            Self::Name(name) => all.into_iter().filter(|found| found.name == *name).collect(),
+            Self::Highest(range) => {
+                let tag = |found: &Found| found.name.strip_prefix("refs/tags/").map(str::to_owned);
+                let tags: Vec<String> = all.iter().filter_map(tag).collect();
+                let best = range.highest(tags.iter().map(String::as_str));
+                all.into_iter()
+                    .filter(|it| tag(it).is_some_and(|tag| best.contains(&tag.as_str())))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// Finds what is sought: without shaking hands if that was done before, else properly.
+pub(super) fn look(
+    remote: &Remote,
+    sought: &Sought<'_>,
+    reference: &Reference,
+    context: &Context,
+    wire: &Wire,
+) -> Result<Found, Error> {
+    let known = &context.known;
+    let found = match look_again(remote, sought, known, wire)? {
+        Some(found) => found,
+        None => {
+            let mut conversation = Conversation::open(remote, known, wire)?;
+            let found = look_up(&mut conversation, sought, reference, wire)?;
+            remember(&conversation, remote, known);
+            found
+        }
+    };
+    newest(found, remote, context, wire)
+}
+
+/// Lets the next look begin with its question. A reference was found, so the server answers such questions.
+pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &Known) {
+    match conversation.advertisement() {
+        Some(said) => known.remember(remote, said),
+        None => known.forget(remote),
+    }
+}
+
+/// Looks without shaking hands again. `None`: it must be asked for properly.
+///
+/// A reference that is missing counts as no answer: only a server that shook hands is believed that.
+fn look_again(
+    remote: &Remote,
+    sought: &Sought<'_>,
+    known: &Known,
+    wire: &Wire,
+) -> Result<Option<Vec<Found>>, Error> {
+    let Some(resumed) = Conversation::resume(remote, known, wire) else { return Ok(None) };
+    let listed = resumed.and_then(|mut talk| talk.references(&[sought.prefix()]));
+    let found = listed.ok().map(|all| sought.among(all)).filter(|found| !found.is_empty());
+    if found.is_none() {
+        known.forget(remote);
+        wire.check()?;
+        wire.start_over();
+    }
+    Ok(found)
+}
+
+/// Looks in a conversation; gives at least one.
+pub(super) fn look_up(
+    conversation: &mut Conversation,
+    sought: &Sought<'_>,
+    reference: &Reference,
+    wire: &Wire,
+) -> Result<Vec<Found>, Error> {
+    let found = sought.among(conversation.references(&[sought.prefix()])?);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // Only now does it matter whether there is anything at all.
+    if conversation.references(&["refs/heads/", "refs/tags/"])?.is_empty() {
+        return Err(Error::EmptyRepository { remote: wire.remote() });
+    }
+    Err(match sought {
+        Sought::Name(_) => super::no_such(reference, wire),
+        Sought::Highest(range) => {
+            Error::NoMatch { remote: wire.remote(), range: range.to_string() }
+        }
+    })
+}
+
+/// The one whose commit is the youngest; of equal ones the last by name.
+///
+/// Parity(flux): versions that differ by what does not count, such as metadata, are ordered by when they were committed.
+/// Differs(flux): there the order of equally old ones is random.
+pub(super) fn newest(
+    mut found: Vec<Found>,
+    remote: &Remote,
+    context: &Context,
+    wire: &Wire,
+) -> Result<Found, Error> {
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    if let [_, _, ..] = found.as_slice() {
+        if found.len() > MOST_TIED {
+            let (remote, limit) = (wire.remote(), MOST_TIED.to_string());
+            let what = format!("the number of tags that are the same version as {}", found[0].name);
+            return Err(Error::TooLarge { remote, what, limit });
+        }
+        let times = commit_times(&found, remote, context, wire)?;
+        let mut dated: Vec<_> = times.into_iter().zip(found).collect();
+        dated.sort_by_key(|(time, _)| *time);
+        found = dated.into_iter().map(|(_, found)| found).collect();
+    }
+    found.pop().ok_or_else(|| Error::EmptyRepository { remote: wire.remote() })
+}
+
+/// When commits were made, by the clock of who made them; `None` for what is no commit.
+///
+/// They are fetched without their files where the server can do that, and remembered, since it cannot change.
+fn commit_times(
+    found: &[Found],
+    remote: &Remote,
+    context: &Context,
+    wire: &Wire,
+) -> Result<Vec<Option<i64>>, Error> {
+    let known = &context.known;
+    let mut missing: Vec<_> = found.iter().map(|found| found.id).collect();
+    missing.retain(|id| known.commit_time(*id).is_none());
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(found.iter().map(|found| known.commit_time(found.id).flatten()).collect());
+    }
+    let scratch: TempDir = scratch_repository(context)?;
+    let mut conversation = Conversation::open(remote, known, wire)?;
+    conversation.fetch(&missing, History::NoneNorFiles, scratch.path(), remote.limits.file)?;
+    let objects = snapshot::objects(&scratch, &remote.limits)?;
+    let time = |found: &Found| {
+        let time = known.commit_time(found.id).unwrap_or_else(|| {
+            let time = snapshot::commit_time(found.id, &objects);
+            known.remember_commit_time(found.id, time);
+            time
+        });
+        Ok(time)
+    };
+    found.iter().map(time).collect()
+}

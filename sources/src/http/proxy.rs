@@ -1,0 +1,174 @@
+//! The proxy that connections go through, from the keys that Flux reads in a Secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use objects::Redacted;
+use url::Url;
+
+use super::Error;
+
+/// Parity(flux): a longer address is refused.
+const LONGEST_ADDRESS: usize = 2048;
+
+/// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
+///
+/// `Display` and `Debug` leave out whatever could be a credential.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Without user and password.
+    url: Url,
+    username: Option<String>,
+    password: Redacted<String>,
+}
+
+impl Proxy {
+    /// Reads `address`, `username` and `password`; user and password in the address stand in for the two keys.
+    ///
+    /// # Errors
+    /// [`Error::BadProxy`] naming the key that is missing or unusable. No text of the Secret is repeated.
+    pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+        let text = |key: &str| {
+            let value = data.get(key).filter(|value| !value.is_empty()).cloned();
+            let not_text = |_| Error::BadProxy(format!("`{key}` is not text"));
+            value.map(String::from_utf8).transpose().map_err(not_text)
+        };
+        let bad = |why: &str| Error::BadProxy(why.to_owned());
+        let address = text("address")?
+            .ok_or_else(|| bad("it needs `address`, such as `http://proxy.example.com:3128`"))?;
+        if address.len() > LONGEST_ADDRESS {
+            return Err(Error::BadProxy(format!(
+                "`address` is longer than {LONGEST_ADDRESS} bytes"
+            )));
+        }
+        let mut url = Url::parse(&address).map_err(|_| bad("`address` is not a URL"))?;
+        if !matches!(url.scheme(), "http" | "https" | "socks5") {
+            return Err(bad("`address` must start with http://, https:// or socks5://"));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(bad("`address` names no host"));
+        }
+        let (username, password) = match (text("username")?, text("password")?) {
+            (Some(username), password) => (Some(username), password.unwrap_or_default()),
+            (None, Some(_)) => return Err(bad("`password` needs `username` beside it")),
+            (None, None) => {
+                let decoded = crate::git::percent_decoded;
+                let username = Some(decoded(url.username())).filter(|user| !user.is_empty());
+                (username, url.password().map(decoded).unwrap_or_default())
+            }
+        };
+        // Both fail only for URLs without a host.
+        let _: Result<(), ()> = url.set_password(None);
+        let _: Result<(), ()> = url.set_username("");
+        url.set_path("");
+        url.set_query(None);
+        url.set_fragment(None);
+        Ok(Self { url, username, password: Redacted::new(password) })
+    }
+
+    /// As the HTTP client wants it.
+    pub(super) fn for_client(&self) -> Result<reqwest::Proxy, Error> {
+        let mut address = self.url.to_string();
+        // Parity(go): names are resolved by the proxy; reqwest spells that with an `h`.
+        if let Some(rest) = address.strip_prefix("socks5://") {
+            address = format!("socks5h://{rest}");
+        }
+        let proxy = reqwest::Proxy::all(address)
+            .map_err(|_unusable| Error::BadProxy("`address` cannot be used".to_owned()))?;
+        Ok(match &self.username {
+            Some(username) => proxy.basic_auth(username, self.password.expose()),
+            None => proxy,
+        })
+    }
+
+    /// What tells it from other proxies, credentials included; for digests only.
+    pub(crate) fn parts(&self) -> [Option<&[u8]>; 3] {
+        let username = self.username.as_deref().map(str::as_bytes);
+        [Some(self.url.as_str().as_bytes()), username, Some(self.password.expose().as_bytes())]
+    }
+
+    /// The password, which must not be repeated by anybody.
+    pub(crate) fn password(&self) -> &Redacted<String> {
+        &self.password
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.as_str().trim_end_matches('/'))
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(secret: &[(&str, &str)], expected: &Expect) {
+        let data = secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
+        let told = match Proxy::from_secret(&data) {
+            Ok(proxy) => {
+                let known = (proxy.username.is_some(), !proxy.password.expose().is_empty());
+                assert!(proxy.for_client().is_ok());
+                format!("{proxy} {proxy:?} {known:?}")
+            }
+            Err(error) => format!("{error}"),
+        };
+        assert!(!told.contains("hunter2"), "{told}");
+        expected.assert_eq(&told);
+    }
+
+    #[test]
+    fn an_address_with_or_without_credentials_is_a_proxy_and_shows_none() {
+        check(
+            &[("address", "http://p:3128")],
+            &expect!["http://p:3128 Proxy(http://p:3128) (false, false)"],
+        );
+        check(
+            &[("address", "https://p:3128/x?y"), ("username", "me"), ("password", "hunter2")],
+            &expect!["https://p:3128 Proxy(https://p:3128) (true, true)"],
+        );
+        check(
+            &[("address", "socks5://me:hunter2@p:1080")],
+            &expect!["socks5://p:1080 Proxy(socks5://p:1080) (true, true)"],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_a_proxy_is_refused_by_its_key() {
+        check(
+            &[],
+            &expect![
+                "the Secret of the proxy cannot be used: it needs `address`, such as `http://proxy.example.com:3128`"
+            ],
+        );
+        check(
+            &[("address", "hunter2")],
+            &expect!["the Secret of the proxy cannot be used: `address` is not a URL"],
+        );
+        check(
+            &[("address", "ftp://me:hunter2@p")],
+            &expect![
+                "the Secret of the proxy cannot be used: `address` must start with http://, https:// or socks5://"
+            ],
+        );
+        check(
+            &[("address", "socks4://p")],
+            &expect![
+                "the Secret of the proxy cannot be used: `address` must start with http://, https:// or socks5://"
+            ],
+        );
+        check(
+            &[("address", "http://p"), ("password", "hunter2")],
+            &expect![
+                "the Secret of the proxy cannot be used: `password` needs `username` beside it"
+            ],
+        );
+    }
+}

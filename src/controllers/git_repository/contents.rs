@@ -1,0 +1,153 @@
+//! What goes into the archive of a GitRepository: the files of its commit, those that it includes, and what is ignored of both.
+//!
+//! Elsewhere: fetching the commit (`sources::git`), finding what is included (`include.rs`), writing the archive (`sources::archive`).
+
+use std::sync::Arc;
+
+use reconcile::{Rest, Wake};
+use sources::archive::Contents;
+use sources::git::{Checkout, Item, Kind, Limits};
+use sources::ignore::{IGNORE_FILE, Matcher};
+use sources::reason::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
+use tree::{Entry, Files as _, Memory, RelPath};
+
+use super::include::Include;
+use super::world::classify;
+use crate::cluster::error::chain;
+
+/// Where the bytes of a file are.
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    /// In the commit, or one of its submodules.
+    Git(Item),
+    /// In an artifact that is included.
+    Included(Arc<Memory>, RelPath),
+}
+
+fn failed(text: String) -> Rest {
+    Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
+}
+
+/// Puts everything together that the archive is made of.
+///
+/// Parity(flux): what is included is copied before ignore rules are read, so they hold for it, and its own hold too.
+pub(super) fn contents(
+    checkout: &Checkout,
+    includes: &[(&Include, Arc<Memory>)],
+    ignore: Option<&str>,
+    limits: &Limits,
+) -> Result<Contents<Body>, Rest> {
+    let mut contents = Contents::new();
+    let mut left = Left::new(limits);
+    for item in checkout.items() {
+        let path = RelPath::parse(&item.path).map_err(|e| failed(e.to_string()))?;
+        let is_executable = match item.kind {
+            Kind::File { is_executable } => is_executable,
+            // Parity(flux): links are not archived, the folders that they leave are, and those of submodules.
+            Kind::Symlink => {
+                contents
+                    .dir(path.parent().unwrap_or_else(RelPath::root))
+                    .map_err(|e| failed(chain(&e)))?;
+                continue;
+            }
+            Kind::Submodule => {
+                contents.dir(path).map_err(|e| failed(chain(&e)))?;
+                continue;
+            }
+        };
+        left.entries = left.entries.saturating_sub(1);
+        contents
+            .file(path, is_executable, Body::Git(item.clone()))
+            .map_err(|e| failed(chain(&e)))?;
+    }
+    for (include, tree) in includes {
+        copy(&mut contents, include, tree, &mut left).map_err(|why| {
+            let text = format!(
+                "failed to copy '{}' include from `{}` to `{}`: {why}",
+                include.node.name, include.from, include.to
+            );
+            Rest::Failed(COPY_FAILURE, text, Wake::default())
+        })?;
+    }
+    let mut ignore_files = Vec::new();
+    for (path, body) in contents.files().filter(|(path, _)| path.name() == Some(IGNORE_FILE)) {
+        let text = load(checkout, body)?;
+        let folder = path.parent().unwrap_or_else(RelPath::root);
+        ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
+    }
+    let ignored = Matcher::new(&ignore_files, ignore).map_err(|e| failed(chain(&e)))?;
+    contents.leave_out(&ignored);
+    Ok(contents)
+}
+
+/// The bytes of a file.
+pub(super) fn load(checkout: &Checkout, body: &Body) -> Result<Arc<[u8]>, Rest> {
+    match body {
+        Body::Git(item) => checkout.read(item).map(Arc::from).map_err(|e| classify(&e)),
+        Body::Included(tree, path) => tree.read(path).map_err(|e| failed(e.to_string())),
+    }
+}
+
+/// How much may still be copied: includes of includes of includes could grow without end.
+struct Left {
+    entries: usize,
+    bytes: u64,
+}
+
+impl Left {
+    fn new(limits: &Limits) -> Self {
+        Self { entries: limits.entries, bytes: limits.total }
+    }
+
+    fn take(&mut self, length: u64) -> Result<(), String> {
+        let entries = self.entries.checked_sub(1);
+        let bytes = self.bytes.checked_sub(length);
+        let (Some(entries), Some(bytes)) = (entries, bytes) else {
+            return Err("with it the archive is larger than one may be".to_owned());
+        };
+        *self = Self { entries, bytes };
+        Ok(())
+    }
+}
+
+/// Copies a file or folder to its place.
+///
+/// Parity(flux): a folder takes no other's place, unless that is empty; a file takes that of a file.
+fn copy(
+    contents: &mut Contents<Body>,
+    include: &Include,
+    tree: &Arc<Memory>,
+    left: &mut Left,
+) -> Result<(), String> {
+    let Include { from, to, .. } = include;
+    let body = |path: &RelPath| Body::Included(Arc::clone(tree), path.clone());
+    match tree.entry(from) {
+        None => return Err(format!("the artifact has no `{from}`")),
+        Some(Entry::File { len, executable }) => {
+            left.take(len)?;
+            return contents.file(to.clone(), executable, body(from)).map_err(|e| chain(&e));
+        }
+        Some(Entry::Dir) => {}
+    }
+    if !contents.is_free(to) {
+        return Err(format!("there is something at `{to}` already; choose another toPath"));
+    }
+    contents.dir(to.clone()).map_err(|e| chain(&e))?;
+    for (path, entry) in tree.walk() {
+        let Some(inside) = path.strip_prefix(from).filter(|inside| !inside.is_root()) else {
+            continue;
+        };
+        let target = to.join(inside.as_str()).map_err(|e| e.to_string())?;
+        match entry {
+            Entry::Dir => {
+                left.take(0)?;
+                contents.dir(target).map_err(|e| chain(&e))?;
+            }
+            Entry::File { len, executable } => {
+                left.take(len)?;
+                contents.file(target, executable, body(path)).map_err(|e| chain(&e))?;
+            }
+        }
+    }
+    Ok(())
+}

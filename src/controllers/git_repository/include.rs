@@ -1,0 +1,182 @@
+//! What a GitRepository includes: the artifacts of others, found before anything is fetched.
+//!
+//! Here: waiting for them, cycles, the paths. Elsewhere: copying the files (`contents.rs`).
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crds::source::{GitRepository, GitRepositoryInclude};
+use crds::{Artifact, Source as _};
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use reconcile::{Edge, Node, Rest, Wake};
+use sources::plan::Included;
+use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND};
+use tree::RelPath;
+
+use crate::controllers::context::Context;
+use crate::controllers::run::node_named;
+
+/// One entry of `spec.include`, ready to be copied.
+#[derive(Debug, Clone)]
+pub(super) struct Include {
+    /// The GitRepository that is included.
+    pub(super) node: Node,
+    /// Its artifact.
+    pub(super) artifact: Artifact,
+    /// What of it is copied.
+    pub(super) from: RelPath,
+    /// Where to.
+    pub(super) to: RelPath,
+    spec: GitRepositoryInclude,
+}
+
+impl Include {
+    /// As the plan compares it.
+    pub(super) fn shape(&self) -> Included {
+        shape(&self.spec, &self.artifact)
+    }
+}
+
+/// An entry of the spec, or of the status, together with the artifact that it stood for.
+pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Included {
+    Included {
+        name: spec.repository.name.clone(),
+        from: spec.from_path.clone(),
+        to: spec.to_path.clone(),
+        revision: artifact.revision.clone(),
+        digest: artifact.digest.clone(),
+    }
+}
+
+/// Tells the hub who is included, so that a new artifact there makes one here.
+pub(super) fn edges(context: &Context, node: &Node, object: &GitRepository) {
+    let included = object.spec.include.iter();
+    let nodes: BTreeSet<Node> = included
+        .map(|include| node_named::<GitRepository>(&node.namespace, &include.repository.name))
+        .collect();
+    context.hub.set_edges(node, Edge::Source, nodes);
+}
+
+/// Finds what is included, as the watch last saw it.
+///
+/// Differs(flux): there a GitRepository may include itself, and grows at every look.
+pub(super) fn resolve(
+    context: &Context,
+    node: &Node,
+    object: &GitRepository,
+) -> Result<Vec<Include>, Rest> {
+    let (namespace, name) = (&node.namespace, object.name_any());
+    let find = |name: &str| context.git_repositories.get(&ObjectRef::new(name).within(namespace));
+    let names = |object: &GitRepository| {
+        object.spec.include.iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
+    };
+    if names(object).contains(&name) {
+        let text = "spec.include names this GitRepository itself; remove that entry";
+        return Err(Rest::Stalled(INCLUDE_CYCLE, text.to_owned()));
+    }
+    let way = cycle(&name, names(object), |other| find(other).map_or(Vec::new(), |o| names(&o)));
+    if let Some(way) = way {
+        let others = way.iter().map(|name| node_named::<GitRepository>(namespace, name));
+        let text = format!(
+            "spec.include leads back to this GitRepository: {}; remove one of these includes",
+            way.join(" → ")
+        );
+        return Err(Rest::Blocked(INCLUDE_CYCLE, text, Wake::on(others)));
+    }
+    let include = |spec: &GitRepositoryInclude| {
+        let other = &spec.repository.name;
+        let node = node_named::<GitRepository>(namespace, other);
+        let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([node.clone()]));
+        let missing = || {
+            let text = format!(
+                "could not get resource for include '{other}': there is no GitRepository '{namespace}/{other}'; \
+                 create it or correct spec.include"
+            );
+            blocked(NOT_FOUND, text)
+        };
+        let found = find(other).ok_or_else(missing)?;
+        let none = || blocked(NO_ARTIFACT, format!("no artifact available for include '{other}'"));
+        let artifact = found.artifact().cloned().ok_or_else(none)?;
+        let from = inside("fromPath", spec.from_path.as_deref().unwrap_or_default())?;
+        let to = inside("toPath", spec.to_path.as_deref().unwrap_or(other))?;
+        Ok(Include { node: node.clone(), artifact, from, to, spec: spec.clone() })
+    };
+    object.spec.include.iter().map(include).collect()
+}
+
+/// A path in a tree. Parity(flux): a leading `/` stands for the root of the tree.
+/// Differs(flux): there a path that climbs out is cut off at the root; here it is refused.
+fn inside(field: &str, path: &str) -> Result<RelPath, Rest> {
+    RelPath::parse(path.trim_start_matches('/'))
+        .map_err(|error| Rest::Stalled(ILLEGAL_PATH, format!("spec.include[].{field}: {error}")))
+}
+
+/// The shortest way by which a name leads back to itself, from itself to itself.
+fn cycle(
+    start: &str,
+    first: Vec<String>,
+    next: impl Fn(&str) -> Vec<String>,
+) -> Option<Vec<String>> {
+    let mut reached_from = BTreeMap::<String, String>::new();
+    let mut queue: VecDeque<(String, String)> =
+        first.into_iter().map(|name| (start.to_owned(), name)).collect();
+    while let Some((from, name)) = queue.pop_front() {
+        if name == start {
+            let mut way = vec![name];
+            let mut at = from;
+            while at != start {
+                // Every name that was followed has one that led to it; without one the way ends here.
+                let before = reached_from.get(&at).cloned().unwrap_or_else(|| start.to_owned());
+                way.push(std::mem::replace(&mut at, before));
+            }
+            way.push(at);
+            way.reverse();
+            return Some(way);
+        }
+        if let Entry::Vacant(place) = reached_from.entry(name) {
+            let name = place.key().clone();
+            queue.extend(next(&name).into_iter().map(|further| (name.clone(), further)));
+            place.insert(from);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(edges: &[(&str, &str)]) -> Option<String> {
+        let next = |name: &str| {
+            let from = edges.iter().filter(|(from, _)| *from == name);
+            from.map(|(_, to)| (*to).to_owned()).collect::<Vec<_>>()
+        };
+        cycle("a", next("a"), next).map(|way| way.join(" "))
+    }
+
+    #[test]
+    fn a_cycle_is_told_by_its_shortest_way() {
+        assert_eq!(
+            way(&[("a", "b"), ("b", "c"), ("c", "a"), ("b", "a")]).as_deref(),
+            Some("a b a")
+        );
+        assert_eq!(way(&[("a", "b"), ("b", "c"), ("c", "a")]).as_deref(), Some("a b c a"));
+    }
+
+    #[test]
+    fn a_cycle_of_others_and_a_diamond_are_none_of_ours() {
+        assert_eq!(way(&[("a", "b"), ("b", "c"), ("c", "b")]), None);
+        assert_eq!(way(&[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]), None);
+        assert_eq!(way(&[]), None);
+    }
+
+    #[test]
+    fn paths_stay_in_their_trees() {
+        assert_eq!(inside("toPath", "/a/../b").unwrap().as_str(), "b");
+        assert!(inside("fromPath", "").unwrap().is_root());
+        let rest = inside("fromPath", "a/../../b").unwrap_err();
+        assert!(matches!(rest, Rest::Stalled(ILLEGAL_PATH, _)), "{rest:?}");
+        assert!(rest.text().starts_with("spec.include[].fromPath: "), "{}", rest.text());
+    }
+}

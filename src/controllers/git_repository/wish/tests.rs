@@ -1,0 +1,123 @@
+//! Every field of the spec is either used or refused by its name; which reference wins; what a proxy is for.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(more: &Value) -> GitRepository {
+    let mut spec = json!({"interval": "10m", "url": "https://example.com/app.git"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wish, Rest> {
+    let data = |keys: &[(&str, &str)]| {
+        keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
+    };
+    let keys = [("identity", "x"), ("known_hosts", "x")];
+    let (secret, proxy) = (data(&keys), proxy.map(data));
+    wish(&object(more), Resolved { secret, proxy, include: Vec::new() })
+}
+
+/// A value for every field of the schema that has no support.
+fn refused_fields() -> [(&'static str, Value); 3] {
+    [
+        ("provider", json!("github")),
+        ("serviceAccountName", json!("x")),
+        ("verify", json!({"mode": "HEAD", "secretRef": {"name": "x"}})),
+    ]
+}
+
+/// Fields of the schema that are used.
+const USED: [&str; 11] = [
+    "url",
+    "secretRef",
+    "interval",
+    "timeout",
+    "ref",
+    "proxySecretRef",
+    "ignore",
+    "suspend",
+    "recurseSubmodules",
+    "include",
+    "sparseCheckout",
+];
+
+#[test]
+fn every_field_without_support_is_refused_by_its_name() {
+    for (field, value) in refused_fields() {
+        let rest = wished(&json!({field: value}), None).err().unwrap();
+        assert!(matches!(rest, Rest::Stalled(..)), "{field}");
+        let text = rest.text();
+        assert!(text.starts_with(&format!("spec.{field} is not supported")), "{text}");
+    }
+}
+
+#[test]
+fn every_field_of_the_schema_is_used_or_refused() {
+    let definitions = crds::all();
+    let (_, definition) =
+        definitions.iter().find(|(_, d)| d.spec.names.kind == "GitRepository").unwrap();
+    let value = serde_json::to_value(definition).unwrap();
+    let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields = value.pointer(fields).and_then(Value::as_object).unwrap();
+    let refused = refused_fields().map(|(field, _)| field);
+    let known: Vec<&str> = refused.into_iter().chain(USED).collect();
+    let forgotten = fields.keys().filter(|field| !known.contains(&field.as_str()));
+    assert_eq!(forgotten.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(fields.len(), known.len());
+}
+
+#[test]
+fn of_several_references_the_one_that_flux_takes_is_taken() {
+    let mut given = json!({
+        "commit": "0123456789abcdef0123456789abcdef01234567", "name": "refs/pull/1/head",
+        "tag": "v1", "semver": "1.x", "branch": "main",
+    });
+    for (field, expected) in [
+        ("commit", "commit `0123456789abcdef0123456789abcdef01234567`"),
+        ("name", "reference `refs/pull/1/head`"),
+        ("tag", "tag `v1`"),
+        ("semver", "tag in the range `1.x`"),
+        ("branch", "branch `main`"),
+        ("none", "branch `master`"),
+    ] {
+        let wished = wished(&json!({"ref": given}), None).ok().unwrap();
+        assert_eq!(wished.reference.to_string(), expected);
+        given.as_object_mut().unwrap().remove(field);
+    }
+}
+
+#[test]
+fn only_a_change_of_spec_helps_against_a_range_or_a_folder_that_is_none() {
+    for (more, reason) in [
+        (json!({"ref": {"semver": "latest"}}), "GitOperationFailed"),
+        (json!({"sparseCheckout": ["../x"]}), "InvalidPath"),
+    ] {
+        let rest = wished(&more, None).err().unwrap();
+        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+        assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
+    }
+}
+
+#[test]
+fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
+    let keys = [("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")];
+    let remote = wished(&json!({}), Some(&keys)).ok().unwrap().remote;
+    assert_eq!(remote.proxy.as_ref().unwrap().to_string(), "http://p:3128");
+    assert!(!format!("{remote:?}").contains("hunter2"));
+
+    let rest = wished(&json!({"url": "ssh://example.com/app.git"}), Some(&keys)).err().unwrap();
+    assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+    assert!(rest.text().starts_with("spec.proxySecretRef is of no use with an ssh URL"));
+
+    let rest = wished(&json!({}), Some(&keys[1..])).err().unwrap();
+    assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
+    assert!(rest.text().contains("`address`") && !rest.text().contains("hunter2"));
+}

@@ -1,0 +1,67 @@
+//! Revisions in their older and newer forms, and which of many versions is taken.
+
+use golang::semver::ConstraintError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sources::git::revision;
+use sources::versions::{Range, chart_version};
+
+use super::super::case::{Case, Judgement, nil};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parse {
+    r#in: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Choose {
+    constraint: String,
+    #[serde(deserialize_with = "nil")]
+    tags: Vec<String>,
+}
+
+pub(super) fn judge(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "parse" => {
+            let Parse { r#in: text } = case.inputs()?;
+            let hash = revision::hash(&text);
+            case.judge(Ok(json!({
+                "digest": revision::digest(hash),
+                "hash": hash,
+                "legacyArtifact": revision::modern_artifact(&text),
+                "pointer": revision::pointer(&text),
+                "transform": revision::modern(&text),
+            })))
+        }
+        "tag" => {
+            let Choose { constraint, tags } = case.inputs()?;
+            let range = Range::parse(&constraint);
+            let first = |range: Range| {
+                range.highest(tags.iter().map(String::as_str)).first().map(|it| (*it).to_owned())
+            };
+            case.judge(answer(&constraint, range.map(first)))
+        }
+        "chart" => {
+            let Choose { constraint, tags } = case.inputs()?;
+            let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+            let chosen = chart_version(&constraint, &tags);
+            case.judge(answer(&constraint, chosen.map(|it| it.map(str::to_owned))))
+        }
+        _ => Err(case.unsupported(&[])),
+    }
+}
+
+/// Ours are other words for what is wrong with a constraint, so Go's stand for them.
+fn answer(
+    constraint: &str,
+    chosen: Result<Option<String>, ConstraintError>,
+) -> Result<Value, String> {
+    match chosen {
+        Ok(Some(tag)) => Ok(Value::String(tag)),
+        Ok(None) => Err("no match".to_owned()),
+        Err(ConstraintError::Improper(_)) => Err(format!("improper constraint: {constraint:?}")),
+        Err(other) => Err(other.to_string()),
+    }
+}
