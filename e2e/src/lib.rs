@@ -1,10 +1,12 @@
 //! The test bed and the stories told on it.
 //!
 //! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`proxy`]),
+//! faults between them and the program ([`api_proxy`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
 //! the command line (`cargo xtask cluster`, which calls [`cluster_command`]).
 
+pub mod api_proxy;
 pub mod authority;
 pub mod binaries;
 pub mod cluster_command;
@@ -14,3 +16,4 @@ pub mod harness;
 pub mod keeper;
 pub mod operator;
 pub mod proxy;
+pub mod random;

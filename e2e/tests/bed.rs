@@ -1,6 +1,6 @@
 //! Stories about the test bed itself: that it is real, and that it leaves nothing behind.
 //!
-//! Here: control planes, pods that misbehave on request, the Git server.
+//! Here: control planes, pods that misbehave on request, the Git server, the proxy before the API server.
 //! Elsewhere: stories about windlass (the other files in this folder).
 
 use std::path::Path;
@@ -8,11 +8,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::api_proxy::{ApiProxy, Fault, Moment};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{Access, GitServer};
 use e2e::harness::{Story, Target, await_until};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -358,4 +360,64 @@ fn processes_of(folder: &Path) -> Vec<String> {
             String::from_utf8_lossy(&line).contains(&folder)
         })
         .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
+    let story = Story::begin("cut").await?;
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    for (moment, name, is_there) in [(Moment::Before, "lost", false), (Moment::After, "kept", true)]
+    {
+        let client = control_plane::client(proxy.kubeconfig()).await?;
+        let api = Api::<ConfigMap>::namespaced(client, &story.namespace);
+        let mut cut = proxy.cut_at(2, moment);
+        let map = |name: &str| -> Result<ConfigMap> {
+            Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
+        };
+        api.create(&Default::default(), &map(&format!("before-{name}"))?).await?;
+        let second = map(name)?;
+        let api = &api;
+        let request = async move { api.create(&Default::default(), &second).await };
+        let at = tokio::select! {
+            at = cut.wait() => at.context("the cut did not happen")?,
+            answer = request => anyhow::bail!("an answer came through: {answer:?}"),
+        };
+        ensure!(at.ends_with("/configmaps") && proxy.writes().len() == 2, "{:?}", proxy.writes());
+        let found = story.read(&Target::config_map(name)).await?;
+        ensure!(found.is_some() == is_there, "cut {moment}: {found:?}");
+        proxy.heal();
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_pass_the_proxy_as_they_come_and_end_when_told() -> Result<()> {
+    let story = Story::begin("proxied").await?;
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let client = control_plane::client(proxy.kubeconfig()).await?;
+    let api = Api::<ConfigMap>::namespaced(client, &story.namespace);
+    let version = api.list(&ListParams::default()).await?.metadata.resource_version;
+    let version = version.context("a list has a version")?;
+    let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await?);
+    for round in 0..3 {
+        let name = format!("round-{round}");
+        story
+            .apply_value(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+            )
+            .await?;
+        let event = tokio::time::timeout(SOON, events.next()).await?.context("an event")??;
+        let is_it =
+            matches!(&event, WatchEvent::Added(it) if it.metadata.name.as_ref() == Some(&name));
+        ensure!(is_it, "{event:?}");
+    }
+    proxy.end_watches();
+    let end = tokio::time::timeout(SOON, events.next()).await?;
+    ensure!(end.is_none(), "{end:?}");
+    // The history before this is gone.
+    proxy.begin(Fault::Compacted(version.parse::<u64>()? + 1));
+    let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await?);
+    let event = tokio::time::timeout(SOON, events.next()).await?.context("an event")??;
+    ensure!(matches!(&event, WatchEvent::Error(status) if status.code == 410), "{event:?}");
+    story.end().await
 }

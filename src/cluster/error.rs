@@ -35,7 +35,18 @@ impl ClusterError {
     /// The server or the way to it is at fault, not what was asked.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Refused(status) => status.code == 429 || status.code >= 500,
+            // 401: a token ran out, which is renewed by whoever issued it.
+            Self::Refused(status) => matches!(status.code, 401 | 429) || status.code >= 500,
+            Self::NoSuchKind { .. } => false,
+            Self::NoAnswer(_) => true,
+        }
+    }
+
+    /// The server has not looked at what was asked. An admission webhook that fails is another matter: its 500 says
+    /// which object it was about.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Self::Refused(status) => matches!(status.code, 401 | 429 | 503 | 504),
             Self::NoSuchKind { .. } => false,
             Self::NoAnswer(_) => true,
         }
@@ -68,4 +79,29 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_fault_of_the_request_is_told_from_what_is() {
+        let refused = |code| ClusterError::Refused(Box::new(Status { code, ..Status::default() }));
+        for (code, transient, busy) in [
+            (400, false, false),
+            (401, true, true),
+            (403, false, false),
+            (404, false, false),
+            (409, false, false),
+            (422, false, false),
+            (429, true, true),
+            (500, true, false),
+            (503, true, true),
+        ] {
+            let error = refused(code);
+            assert_eq!((error.is_transient(), error.is_busy()), (transient, busy), "{code}");
+        }
+        assert!(ClusterError::NoAnswer(String::new()).is_busy());
+    }
 }

@@ -88,12 +88,13 @@ fn understood<K: OurKind>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>>
     })
 }
 
-/// Delays between attempts at a watch that fails: 200 ms doubling to 30 s, with nothing random.
+/// Delays between attempts at a watch that fails: 200 ms doubling to 10 s, with nothing random.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff(Duration);
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// Short, so that the end of a long outage is noticed soon.
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 impl Default for Backoff {
     fn default() -> Self {

@@ -59,6 +59,9 @@ impl Controlled for GitRepository {
     }
 }
 
+/// Longest delay until a run is repeated that the API server refused to record.
+const AFTER_REFUSAL: Duration = Duration::from_secs(10);
+
 /// One run; returns when to look again.
 async fn run(seen: Arc<GitRepository>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
@@ -78,7 +81,8 @@ async fn run(seen: Arc<GitRepository>, context: &Arc<Context>) -> Option<Duratio
             error = %error,
             "the cluster refused; trying again"
         );
-        Some(retry_after(context, &memory))
+        // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
+        Some(retry_after(context, &memory).min(AFTER_REFUSAL))
     })
 }
 

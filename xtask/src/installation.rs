@@ -158,7 +158,10 @@ fn install_definitions(program: &Path, plane: &ControlPlane) -> anyhow::Result<(
 }
 
 /// Builds the program, unless another one is to be used.
-fn make(build: Build) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn make(build: Build) -> anyhow::Result<()> {
     if std::env::var_os(GIVEN).is_some() {
         return Ok(());
     }

@@ -9,11 +9,14 @@
 mod bench;
 mod cluster;
 mod conformance;
+mod crash;
 mod crds;
 mod demo;
 mod installation;
+mod ownership;
 mod progress;
 mod setup;
+mod soak;
 mod test;
 mod tidy;
 
@@ -51,6 +54,10 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Kill windlass at every write and see whether anything is lost
+    Crash(crash::Options),
+    /// Let everything happen at random for a while and see whether all comes right
+    Soak(soak::Options),
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -70,6 +77,8 @@ fn main() -> ExitCode {
         Command::Cluster { command } => cluster::run(&command),
         Command::Conformance { folders } => conformance::run(&folders),
         Command::Crds { check } => crds::run(check),
+        Command::Crash(options) => crash::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Bench { command } => bench::run(&command),
     };
     match outcome {

@@ -7,7 +7,11 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::progress::{self, step};
-use crate::{root, setup};
+use crate::{crash, root, setup, soak};
+
+/// The test binaries of `e2e`, each of which has a control plane of its own.
+const STORIES: [&str; 9] =
+    ["bed", "faults", "kinds", "leader", "poison", "restarts", "shards", "stories", "tenancy"];
 
 /// What to leave out.
 #[derive(Debug, Args)]
@@ -45,7 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
         step("stories on a control plane", || {
             let mut arguments = vec!["test", "--workspace", "--features", "e2e/stories"];
-            for binary in ["bed", "leader", "poison", "restarts", "shards", "stories", "tenancy"] {
+            for binary in STORIES {
                 arguments.extend(["--test", binary]);
             }
             arguments.extend(&filter);
@@ -53,6 +57,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             arguments.extend(["--", "--test-threads", "8"]);
             cargo(&arguments, "a story failed")
         })?;
+        if options.filter.is_none() {
+            step("crash law, a sample", || crash::run(&crash::Options::ci()))?;
+            step("soak, two minutes", || soak::run(&soak::Options::ci()))?;
+        }
     }
     eprintln!("{} in {}", progress::green("everything passed"), progress::spell(begun.elapsed()));
     Ok(())

@@ -282,6 +282,11 @@ mod tests {
                 .expect("a process")
         };
         let (mut other, mut own) = (start("dev-2"), start("dev"));
+        // For a moment after its start a process has no command line yet.
+        let line = |id: u32| std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        while line(other.id()).is_empty() || line(own.id()).is_empty() {
+            std::thread::yield_now();
+        }
         let owned = (state.owns(other.id()), state.owns(own.id()));
         for child in [&mut other, &mut own] {
             child.kill().expect("ours");

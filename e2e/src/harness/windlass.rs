@@ -39,13 +39,16 @@ impl Windlass {
             let [storage, health, metrics] = free_ports()?;
             let mut arguments = vec![
                 "serve".to_owned(),
-                format!("--kubeconfig={}", bed.operator_kubeconfig().display()),
                 format!("--storage-addr=127.0.0.1:{storage}"),
                 format!("--health-addr=127.0.0.1:{health}"),
                 format!("--metrics-addr=127.0.0.1:{metrics}"),
                 "--log-level=debug".to_owned(),
             ];
             arguments.extend(more.iter().map(|&flag| flag.to_owned()));
+            // Through a proxy it has another one.
+            if !more.iter().any(|flag| flag.starts_with("--kubeconfig")) {
+                arguments.push(format!("--kubeconfig={}", bed.operator_kubeconfig().display()));
+            }
             if !more.iter().any(|flag| flag.starts_with("--storage-path")) {
                 arguments.push("--storage-path={folder}/storage".to_owned());
             }

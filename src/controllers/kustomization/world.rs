@@ -175,13 +175,14 @@ impl World {
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
     fn no_answer(&self, error: &ClusterError) -> Rest {
-        let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
-        let at = if error.is_transient() {
-            soon.min(self.settings.retry_at)
-        } else {
-            self.settings.retry_at
-        };
+        let at = self.again_at(error.is_transient());
         Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
+    }
+
+    /// When what failed is tried again: soon, if the API server or the way to it was at fault.
+    fn again_at(&self, is_transient: bool) -> Time {
+        let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
+        if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
 
     /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the

@@ -98,7 +98,7 @@ impl World {
                 Some(live) => Ok(self.judge(manifest, &resource, live, &dry)),
                 None => Ok(SeenState::Missing),
             },
-            Err(error @ ClusterError::NoAnswer(_)) => Err(error),
+            Err(error) if error.is_busy() => Err(error),
             Err(error) => {
                 let live = cluster.get(&resource, &id.namespace, &id.name).await?;
                 self.judge_refusal(manifest, live, &resource, &error).await
@@ -130,7 +130,7 @@ impl World {
         match (dry.await, live) {
             (Ok(_), None) => Ok(SeenState::Missing),
             (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry)),
-            (Err(error @ ClusterError::NoAnswer(_)), _) => Err(error),
+            (Err(error), _) if error.is_busy() => Err(error),
             (Err(error), live) => self.judge_refusal(manifest, live, resource, &error).await,
         }
     }
@@ -189,7 +189,7 @@ impl World {
                 self.known().live.insert(id.clone(), live);
                 Ok(SeenState::MustBeRecreated)
             }
-            Err(error @ ClusterError::NoAnswer(_)) => Err(error),
+            Err(error) if error.is_busy() => Err(error),
             Err(_) => Ok(self.refused(manifest, error)),
         }
     }
@@ -275,7 +275,7 @@ impl World {
             stream::iter(looks).buffer_unordered(width).collect().await;
         for result in found {
             let (id, live) = result.map_err(|error| {
-                let wake = Wake::at(self.settings.retry_at);
+                let wake = Wake::at(self.again_at(error.is_transient()));
                 Rest::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
             })?;
             self.judge_leaver(id, live);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use apply::{Action, Manifest, SeenState};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Reason, Rest, Wake, reason};
 
 use super::World;
 use crate::cluster::ClusterError;
@@ -22,6 +22,14 @@ const TAKE_OVER_ATTEMPTS: u32 = 5;
 
 /// How long the end of an object that is recreated is awaited.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A write that failed.
+struct Failure {
+    /// Names the object.
+    text: String,
+    /// The API server or the way to it was at fault.
+    is_transient: bool,
+}
 
 impl World {
     /// Applies objects of a stage; several at once, begun in order.
@@ -41,20 +49,28 @@ impl World {
             }
         }
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let outcomes: Vec<Result<(), String>> =
+        let outcomes: Vec<Result<(), Failure>> =
             stream::iter(writes).buffered(width).collect().await;
-        let failed: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
-        if failed.is_empty() {
+        let failed: Vec<Failure> = outcomes.into_iter().filter_map(Result::err).collect();
+        self.failed(reason::RECONCILIATION_FAILED, &failed)
+    }
+
+    /// What came of several writes; tried again soon if any of them failed through no fault of its own.
+    fn failed(&self, reason: Reason, failures: &[Failure]) -> Result<(), Rest> {
+        if failures.is_empty() {
             return Ok(());
         }
-        let wake = Wake::at(self.settings.retry_at);
-        Err(Rest::Failed(reason::RECONCILIATION_FAILED, failed.join("\n"), wake))
+        let texts: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
+        let at = self.again_at(failures.iter().any(|it| it.is_transient));
+        Err(Rest::Failed(reason, texts.join("\n"), Wake::at(at)))
     }
 
     /// Writes one object; an error names it.
-    async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), String> {
-        let outcome = self.write(manifest, recreate).await;
-        outcome.map_err(|error| format!("{}: {error}", manifest.id.subject()))
+    async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), Failure> {
+        self.write(manifest, recreate).await.map_err(|error| Failure {
+            text: format!("{}: {error}", manifest.id.subject()),
+            is_transient: error.is_transient(),
+        })
     }
 
     async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
@@ -156,14 +172,13 @@ impl World {
         let mut failed = Vec::new();
         for (id, version) in ids {
             if let Err(error) = self.remove(id, version).await {
-                failed.push(format!("{} delete failed: {error}", id.subject()));
+                failed.push(Failure {
+                    text: format!("{} delete failed: {error}", id.subject()),
+                    is_transient: error.is_transient(),
+                });
             }
         }
-        if failed.is_empty() {
-            return Ok(());
-        }
-        let wake = Wake::at(self.settings.retry_at);
-        Err(Rest::Failed(reason::PRUNE_FAILED, failed.join("\n"), wake))
+        self.failed(reason::PRUNE_FAILED, &failed)
     }
 
     async fn remove(&self, id: &ObjectId, version: &str) -> Result<(), ClusterError> {

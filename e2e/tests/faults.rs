@@ -1,0 +1,303 @@
+//! The API server goes, lags, refuses and forgets, and windlass goes on by itself.
+//!
+//! A test binary of its own, because each story here has a windlass of its own, which talks to the API server through
+//! a proxy of its own. Elsewhere: windlass that dies (`restarts.rs`, `cargo xtask crash`), all of it at random
+//! (`cargo xtask soak`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::api_proxy::{ApiProxy, Fault};
+use e2e::harness::flux::{Upstream, inventory};
+use e2e::harness::manifests::{config_map, widget, widget_definition};
+use e2e::harness::{Story, Target, Windlass};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::json;
+
+/// How long an outage lasts: long enough that every request and watch under way meets it, and its first retries.
+const OUTAGE: Duration = Duration::from_secs(10);
+
+/// Within what time everything is right again once a fault is over.
+const RECOVERY: Duration = Duration::from_secs(40);
+
+/// How many objects are applied.
+const COUNT: usize = 40;
+
+fn config_maps(value: &str) -> Vec<(String, String)> {
+    (0..COUNT)
+        .map(|at| (format!("{at:03}.yaml"), config_map(&format!("map-{at:03}"), value)))
+        .collect()
+}
+
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (&**path, text.clone())).collect()
+}
+
+/// windlass behind a proxy, with everything applied that the faults then meet.
+struct Stage<'a> {
+    story: &'a Story,
+    proxy: ApiProxy,
+    windlass: Windlass,
+    upstream: Upstream<'a>,
+    uids: BTreeMap<String, String>,
+}
+
+impl<'a> Stage<'a> {
+    async fn set(story: &'a Story) -> Result<Self> {
+        let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+        let windlass = Windlass::start_for(story, &[&proxy.flag()]).await?;
+        let upstream = story.follow("app", &borrowed(&config_maps("1"))).await?;
+        story.kustomization("app", "app", json!({})).await?;
+        story.await_ready(&Target::kustomization("app")).await?;
+        let uids = owned(story).await?;
+        ensure!(uids.len() == COUNT, "{} objects", uids.len());
+        Ok(Self { story, proxy, windlass, upstream, uids })
+    }
+
+    /// Waits until a revision is applied with this value in every object, that none was replaced, and that watches are alive again.
+    async fn ensure_well(&mut self, revision: &str, value: &str) -> Result<()> {
+        let story = self.story;
+        let app = story.await_applied_within("app", revision, RECOVERY).await?;
+        ensure!(inventory(&app).len() == COUNT, "{} in the inventory", inventory(&app).len());
+        story.await_value("map-000", value).await?;
+        ensure!(owned(story).await? == self.uids, "objects were replaced: {:?}", self.uids);
+        self.ensure_corrects_drift(value).await?;
+        ensure!(self.windlass.operator.is_running()?, "windlass ended");
+        Ok(())
+    }
+
+    /// An edit and a deletion by hand are put right, which only a live watch can tell.
+    async fn ensure_corrects_drift(&mut self, value: &str) -> Result<()> {
+        let story = self.story;
+        story.merge(&Target::config_map("map-001"), json!({"data": {"value": "edited"}})).await?;
+        story.delete(&Target::config_map("map-002")).await?;
+        let old = self.uids.get("map-002").cloned();
+        story.await_value("map-001", value).await?;
+        let is_back = async || {
+            let now = story.read(&Target::config_map("map-002")).await?;
+            Ok(now.and_then(|it| it.uid()).filter(|uid| Some(uid) != old.as_ref()))
+        };
+        let new = story.await_until("map-002 to be created again", RECOVERY, is_back).await?;
+        self.uids.insert("map-002".to_owned(), new);
+        Ok(())
+    }
+
+    async fn push(&self, value: &str) -> Result<String> {
+        self.upstream.push(&borrowed(&config_maps(value))).await
+    }
+
+    /// Waits until some objects have a value: an apply is under way.
+    async fn await_begun(&self, value: &str) -> Result<()> {
+        self.story.await_value("map-000", value).await.map(drop)
+    }
+}
+
+/// The ConfigMaps that windlass owns, by name, with their uids.
+async fn owned(story: &Story) -> Result<BTreeMap<String, String>> {
+    let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let list = api.list(&ListParams::default().labels("kustomize.toolkit.fluxcd.io/name")).await?;
+    Ok(list.items.iter().map(|it| (it.name_any(), it.uid().unwrap_or_default())).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() -> Result<()> {
+    let story = Story::begin("gone").await?;
+    let mut stage = Stage::set(&story).await?;
+    let revision = stage.push("2").await?;
+    stage.await_begun("2").await?;
+    stage.proxy.begin(Fault::Gone);
+    tokio::time::sleep(OUTAGE).await;
+    ensure!(stage.windlass.operator.is_running()?, "windlass ended");
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "2").await?;
+    // What is asked while nobody answers is done as well, and so is what drifts.
+    stage.proxy.begin(Fault::Gone);
+    let revision = stage.push("3").await?;
+    story.merge(&Target::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "3").await?;
+    story.await_value("map-003", "3").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_api_server_is_waited_for() -> Result<()> {
+    let story = Story::begin("slow").await?;
+    let mut stage = Stage::set(&story).await?;
+    stage.proxy.begin(Fault::Slow(Duration::from_secs(1)));
+    let revision = stage.push("2").await?;
+    stage.await_begun("2").await?;
+    // Forty objects, four at once, a second for each request.
+    story.await_applied_within("app", &revision, Duration::from_secs(90)).await?;
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "2").await?;
+    story.end().await
+}
+
+/// Some requests are refused during one apply, then all of them for a while during another.
+async fn refuse(name: &str, status: u16) -> Result<()> {
+    let story = Story::begin(name).await?;
+    let mut stage = Stage::set(&story).await?;
+    stage.proxy.begin(Fault::Refusing { status, percent: 40 });
+    let revision = stage.push("2").await?;
+    tokio::time::sleep(OUTAGE).await;
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "2").await?;
+    let revision = stage.push("3").await?;
+    stage.await_begun("3").await?;
+    stage.proxy.begin(Fault::Refusing { status, percent: 100 });
+    stage.proxy.end_watches();
+    tokio::time::sleep(OUTAGE).await;
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "3").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_has_too_many_requests_is_asked_again() -> Result<()> {
+    refuse("too-many", 429).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_is_unavailable_is_asked_again() -> Result<()> {
+    refuse("unavailable", 503).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
+    let story = Story::begin("watches").await?;
+    let mut stage = Stage::set(&story).await?;
+    for round in 0..5 {
+        stage.proxy.end_watches();
+        let edit = json!({"data": {"value": format!("edited {round}")}});
+        story.merge(&Target::config_map("map-004"), edit).await?;
+        stage.proxy.drop_connections();
+        story.await_value("map-004", "1").await?;
+    }
+    let revision = stage.push("2").await?;
+    stage.proxy.end_watches();
+    stage.ensure_well(&revision, "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
+    let story = Story::begin("compacted").await?;
+    let mut stage = Stage::set(&story).await?;
+    // Nobody hears of these: the watches end before, and cannot go on from where they were.
+    stage.proxy.begin(Fault::Gone);
+    story.merge(&Target::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
+    story.delete(&Target::config_map("map-006")).await?;
+    stage.uids.remove("map-006");
+    let revision = stage.push("2").await?;
+    let newest = Api::<Namespace>::all(story.client.clone()).list(&ListParams::default()).await?;
+    let newest = newest.metadata.resource_version.context("a list has a version")?;
+    stage.proxy.begin(Fault::Compacted(newest.parse()?));
+    story.await_value("map-005", "2").await?;
+    let back = story.await_value("map-006", "2").await?;
+    stage.uids.insert("map-006".to_owned(), back.uid().context("a uid")?);
+    stage.ensure_well(&revision, "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_is_not_accepted_for_a_while_loses_nothing() -> Result<()> {
+    let story = Story::begin("unauthorized").await?;
+    let mut stage = Stage::set(&story).await?;
+    let revision = stage.push("2").await?;
+    stage.await_begun("2").await?;
+    stage.proxy.begin(Fault::Unauthorized);
+    stage.proxy.end_watches();
+    tokio::time::sleep(OUTAGE).await;
+    stage.proxy.heal();
+    stage.ensure_well(&revision, "2").await?;
+    story.end().await
+}
+
+async fn token(story: &Story) -> Result<String> {
+    let accounts = Api::<ServiceAccount>::namespaced(story.client.clone(), "flux-system");
+    let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() };
+    let request = TokenRequest { spec: Some(spec), ..Default::default() };
+    let answer =
+        accounts.create_token_request("windlass", &PostParams::default(), &request).await?;
+    answer.status.and_then(|it| it.token).context("the API server sent no token")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
+    let story = Story::begin("token").await?;
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("token");
+    let first = token(&story).await?;
+    std::fs::write(&file, &first)?;
+    let kubeconfig = proxy.kubeconfig_of(&json!({"tokenFile": file}))?;
+    let flag = format!("--kubeconfig={}", kubeconfig.display());
+    let mut windlass = Windlass::start_for(&story, &[&flag]).await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    // As a kubelet does it: the new token first, and the old one is valid for a while no more.
+    let second = token(&story).await?;
+    ensure!(first != second, "the API server issued the same token twice");
+    std::fs::write(&file, &second)?;
+    proxy.begin(Fault::Revoked(first));
+    proxy.end_watches();
+    let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    // A token is read again once a minute.
+    story.await_applied_within("app", &revision, Duration::from_secs(100)).await?;
+    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.await_value("a", "2").await?;
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_removed_under_a_running_watch_comes_back_with_its_objects()
+-> Result<()> {
+    let story = Story::begin("definition").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let files =
+        [("definition.yaml", widget_definition(&group)), ("widget.yaml", widget(&group, "one"))];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let kind = format!("{group}/v1");
+    let one = Target::new(&kind, "Widget", "one");
+    let definition = Target::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    );
+    for round in 0..2 {
+        let old = [story.expect(&definition).await?, story.expect(&one).await?].map(|it| it.uid());
+        story.delete(&definition).await?;
+        let are_new = async || {
+            let [Some(definition), Some(one)] =
+                [story.read(&definition).await?, story.read(&one).await?]
+            else {
+                return Ok(None);
+            };
+            let is_stable = definition.metadata.deletion_timestamp.is_none();
+            let are_new = definition.uid() != old[0] && one.uid() != old[1];
+            Ok((is_stable && are_new).then_some(()))
+        };
+        let what = format!("definition and object to be back, round {round}");
+        story.await_until(&what, RECOVERY, are_new).await?;
+        story.await_ready(&Target::kustomization("app")).await?;
+        // The watch of a kind that was away is alive again.
+        story.merge(&one, json!({"spec": {"size": 7}})).await?;
+        let is_back = |object: &kube::api::DynamicObject| object.data["spec"]["size"] == 1;
+        story.await_object(&one, RECOVERY, is_back).await?;
+        story.delete(&one).await?;
+        story.await_object(&one, RECOVERY, |_| true).await?;
+    }
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    story.end().await
+}

@@ -1,0 +1,79 @@
+//! The definitions of windlass's own kinds are removed while it runs, and come back.
+//!
+//! A test binary of its own, because it takes the kinds away from everybody on its control plane.
+//! Elsewhere: other faults of the API server (`faults.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass, await_until};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+/// How long windlass has to do without a kind: its watches ask again and again, ever more rarely.
+const ABSENCE: Duration = Duration::from_secs(5);
+
+async fn remove(story: &Story, name: &str) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(story.client.clone());
+    api.delete(name, &DeleteParams::default()).await?;
+    await_until(&format!("{name} to be gone"), SOON, async || {
+        Ok(api.get_opt(name).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+async fn restore(story: &Story, name: &str) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(story.client.clone());
+    let mut definitions = crds::all().into_iter().map(|(_, definition)| definition);
+    let definition = definitions.find(|it| it.name_any() == name).context("no such definition")?;
+    api.patch(name, &PatchParams::apply("story").force(), &Patch::Apply(&definition)).await?;
+    await_until(&format!("{name} to be served"), SOON, async || {
+        let conditions = api.get(name).await?.status.and_then(|it| it.conditions);
+        let mut conditions = conditions.into_iter().flatten();
+        Ok(conditions.any(|it| it.type_ == "Established" && it.status == "True").then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_applied_lives()
+-> Result<()> {
+    let story = Story::begin("kinds").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    // What it applied is to outlive the Kustomization.
+    let spec = json!({"deletionPolicy": "Orphan"});
+    story.kustomization("app", "app", spec.clone()).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let uid = story.await_value("a", "1").await?.uid();
+
+    remove(&story, "gitrepositories.source.toolkit.fluxcd.io").await?;
+    tokio::time::sleep(ABSENCE).await;
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    restore(&story, "gitrepositories.source.toolkit.fluxcd.io").await?;
+    let url = upstream.server.url(&upstream.repository);
+    await_until("the source to be taken", SOON, async || {
+        story.git_repository("app", &url, json!({})).await.map(Some)
+    })
+    .await?;
+    let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    story.await_applied("app", &revision).await?;
+
+    remove(&story, "kustomizations.kustomize.toolkit.fluxcd.io").await?;
+    tokio::time::sleep(ABSENCE).await;
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    restore(&story, "kustomizations.kustomize.toolkit.fluxcd.io").await?;
+    await_until("the Kustomization to be taken", SOON, async || {
+        story.kustomization("app", "app", spec.clone()).await.map(Some)
+    })
+    .await?;
+    story.await_applied("app", &revision).await?;
+    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    let object = story.await_value("a", "2").await?;
+    ensure!(object.uid() == uid, "the object was replaced");
+    story.end().await
+}

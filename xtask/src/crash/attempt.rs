@@ -1,0 +1,224 @@
+//! One run of a scenario, with a cut or without.
+//!
+//! Here: playing the acts, dying and starting again, and what must hold when.
+//! Elsewhere: the acts (`super::scenario`), what is compared (`super::snapshot`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use e2e::api_proxy::{ApiProxy, Cut};
+use e2e::harness::Windlass;
+use kube::api::DynamicObject;
+
+use super::points::Point;
+use super::scenario::{Scenario, Stage};
+use super::snapshot::{Names, Snapshot};
+use crate::ownership::{absent, live, recorded, unrecorded};
+
+/// Within what time an act is done, counted from its beginning and again from a restart.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How often the state is looked at.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How many lines of the log a violation shows.
+const LOG_LINES: usize = 30;
+
+/// What a run came to.
+pub(super) struct Outcome {
+    /// The end of each act.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// All writes.
+    pub(super) writes: Vec<String>,
+    /// Where it was cut; none if it was not.
+    pub(super) request: Option<String>,
+    /// The laws that were broken.
+    pub(super) violations: Vec<String>,
+    /// The end of windlass's log, when a law was broken.
+    pub(super) log: String,
+    /// How long everything took.
+    pub(super) took: Duration,
+    /// How long after the restart the act was done in which it was cut.
+    pub(super) recovery: Duration,
+}
+
+struct Run {
+    scenario: Box<dyn Scenario>,
+    stage: Stage,
+    proxy: ApiProxy,
+    windlass: Windlass,
+    cut: Option<Cut>,
+    request: Option<String>,
+    /// When windlass was last started.
+    restarted: Option<Instant>,
+    recovery: Duration,
+    /// The uid of every object that was ever seen.
+    uids: BTreeMap<String, String>,
+    /// How many writes were judged already.
+    judged: usize,
+    violations: Vec<String>,
+}
+
+/// Plays a scenario to its end, or to the first act that does not come to its end.
+/// `usual` is what each act comes to without a cut.
+///
+/// # Errors
+/// When the bed fails; what windlass does wrong is in the outcome.
+pub(super) async fn attempt(
+    scenario: Box<dyn Scenario>,
+    point: Option<Point>,
+    usual: Option<&Vec<Snapshot>>,
+) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
+    let stage = Stage::set("crash").await?;
+    let proxy = ApiProxy::start(stage.story.bed.operator_kubeconfig())?;
+    let windlass = Windlass::start_for(&stage.story, &[&proxy.flag()]).await?;
+    let cut = point.map(|point| proxy.cut_at(point.number, point.moment));
+    let mut run = Run {
+        scenario,
+        stage,
+        proxy,
+        windlass,
+        cut,
+        request: None,
+        restarted: None,
+        recovery: Duration::ZERO,
+        uids: BTreeMap::new(),
+        judged: 0,
+        violations: Vec::new(),
+    };
+    let (mut snapshots, mut log) = (Vec::new(), String::new());
+    for (act, name) in run.scenario.acts().iter().enumerate() {
+        let expected = usual.and_then(|usual| usual.get(act));
+        let played = run.play(act, expected).await.with_context(|| format!("act `{name}`"))?;
+        snapshots.extend(played);
+        if !run.violations.is_empty() {
+            let place = format!("in act `{name}` ");
+            run.violations.iter_mut().for_each(|it| it.insert_str(0, &place));
+            log = run.windlass.operator.tail(LOG_LINES);
+            break;
+        }
+    }
+    let outcome = Outcome {
+        snapshots,
+        writes: run.proxy.writes(),
+        request: run.request,
+        violations: run.violations,
+        log,
+        took: begun.elapsed(),
+        recovery: run.recovery,
+    };
+    drop(run.windlass);
+    run.stage.story.end().await?;
+    Ok(outcome)
+}
+
+impl Run {
+    /// Begins an act and waits for its end; none when it does not come.
+    async fn play(
+        &mut self,
+        act: usize,
+        expected: Option<&Snapshot>,
+    ) -> anyhow::Result<Option<Snapshot>> {
+        self.scenario.begin(act, &mut self.stage).await?;
+        let mut since = Instant::now();
+        let mut was_cut = false;
+        loop {
+            if self.die_if_cut(act).await? {
+                since = Instant::now();
+                was_cut = true;
+            }
+            let (snapshot, wrong) = self.look(act, expected).await?;
+            if wrong.is_empty() {
+                if was_cut {
+                    self.recovery = self.restarted.map_or(Duration::ZERO, |at| at.elapsed());
+                }
+                self.judge_deletions(act);
+                return Ok(snapshot);
+            }
+            if since.elapsed() > LIMIT {
+                self.violations.extend(wrong);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The state of an act, and why it is not yet what it should be.
+    async fn look(
+        &mut self,
+        act: usize,
+        expected: Option<&Snapshot>,
+    ) -> anyhow::Result<(Option<Snapshot>, Vec<String>)> {
+        if !self.windlass.operator.is_running()? {
+            return Ok((None, vec!["windlass has ended by itself".to_owned()]));
+        }
+        if !self.scenario.is_done(act, &self.stage).await? {
+            return Ok((None, vec![format!("not done after {LIMIT:?}")]));
+        }
+        let story = &self.stage.story;
+        let kinds = self.scenario.kinds(&story.namespace);
+        let recorded = recorded(&story.client, &story.namespace).await?;
+        let live = live(&story.client, &kinds, &story.namespace).await?;
+        let names = Names { namespace: &story.namespace, revisions: &self.stage.revisions };
+        let snapshot = Snapshot::take(&story.client, &live, &names).await?;
+        let mut wrong = unrecorded(&live, &recorded);
+        wrong.extend(absent(&live, &recorded));
+        if let Some(expected) = expected {
+            wrong.extend(snapshot.differences(expected));
+        }
+        if wrong.is_empty() {
+            self.judge_uids(&live);
+        }
+        Ok((Some(snapshot), wrong))
+    }
+
+    /// Waits a moment for the cut; when it happens windlass is killed, the laws are checked, and it is started again.
+    async fn die_if_cut(&mut self, act: usize) -> anyhow::Result<bool> {
+        let Some(cut) = &mut self.cut else {
+            tokio::time::sleep(POLL).await;
+            return Ok(false);
+        };
+        let Ok(request) = tokio::time::timeout(POLL, cut.wait()).await else { return Ok(false) };
+        self.cut = None;
+        self.request = request;
+        self.windlass.operator.kill()?;
+        let story = &self.stage.story;
+        let kinds = self.scenario.kinds(&story.namespace);
+        let live = live(&story.client, &kinds, &story.namespace).await?;
+        let recorded = recorded(&story.client, &story.namespace).await?;
+        let lost = unrecorded(&live, &recorded);
+        self.violations.extend(lost.iter().map(|it| format!("at the cut {it}")));
+        self.judge_uids(&live);
+        self.judge_deletions(act);
+        self.proxy.heal();
+        self.restarted = Some(Instant::now());
+        self.windlass.resume().await?;
+        Ok(true)
+    }
+
+    /// An object that was seen before is still the same.
+    fn judge_uids(&mut self, live: &BTreeMap<String, DynamicObject>) {
+        for (id, object) in live {
+            let uid = object.metadata.uid.clone().unwrap_or_default();
+            let known = self.uids.entry(id.clone()).or_insert_with(|| uid.clone());
+            if *known != uid {
+                self.violations.push(format!("{id} was deleted and created again"));
+                *known = uid;
+            }
+        }
+    }
+
+    /// Nothing was asked to be deleted that should live.
+    fn judge_deletions(&mut self, act: usize) {
+        let writes = self.proxy.writes();
+        for write in writes.iter().skip(self.judged) {
+            let Some(path) = write.strip_prefix("DELETE ") else { continue };
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !self.scenario.may_delete(act, &self.stage.story.namespace, name) {
+                self.violations.push(format!("{write} was sent, and it should live"));
+            }
+        }
+        self.judged = writes.len();
+    }
+}

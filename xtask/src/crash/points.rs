@@ -1,0 +1,75 @@
+//! Which writes are cut at: all of them, or a sample that a seed repeats.
+
+use std::collections::BTreeSet;
+
+use e2e::api_proxy::Moment;
+use e2e::random::Random;
+
+/// One cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Point {
+    /// The write, counted from 1.
+    pub(super) number: usize,
+    /// Whether the API server gets it.
+    pub(super) moment: Moment,
+}
+
+/// A part of all cut points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// How many writes.
+    pub(super) count: usize,
+    /// Which ones, within their shares of the whole.
+    pub(super) seed: u64,
+}
+
+/// The cut points of a work of so many writes, in order; both moments of each write that is chosen.
+pub(super) fn choose(writes: usize, sample: Option<Sample>) -> Vec<Point> {
+    let numbers: BTreeSet<usize> = match sample {
+        Some(sample) if sample.count < writes => {
+            let mut random = Random::new(sample.seed);
+            // The first and the last, and one of each of the equal shares between.
+            let (inner, shares) = (writes.saturating_sub(2), sample.count.saturating_sub(2));
+            let between = (0..shares).map(|share| {
+                let (from, to) = (share * inner / shares, (share + 1) * inner / shares);
+                2 + from + random.below(to - from)
+            });
+            between.chain([1, writes]).collect()
+        }
+        Some(_) | None => (1..=writes).collect(),
+    };
+    let both = |number| [Moment::Before, Moment::After].map(|moment| Point { number, moment });
+    numbers.into_iter().flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(writes: usize, count: usize, seed: u64) -> Vec<usize> {
+        let points = choose(writes, Some(Sample { count, seed }));
+        points.iter().step_by(2).map(|point| point.number).collect()
+    }
+
+    #[test]
+    fn every_write_is_cut_at_twice() {
+        let points = choose(3, None);
+        assert_eq!(points.len(), 6);
+        assert_eq!(points[0], Point { number: 1, moment: Moment::Before });
+        assert_eq!(points[5], Point { number: 3, moment: Moment::After });
+        assert_eq!(choose(0, None), []);
+    }
+
+    #[test]
+    fn a_sample_has_the_first_the_last_and_one_of_each_share() {
+        let sample = numbers(62, 8, 1);
+        assert_eq!(sample.len(), 8);
+        assert_eq!((sample[0], sample[7]), (1, 62));
+        for (share, number) in sample[1..7].iter().enumerate() {
+            assert!((2 + share * 10..12 + share * 10).contains(number), "{sample:?}");
+        }
+        assert_eq!(sample, numbers(62, 8, 1));
+        assert_ne!(sample, numbers(62, 8, 2));
+        assert_eq!(numbers(5, 9, 0), [1, 2, 3, 4, 5]);
+    }
+}

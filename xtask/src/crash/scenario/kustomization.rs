@@ -1,0 +1,207 @@
+//! Two Kustomizations: one with fifteen objects in three stages and a Deployment that is not ready at once, one with
+//! an object that is refused until the third revision.
+//!
+//! Here: the manifests of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
+
+use anyhow::bail;
+use e2e::harness::Target;
+use e2e::harness::flux::condition;
+use e2e::harness::manifests::{config_map, widget, widget_definition};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use serde_json::json;
+
+use super::{Scenario, Stage};
+use crate::ownership::kind;
+
+/// See the module.
+pub(super) struct Kustomizations;
+
+const ACTS: [&str; 4] = ["install", "change and prune", "mend", "delete"];
+
+/// The source.
+const SOURCE: &str = "work";
+
+impl Scenario for Kustomizations {
+    fn name(&self) -> &'static str {
+        "kustomization"
+    }
+
+    fn acts(&self) -> &'static [&'static str] {
+        &ACTS
+    }
+
+    fn kinds(&self, namespace: &str) -> Vec<ApiResource> {
+        vec![
+            kind("v1", "ConfigMap"),
+            kind("v1", "Secret"),
+            kind("v1", "Service"),
+            kind("v1", "ServiceAccount"),
+            kind("apps/v1", "Deployment"),
+            kind("rbac.authorization.k8s.io/v1", "ClusterRole"),
+            kind("scheduling.k8s.io/v1", "PriorityClass"),
+            kind("storage.k8s.io/v1", "StorageClass"),
+            kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            kind(&format!("{}/v1", group(namespace)), "Widget"),
+        ]
+    }
+
+    fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
+        let pruned = [format!("{namespace}-low"), "leaving".to_owned(), "two".to_owned()];
+        match act {
+            0 => false,
+            1 | 2 => pruned.iter().any(|it| it == name),
+            _ => true,
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a mut Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+        begin(act, stage).boxed_local()
+    }
+
+    fn is_done<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
+        is_done(act, stage).boxed_local()
+    }
+}
+
+async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    let namespace = stage.story.namespace.clone();
+    match act {
+        0 => {
+            stage.commit(&first(&namespace))?;
+            let url = stage.server.url(&stage.repository);
+            stage.story.git_repository(SOURCE, &url, json!({})).await?;
+            let app = json!({"path": "./app", "wait": true, "timeout": "5m"});
+            stage.story.kustomization("app", SOURCE, app).await?;
+            stage.story.kustomization("extra", SOURCE, json!({"path": "./extra"})).await
+        }
+        1 => {
+            let gone = ["app/leaving.yaml", "app/low.yaml", "app/two.yaml"];
+            stage.repository.git(&[&["rm", "-q", "--"], &gone[..]].concat())?;
+            stage.commit(&[("app/changing.yaml".into(), config_map("changing", "2"))])?;
+            stage.request(SOURCE).await
+        }
+        2 => {
+            stage.commit(&[("extra/door.yaml".into(), service(80))])?;
+            stage.request(SOURCE).await
+        }
+        3 => {
+            for name in ["app", "extra"] {
+                stage.story.delete(&Target::kustomization(name)).await?;
+            }
+            stage.story.delete(&Target::git_repository(SOURCE)).await
+        }
+        _ => bail!("there is no act {act}"),
+    }
+}
+
+async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    let revision = stage.revision();
+    let app = stage.story.read(&Target::kustomization("app")).await?;
+    let extra = stage.story.read(&Target::kustomization("extra")).await?;
+    if act == 3 {
+        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
+        return Ok(app.is_none() && extra.is_none() && source.is_none());
+    }
+    // The object that is refused is mended by the third act.
+    let extra_ready = if act < 2 { "False" } else { "True" };
+    let stands = |object: &Option<DynamicObject>, ready: &str| {
+        object.as_ref().is_some_and(|object| {
+            condition(object, "Ready")["status"] == ready
+                && object.data["status"]["lastAttemptedRevision"] == revision
+        })
+    };
+    Ok(stands(&app, "True") && stands(&extra, extra_ready))
+}
+
+fn group(namespace: &str) -> String {
+    format!("{namespace}.example.com")
+}
+
+/// The files of the first revision.
+fn first(namespace: &str) -> Vec<(String, String)> {
+    let group = group(namespace);
+    let files = [
+        // Definitions.
+        ("app/definition.yaml", widget_definition(&group)),
+        ("app/role.yaml", cluster_role(&format!("{namespace}-app"))),
+        // Classes.
+        ("app/high.yaml", priority_class(&format!("{namespace}-high"))),
+        ("app/low.yaml", priority_class(&format!("{namespace}-low"))),
+        ("app/fast.yaml", storage_class(&format!("{namespace}-fast"))),
+        // The rest.
+        ("app/one.yaml", widget(&group, "one")),
+        ("app/two.yaml", widget(&group, "two")),
+        ("app/same.yaml", config_map("same", "1")),
+        ("app/changing.yaml", config_map("changing", "1")),
+        ("app/leaving.yaml", config_map("leaving", "1")),
+        ("app/settings.yaml", config_map("settings", "1")),
+        ("app/limits.yaml", config_map("limits", "1")),
+        ("app/account.yaml", ACCOUNT.to_owned()),
+        ("app/password.yaml", PASSWORD.to_owned()),
+        ("app/web.yaml", WEB.to_owned()),
+        ("extra/role.yaml", cluster_role(&format!("{namespace}-extra"))),
+        ("extra/note.yaml", config_map("note", "1")),
+        ("extra/door.yaml", service(0)),
+    ];
+    files.map(|(path, text)| (path.to_owned(), text)).to_vec()
+}
+
+const ACCOUNT: &str = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: web}}\n";
+
+const PASSWORD: &str =
+    "{apiVersion: v1, kind: Secret, metadata: {name: password}, stringData: {word: open}}\n";
+
+/// Its pod becomes ready after a while.
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+      annotations: {windlass.dev/testbed-delay: 1s}
+    spec:
+      containers: [{name: main, image: example.com/app:1}]
+";
+
+fn cluster_role(name: &str) -> String {
+    format!(
+        "{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: {name}}}, \
+         rules: [{{apiGroups: [\"\"], resources: [pods], verbs: [get]}}]}}\n"
+    )
+}
+
+fn priority_class(name: &str) -> String {
+    format!(
+        "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: 7}}\n"
+    )
+}
+
+fn storage_class(name: &str) -> String {
+    format!(
+        "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: {name}}}, \
+         provisioner: example.com/none}}\n"
+    )
+}
+
+/// A Service; with port 0 it is refused.
+fn service(port: u16) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: door}}, \
+         spec: {{selector: {{app: web}}, ports: [{{port: {port}}}]}}}}\n"
+    )
+}

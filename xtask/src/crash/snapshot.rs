@@ -1,0 +1,156 @@
+//! What a run has come to, in a form that is equal for equal ends: names of the run and revisions are replaced.
+//!
+//! Elsewhere: the law about owners (`crate::ownership`).
+
+use std::collections::BTreeMap;
+
+use e2e::harness::flux::{condition, inventory};
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::ownership::{kind, kustomizations};
+
+/// Objects and the state of our own ones, by id.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Snapshot(BTreeMap<String, Value>);
+
+/// What is replaced: the run's namespace, and its revisions in order.
+pub(super) struct Names<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) revisions: &'a [String],
+}
+
+impl Names<'_> {
+    fn replace(&self, text: &str) -> String {
+        let mut text = text.replace(self.namespace, "NAMESPACE");
+        for (at, revision) in self.revisions.iter().enumerate() {
+            text = text.replace(revision, &format!("REVISION-{}", at + 1));
+        }
+        text
+    }
+
+    fn value(&self, value: &Value) -> Value {
+        let text = self.replace(&value.to_string());
+        // Neither kind of name has a character that JSON escapes, so the text is JSON as before.
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
+    }
+}
+
+/// What the cluster chooses anew each time.
+const CHOSEN: [&str; 2] = ["clusterIP", "clusterIPs"];
+
+impl Snapshot {
+    /// Reads everything that belongs to a run. `live` has been read just before.
+    pub(super) async fn take(
+        client: &Client,
+        live: &BTreeMap<String, DynamicObject>,
+        names: &Names<'_>,
+    ) -> anyhow::Result<Self> {
+        let mut all: BTreeMap<String, Value> = live
+            .iter()
+            .map(|(id, object)| (names.replace(id), names.value(&core(object))))
+            .collect();
+        for kind in [kind("source.toolkit.fluxcd.io/v1", "GitRepository"), kustomizations()] {
+            let api = Api::<DynamicObject>::namespaced_with(client.clone(), names.namespace, &kind);
+            for object in api.list(&ListParams::default()).await?.items {
+                let id =
+                    format!("{} {}", kind.kind, object.metadata.name.clone().unwrap_or_default());
+                all.insert(id, names.value(&state(&object)));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// What differs from what should be, a line each; at most a few.
+    pub(super) fn differences(&self, expected: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for id in expected.0.keys().filter(|id| !self.0.contains_key(*id)) {
+            lines.push(format!("{id} is missing"));
+        }
+        for (id, value) in &self.0 {
+            match expected.0.get(id) {
+                Some(wanted) if wanted == value => {}
+                Some(wanted) => lines.push(format!("{id}: {}", first_difference(value, wanted))),
+                None => lines.push(format!("{id} should not be there")),
+            }
+        }
+        lines.truncate(5);
+        lines
+    }
+}
+
+/// The first field that differs, or both values.
+fn first_difference(value: &Value, wanted: &Value) -> String {
+    let fields = value.as_object().into_iter().flatten();
+    let different = fields.map(|(name, is)| (name, is, &wanted[name])).find(|(_, a, b)| a != b);
+    match different {
+        Some((name, is, should)) => format!("{name} is {is} and should be {should}"),
+        None => format!("it is {value} and should be {wanted}"),
+    }
+}
+
+/// An object without what the cluster adds.
+fn core(object: &DynamicObject) -> Value {
+    let mut data = object.data.clone();
+    if let Some(fields) = data.as_object_mut() {
+        fields.remove("status");
+        if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.retain(|name, _| !CHOSEN.contains(&name.as_str()));
+        }
+    }
+    json!({
+        "labels": object.metadata.labels,
+        "annotations": object.metadata.annotations,
+        "data": data,
+    })
+}
+
+/// What a status promises: Ready, revisions, and the inventory.
+fn state(object: &DynamicObject) -> Value {
+    let status = &object.data["status"];
+    let told = |name: &str| {
+        let condition = condition(object, name);
+        // How long the pods took is told in a message.
+        let message = if name == "Healthy" { &Value::Null } else { &condition["message"] };
+        json!([condition["status"], condition["reason"], message])
+    };
+    json!({
+        "ready": told("Ready"),
+        "stalled": told("Stalled"),
+        "reconciling": told("Reconciling"),
+        "healthy": told("Healthy"),
+        "applied": status["lastAppliedRevision"],
+        "attempted": status["lastAttemptedRevision"],
+        "artifact": status["artifact"]["revision"],
+        "inventory": inventory(object),
+        "finalizers": object.metadata.finalizers,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(namespace: &str, revision: &str, text: &str) -> Snapshot {
+        let names = Names { namespace, revisions: &[revision.to_owned()] };
+        let value = json!({"text": text, "of": namespace, "at": format!("main@sha1:{revision}")});
+        Snapshot(BTreeMap::from([(
+            names.replace(&format!("{namespace}_a__X")),
+            names.value(&value),
+        )]))
+    }
+
+    #[test]
+    fn runs_of_different_names_compare_equal_and_differences_are_told() {
+        let one = snapshot("crash-1", "aaaa", "same");
+        assert_eq!(one, snapshot("crash-22", "bbbb", "same"));
+        let other = snapshot("crash-1", "aaaa", "other");
+        assert_eq!(one.differences(&other).len(), 1);
+        assert_eq!(
+            one.differences(&Snapshot(BTreeMap::new())),
+            ["NAMESPACE_a__X should not be there"]
+        );
+        assert_eq!(Snapshot(BTreeMap::new()).differences(&one), ["NAMESPACE_a__X is missing"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Whose objects there are: what is live and carries our owner labels, and what inventories say.
+//!
+//! Here: reading both, and the law that what is live is recorded. Elsewhere: who asks (`crash`, `soak`).
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use e2e::harness::flux::inventory;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+
+/// The label that names the Kustomization's namespace.
+const OWNER_NAMESPACE: &str = "kustomize.toolkit.fluxcd.io/namespace";
+
+/// The label that names the Kustomization.
+pub(crate) const OWNER_NAME: &str = "kustomize.toolkit.fluxcd.io/name";
+
+/// A kind by API version and name.
+pub(crate) fn kind(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// The kind of Kustomizations.
+pub(crate) fn kustomizations() -> ApiResource {
+    kind("kustomize.toolkit.fluxcd.io/v1", "Kustomization")
+}
+
+/// The objects that belong to Kustomizations of a namespace, by the id that an inventory would have. Objects that are
+/// being deleted are left out: their end is certain.
+pub(crate) async fn live(
+    client: &Client,
+    kinds: &[ApiResource],
+    namespace: &str,
+) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
+    let mut found = BTreeMap::new();
+    let owned = ListParams::default().labels(&format!("{OWNER_NAMESPACE}={namespace}"));
+    for kind in kinds {
+        let api = Api::<DynamicObject>::all_with(client.clone(), kind);
+        let list = match api.list(&owned).await {
+            // A kind that is defined by the work itself is not always there.
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            list => list.with_context(|| format!("cannot list {}", kind.kind))?,
+        };
+        for mut object in list.items {
+            if object.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let meta = &object.metadata;
+            let word = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (space, name) = (word(&meta.namespace), word(&meta.name));
+            let id = format!("{space}_{}_{}_{}", name.replace(':', "__"), kind.group, kind.kind);
+            object.types = Some(kube::core::TypeMeta {
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
+            });
+            found.insert(id, object);
+        }
+    }
+    Ok(found)
+}
+
+/// What the inventories of a namespace's Kustomizations hold: the id, and which Kustomization has it.
+pub(crate) async fn recorded(
+    client: &Client,
+    namespace: &str,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kustomizations());
+    let list = api.list(&ListParams::default()).await.context("cannot list Kustomizations")?;
+    let entries = list.items.iter().flat_map(|object| {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        inventory(object).into_iter().map(move |id| (id.to_owned(), name.clone()))
+    });
+    Ok(entries.collect())
+}
+
+/// Live objects that their owner's inventory does not have: after a crash nobody would ever delete them.
+pub(crate) fn unrecorded(
+    live: &BTreeMap<String, DynamicObject>,
+    recorded: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let lost = live.iter().filter(|(id, object)| {
+        let labels = object.metadata.labels.as_ref();
+        let owner = labels.and_then(|labels| labels.get(OWNER_NAME));
+        recorded.get(*id) != owner
+    });
+    lost.map(|(id, _)| format!("{id} is live and in no inventory of its owner")).collect()
+}
+
+/// What inventories have and is not live.
+pub(crate) fn absent(
+    live: &BTreeMap<String, DynamicObject>,
+    recorded: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let missing = recorded.keys().filter(|id| !live.contains_key(*id));
+    missing.map(|id| format!("{id} is in an inventory and not there")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(owner: &str) -> DynamicObject {
+        let mut object = DynamicObject::new("a", &kind("v1", "ConfigMap"));
+        let labels = BTreeMap::from([(OWNER_NAME.to_owned(), owner.to_owned())]);
+        object.metadata.labels = Some(labels);
+        object
+    }
+
+    #[test]
+    fn what_is_live_has_to_be_in_its_owners_inventory() {
+        let live = BTreeMap::from([("n_a__ConfigMap".to_owned(), owned("app"))]);
+        let in_inventory_of = |name: &str| {
+            let recorded = BTreeMap::from([("n_a__ConfigMap".to_owned(), name.to_owned())]);
+            unrecorded(&live, &recorded).len()
+        };
+        assert_eq!(in_inventory_of("app"), 0);
+        assert_eq!(in_inventory_of("other"), 1);
+        assert_eq!(unrecorded(&live, &BTreeMap::new()).len(), 1);
+        assert_eq!(
+            absent(&BTreeMap::new(), &BTreeMap::from([("x".into(), "app".into())])).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_plurals_of_the_kinds_in_use_are_right() {
+        for (api_version, name, plural) in [
+            ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
+            ("storage.k8s.io/v1", "StorageClass", "storageclasses"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+            ("source.toolkit.fluxcd.io/v1", "GitRepository", "gitrepositories"),
+        ] {
+            assert_eq!(kind(api_version, name).plural, plural);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A repository, Kustomizations and windlass behind a proxy: what is done to them, and how they are.
+//!
+//! Elsewhere: what is done when (`super::deeds`), what should be (`super::model`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use e2e::api_proxy::{ApiProxy, Fault};
+use e2e::git_server::{Access, GitServer, Repository};
+use e2e::harness::flux::{condition, inventory, revision};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::json;
+
+use super::deeds::{Change, Deed};
+use super::model::{Model, State};
+use crate::ownership::{OWNER_NAME, kustomizations};
+
+/// The source of everything.
+const SOURCE: &str = "fleet";
+
+/// How many lines of the log a failure shows.
+const LOG_LINES: usize = 60;
+
+/// Everything real.
+pub(super) struct World {
+    story: Story,
+    server: GitServer,
+    repository: Repository,
+    proxy: ApiProxy,
+    windlass: Windlass,
+    /// The newest commit.
+    revision: String,
+    /// When the fault ends that is on.
+    fault_until: Option<Instant>,
+    /// How many of windlass's writes were judged already.
+    judged: usize,
+}
+
+fn path(folder: &str, object: &str) -> String {
+    format!("{folder}/{object}.yaml")
+}
+
+impl World {
+    /// Starts everything and makes what the model has.
+    pub(super) async fn begin(model: &Model) -> anyhow::Result<Self> {
+        let story = Story::begin("soak").await?;
+        let server = GitServer::start(Access::Open)?;
+        let repository = server.repository(SOURCE)?;
+        let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+        let windlass = Windlass::start_for(&story, &[&proxy.flag()]).await?;
+        let files: Vec<(String, String)> = model
+            .objects()
+            .iter()
+            .map(|(object, (folder, value))| (path(folder, object), config_map(object, value)))
+            .collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
+        let first = revision(&repository.commit(&files, "the first files")?);
+        story.git_repository(SOURCE, &server.url(&repository), json!({})).await?;
+        let world = Self {
+            story,
+            server,
+            repository,
+            proxy,
+            windlass,
+            revision: first,
+            fault_until: None,
+            judged: 0,
+        };
+        for name in model.folders.keys() {
+            world.create(name, model).await?;
+        }
+        Ok(world)
+    }
+
+    async fn create(&self, name: &str, model: &Model) -> anyhow::Result<()> {
+        let depends_on = model.folders.get(name).and_then(|folder| folder.depends_on.as_ref());
+        let depends_on = depends_on.map(|it| json!([{"name": it}]));
+        let more = json!({"path": format!("./{name}"), "dependsOn": depends_on});
+        self.story.kustomization(name, SOURCE, more).await
+    }
+
+    /// Does something, and changes the model accordingly.
+    pub(super) async fn perform(&mut self, deed: &Deed, model: &mut Model) -> anyhow::Result<()> {
+        match deed {
+            Deed::Push(folder, change) => self.push(folder, change, model).await,
+            Deed::Edit(object) => {
+                let edit = json!({"data": {"value": "edited by hand"}});
+                tolerate_absence(
+                    self.story.merge(&Target::config_map(object), edit).await.map(drop),
+                )
+            }
+            Deed::Delete(object) => {
+                tolerate_absence(self.story.delete(&Target::config_map(object)).await)
+            }
+            Deed::Suspend(name) => {
+                model.put(name, State::Suspended);
+                self.suspend(name, true).await
+            }
+            Deed::Resume(name) => {
+                model.put(name, State::Active);
+                self.suspend(name, false).await
+            }
+            Deed::Remove(name) => {
+                model.put(name, State::Deleted);
+                self.story.delete(&Target::kustomization(name)).await
+            }
+            Deed::Recreate(name) => {
+                // While the old one is on its way there cannot be a new one.
+                if self.story.read(&Target::kustomization(name)).await?.is_none() {
+                    model.put(name, State::Active);
+                    self.create(name, model).await?;
+                }
+                Ok(())
+            }
+            Deed::Fault(fault, lasts) => {
+                self.begin_fault(fault.clone(), *lasts);
+                Ok(())
+            }
+            Deed::Compact => {
+                let newest = self.config_maps().await?.metadata.resource_version;
+                let newest = newest.context("a list has a version")?.parse()?;
+                self.begin_fault(Fault::Compacted(newest), Duration::from_secs(2));
+                Ok(())
+            }
+            Deed::EndWatches => {
+                self.proxy.end_watches();
+                Ok(())
+            }
+            Deed::Disconnect => {
+                self.proxy.drop_connections();
+                Ok(())
+            }
+            Deed::Kill => {
+                self.windlass.operator.kill()?;
+                self.heal();
+                self.windlass.resume().await
+            }
+        }
+    }
+
+    async fn push(
+        &mut self,
+        folder: &str,
+        change: &Change,
+        model: &mut Model,
+    ) -> anyhow::Result<()> {
+        let (object, is_gone) = match change {
+            Change::Value(object) => {
+                model.change(folder, object);
+                (object.clone(), false)
+            }
+            Change::More => (model.add(folder), false),
+            Change::Less(object) => {
+                model.remove(folder, object);
+                (object.clone(), true)
+            }
+        };
+        let path = path(folder, &object);
+        let sha = if is_gone {
+            self.repository.delete(&[&path], "less")?
+        } else {
+            let value = model.folders.get(folder).and_then(|it| it.objects.get(&object));
+            let text = config_map(&object, value.map_or("", String::as_str));
+            self.repository.commit(&[(&path, &text)], "a change")?
+        };
+        self.revision = revision(&sha);
+        self.story.request(&Target::git_repository(SOURCE)).await.map(drop)
+    }
+
+    /// Suspends a Kustomization, or has it go on.
+    pub(super) async fn suspend(&self, name: &str, is_suspended: bool) -> anyhow::Result<()> {
+        let spec = json!({"spec": {"suspend": is_suspended}});
+        self.story.merge(&Target::kustomization(name), spec).await.map(drop)
+    }
+
+    fn begin_fault(&mut self, fault: Fault, lasts: Duration) {
+        self.proxy.begin(fault);
+        self.fault_until = Some(Instant::now() + lasts);
+    }
+
+    /// Ends the fault whose time is over.
+    pub(super) fn end_fault_in_time(&mut self) {
+        if self.fault_until.is_some_and(|until| Instant::now() >= until) {
+            self.heal();
+        }
+    }
+
+    /// Ends the fault that is on.
+    pub(super) fn heal(&mut self) {
+        self.fault_until = None;
+        self.proxy.heal();
+    }
+
+    async fn config_maps(&self) -> anyhow::Result<kube::api::ObjectList<ConfigMap>> {
+        let api = Api::<ConfigMap>::namespaced(self.story.client.clone(), &self.story.namespace);
+        Ok(api.list(&ListParams::default().labels(OWNER_NAME)).await?)
+    }
+
+    /// What is not as the model has it, a line each.
+    pub(super) async fn differences(&mut self, model: &Model) -> anyhow::Result<Vec<String>> {
+        ensure!(
+            self.windlass.operator.is_running()?,
+            "windlass has ended by itself\n{}",
+            self.log()
+        );
+        let mut wrong = self.wrong_kustomizations(model).await?;
+        let mut live: BTreeMap<String, ConfigMap> =
+            self.config_maps().await?.items.into_iter().map(|it| (it.name_any(), it)).collect();
+        for (name, (owner, value)) in model.objects() {
+            let Some(object) = live.remove(&name) else {
+                wrong.push(format!("ConfigMap {name} is missing"));
+                continue;
+            };
+            let is = object.data.as_ref().and_then(|data| data.get("value"));
+            if is != Some(&value) {
+                wrong.push(format!("ConfigMap {name} holds {is:?} and should hold {value}"));
+            }
+            if object.labels().get(OWNER_NAME) != Some(&owner) {
+                wrong.push(format!("ConfigMap {name} does not belong to {owner}"));
+            }
+        }
+        wrong.extend(live.keys().map(|name| format!("ConfigMap {name} should not be there")));
+        Ok(wrong)
+    }
+
+    async fn wrong_kustomizations(&self, model: &Model) -> anyhow::Result<Vec<String>> {
+        let (client, namespace) = (self.story.client.clone(), &self.story.namespace);
+        let api = Api::<DynamicObject>::namespaced_with(client, namespace, &kustomizations());
+        let listed = api.list(&ListParams::default()).await?.items;
+        let listed: BTreeMap<String, DynamicObject> =
+            listed.into_iter().map(|it| (it.name_any(), it)).collect();
+        let mut wrong = Vec::new();
+        for (name, folder) in &model.folders {
+            let is_wanted = folder.state != State::Deleted;
+            match listed.get(name) {
+                None if is_wanted => wrong.push(format!("Kustomization {name} is missing")),
+                Some(_) if !is_wanted => {
+                    wrong.push(format!("Kustomization {name} should not be there"));
+                }
+                None => {}
+                Some(object) => {
+                    let mut expected: Vec<String> = folder
+                        .objects
+                        .keys()
+                        .map(|object| format!("{namespace}_{object}__ConfigMap"))
+                        .collect();
+                    expected.sort();
+                    wrong.extend(self.wrong_status(name, object, &expected));
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    fn wrong_status(
+        &self,
+        name: &str,
+        object: &DynamicObject,
+        expected: &[String],
+    ) -> Option<String> {
+        let (status, ready) = (&object.data["status"], condition(object, "Ready"));
+        let mut recorded = inventory(object);
+        recorded.sort_unstable();
+        let is_current = status["observedGeneration"].as_i64() == object.metadata.generation;
+        if ready["status"] != "True" || !is_current {
+            let generation = object.metadata.generation.unwrap_or_default();
+            return Some(format!("Kustomization {name} of generation {generation} is {ready}"));
+        }
+        if status["lastAppliedRevision"] != self.revision {
+            let applied = &status["lastAppliedRevision"];
+            return Some(format!(
+                "Kustomization {name} is at {applied} and not at {}",
+                self.revision
+            ));
+        }
+        (recorded != expected)
+            .then(|| format!("Kustomization {name} has {recorded:?} and should have {expected:?}"))
+    }
+
+    /// Fails when windlass asked for the deletion of an object that nobody ever took away.
+    pub(super) fn judge_deletions(&mut self, model: &Model) -> anyhow::Result<()> {
+        let writes = self.proxy.writes();
+        for write in writes.iter().skip(self.judged) {
+            let Some(path) = write.strip_prefix("DELETE ") else { continue };
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !model.removed.contains(name) {
+                bail!("windlass sent {write}, and it should live");
+            }
+        }
+        self.judged = writes.len();
+        Ok(())
+    }
+
+    /// Resident memory of windlass.
+    pub(super) fn memory_kib(&self) -> anyhow::Result<u64> {
+        let id = self.windlass.operator.id().context("windlass is not running")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|it| it.split_whitespace().next()).context("no VmRSS")?;
+        Ok(number.parse()?)
+    }
+
+    /// The end of windlass's log.
+    pub(super) fn log(&self) -> String {
+        format!("the log of windlass ends:\n{}", self.windlass.operator.tail(LOG_LINES))
+    }
+
+    /// Ends everything.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        drop((self.windlass, self.proxy, self.server));
+        self.story.end().await
+    }
+}
+
+/// What is not there cannot be edited, and it may not be there yet, or no more.
+fn tolerate_absence(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) => match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
+    }
+}
