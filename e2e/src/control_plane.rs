@@ -108,6 +108,11 @@ impl ControlPlane {
         &self.state
     }
 
+    /// The process id of one of its programs, such as `kube-apiserver`.
+    pub fn process(&self, program: &str) -> Option<u32> {
+        self.children.iter().find(|(name, _)| *name == program).map(|(_, child)| child.id())
+    }
+
     /// The API server's URL.
     pub fn server(&self) -> &str {
         &self.server

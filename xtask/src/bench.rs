@@ -1,17 +1,41 @@
 //! `cargo xtask bench`: measurements on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`), what the numbers come to (`samples`).
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`), with what (`bed`,
+//! `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`), what the numbers come to (`samples`,
+//! `figures`).
 
+mod apply;
+mod arrivals;
+mod audit;
+mod bed;
+mod figures;
+mod idle;
+mod kustomizations;
+mod process;
+mod raw;
 mod samples;
 mod wake;
+mod workload;
 
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::Context as _;
 use clap::Subcommand;
+
+use crate::installation::{Build, make_all, released};
+use crate::progress::step;
 
 /// What is measured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits
     Wake(wake::Options),
+    /// How fast one Kustomization of many objects is applied, beside a client that does nothing but apply
+    Apply(apply::Options),
+    /// How fast many small Kustomizations are applied, and what that costs, beside the same client
+    Kustomizations(kustomizations::Options),
+    /// What settled Kustomizations ask of the API server: nothing
+    Idle(idle::Options),
 }
 
 /// Measures, and prints a table.
@@ -21,5 +45,19 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Wake(options) => wake::run(options),
+        Command::Apply(options) => as_shipped(|| apply::run(options)),
+        Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
+        Command::Idle(options) => as_shipped(|| idle::run(options)),
     }
+}
+
+/// Measures with everything optimised: a slow raw client would flatter whoever is compared with it.
+fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if !cfg!(debug_assertions) {
+        return measure();
+    }
+    step("everything, optimised", || make_all(Build::Release))?;
+    let again =
+        std::process::Command::new(released("xtask")?).args(std::env::args_os().skip(1)).exec();
+    Err(again).context("the optimised `xtask` cannot be started")
 }

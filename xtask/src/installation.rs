@@ -1,4 +1,5 @@
-//! windlass on a control plane of its own, with a Git server: what the demo and the measurements run on.
+//! windlass, or another operator, on a control plane of its own, with a Git server: what the demo and the
+//! measurements run on.
 //!
 //! Here: starting everything with progress, ending it, kubectl as a user has it.
 //! Elsewhere: seeing objects change (`watch`), the parts themselves (`e2e`), what is done with them (`demo`, `bench`).
@@ -42,10 +43,20 @@ pub(crate) enum Build {
     Release,
 }
 
+/// What serves the Flux APIs there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Serving<'a> {
+    /// windlass, with flags besides its addresses.
+    Windlass(Build, &'a [String]),
+    /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the definitions they need,
+    /// which are ours when none are given.
+    Programs(&'a [String], &'a [PathBuf]),
+}
+
 /// A running windlass and everything around it. All of it ends when this is dropped or the process ends.
 pub(crate) struct Installation {
     // Dropped in this order: windlass first, then what it talks to.
-    operator: Operator,
+    operators: Vec<Operator>,
     git: GitServer,
     plane: ControlPlane,
     client: Client,
@@ -58,24 +69,46 @@ impl Installation {
     /// # Errors
     /// The step that failed, with the end of the log where a program ended.
     pub(crate) fn start(runtime: &Runtime, build: Build, flags: &[&str]) -> anyhow::Result<Self> {
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Self::start_with(runtime, Serving::Windlass(build, &flags))
+    }
+
+    /// The same with whatever serves the APIs.
+    ///
+    /// # Errors
+    /// As [`Installation::start`].
+    pub(crate) fn start_with(runtime: &Runtime, serving: Serving<'_>) -> anyhow::Result<Self> {
         step("what the machine needs", setup::ensure)?;
         let binaries = step("programs of the control plane", Binaries::ensure)?;
         let kubectl = binaries.path("kubectl")?.to_owned();
-        step("windlass itself", || make(build))?;
+        if let Serving::Windlass(build, _) = serving {
+            step("windlass itself", || make(build))?;
+        }
         let plane =
             step("control plane: etcd, API server, controllers, scheduler, one node", || {
                 let mut report = |what: &str| eprintln!("  {}", dim(what));
                 runtime.block_on(ControlPlane::start_in(State::temporary, &mut report))
             })?;
         let client = runtime.block_on(control_plane::client(&plane.kubeconfig()))?;
-        step("definitions of the Flux kinds", || install_definitions(&kubectl, &plane))?;
-        let git = step("Git server", || GitServer::start(Access::Open))?;
-        let operator = step("windlass serve", || {
-            let mut operator = start_operator(build, &plane, flags)?;
-            await_ready(&mut operator)?;
-            Ok(operator)
+        step("definitions of the Flux kinds", || match serving {
+            Serving::Programs(_, given) if !given.is_empty() => {
+                install_definitions(&kubectl, &plane, given)
+            }
+            _ => install_definitions(&kubectl, &plane, &[root().join("crds/yaml")]),
         })?;
-        Ok(Self { operator, git, plane, client, kubectl })
+        let git = step("Git server", || GitServer::start(Access::Open))?;
+        let operators = match serving {
+            Serving::Windlass(build, flags) => step("windlass serve", || {
+                let mut operator = start_operator(build, &plane, flags)?;
+                await_ready(&mut operator)?;
+                Ok(vec![operator])
+            })?,
+            Serving::Programs(lines, _) => {
+                let start = |line: &String| step(line, || start_program(line, &plane));
+                lines.iter().map(start).collect::<anyhow::Result<_>>()?
+            }
+        };
+        Ok(Self { operators, git, plane, client, kubectl })
     }
 
     /// The Git server.
@@ -88,6 +121,16 @@ impl Installation {
         &self.client
     }
 
+    /// The control plane.
+    pub(crate) fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// The process ids of what serves the APIs.
+    pub(crate) fn operators(&self) -> Vec<u32> {
+        self.operators.iter().filter_map(Operator::id).collect()
+    }
+
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
@@ -98,9 +141,10 @@ impl Installation {
         self.kubectl.parent().unwrap_or_else(|| Path::new("."))
     }
 
-    /// windlass's log.
+    /// The log of windlass, or of the first program in its place.
     pub(crate) fn log(&self) -> PathBuf {
-        self.operator.folder().join("operator.log")
+        let first = self.operators.first();
+        first.map_or_else(PathBuf::new, |operator| operator.folder().join("operator.log"))
     }
 
     /// Runs kubectl as an administrator and returns what it prints.
@@ -111,24 +155,27 @@ impl Installation {
         kubectl(&self.kubectl, &self.plane, arguments)
     }
 
-    /// Fails when windlass has ended.
+    /// Fails when windlass, or a program in its place, has ended.
     ///
     /// # Errors
-    /// The end of its log.
+    /// That it has.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
-        ensure!(self.operator.is_running()?, "windlass has ended");
+        for operator in &mut self.operators {
+            ensure!(operator.is_running()?, "the operator has ended");
+        }
         Ok(())
     }
 
     /// The same error with what is needed to understand it: the objects' state and the end of the log.
     pub(crate) fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
-        let ended = if self.check().is_err() { "windlass has ended\n\n" } else { "" };
+        let ended = if self.check().is_err() { "the operator has ended\n\n" } else { "" };
         let state = self
             .kubectl(&["-n", "flux-system", "get", "gitrepositories,kustomizations", "-o", "wide"])
             .unwrap_or_else(|error| format!("{error:#}"));
-        let log = self.operator.tail(LOG_LINES);
+        let logs: Vec<String> = self.operators.iter().map(|it| it.tail(LOG_LINES)).collect();
+        let log = logs.join("\n\n");
         anyhow!(
-            "{error:#}\n\n{ended}objects:\n{}\n\nthe log of windlass ends:\n{log}",
+            "{error:#}\n\n{ended}objects:\n{}\n\nthe operator's log ends:\n{log}",
             state.trim_end()
         )
     }
@@ -150,11 +197,18 @@ fn kubectl(program: &Path, plane: &ControlPlane, arguments: &[&str]) -> anyhow::
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn install_definitions(program: &Path, plane: &ControlPlane) -> anyhow::Result<()> {
-    let folder = root().join("crds/yaml").display().to_string();
-    kubectl(program, plane, &["apply", "--server-side", "-f", &folder])?;
-    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "-f", &folder];
-    kubectl(program, plane, &wait).map(drop)
+fn install_definitions(
+    program: &Path,
+    plane: &ControlPlane,
+    paths: &[PathBuf],
+) -> anyhow::Result<()> {
+    for path in paths {
+        let path = path.display().to_string();
+        kubectl(program, plane, &["apply", "--server-side", "-f", &path])?;
+        let wait = ["wait", "--for=condition=Established", "--timeout=60s", "-f", &path];
+        kubectl(program, plane, &wait)?;
+    }
+    Ok(())
 }
 
 /// Builds the program, unless another one is to be used.
@@ -162,17 +216,20 @@ fn install_definitions(program: &Path, plane: &ControlPlane) -> anyhow::Result<(
 /// # Errors
 /// When it does not build.
 pub(crate) fn make(build: Build) -> anyhow::Result<()> {
-    if std::env::var_os(GIVEN).is_some() {
-        return Ok(());
-    }
+    if std::env::var_os(GIVEN).is_some() { Ok(()) } else { make_all(build) }
+}
+
+/// Builds everything; with every package selected, all of them share one build of the dependencies.
+///
+/// # Errors
+/// When it cannot be built; the compiler has said why.
+pub(crate) fn make_all(build: Build) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // For tests the whole workspace is selected too: one build of the dependencies serves both.
-    let selection: &[&str] = match build {
-        Build::Debug => &["build", "--workspace"],
-        Build::Release => &["build", "--release", "--package", "windlass"],
-    };
-    command.args(selection).current_dir(root());
+    command.args(["build", "--workspace"]).current_dir(root());
+    if build == Build::Release {
+        command.arg("--release");
+    }
     let status = command.status().context("cargo cannot be started")?;
     ensure!(status.success(), "windlass does not build");
     Ok(())
@@ -183,14 +240,34 @@ fn program(build: Build) -> anyhow::Result<PathBuf> {
     if build == Build::Debug || std::env::var_os(GIVEN).is_some() {
         return operator::binary();
     }
-    let own = std::env::current_exe().context("cannot tell which program this is")?;
-    let target = own.ancestors().nth(2).context("this program is not in a target folder")?;
-    let path = target.join("release/windlass");
+    let path = released("windlass")?;
     ensure!(path.is_file(), "{} is not there; set {GIVEN}", path.display());
     Ok(path)
 }
 
-fn start_operator(build: Build, plane: &ControlPlane, flags: &[&str]) -> anyhow::Result<Operator> {
+/// Where a program of the workspace is, compiled as it is shipped.
+///
+/// # Errors
+/// When this program itself is not where cargo puts it.
+pub(crate) fn released(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell which program this is")?;
+    let target = own.ancestors().nth(2).context("this program is not in a target folder")?;
+    Ok(target.join("release").join(name))
+}
+
+/// Starts a program that needs to be told nothing but where the cluster is. `{folder}` is a folder of its own.
+fn start_program(line: &str, plane: &ControlPlane) -> anyhow::Result<Operator> {
+    let kubeconfig = plane.operator_kubeconfig().display().to_string();
+    // The shell gives its place to the program, so that its id is the program's.
+    let arguments = vec!["-c".into(), format!("exec {line}")];
+    Operator::start_with("/bin/sh".into(), arguments, &[("KUBECONFIG", &kubeconfig)])
+}
+
+fn start_operator(
+    build: Build,
+    plane: &ControlPlane,
+    flags: &[String],
+) -> anyhow::Result<Operator> {
     let mut arguments: Vec<String> = vec![
         "serve".into(),
         format!("--kubeconfig={}", plane.operator_kubeconfig().display()),
@@ -198,7 +275,7 @@ fn start_operator(build: Build, plane: &ControlPlane, flags: &[&str]) -> anyhow:
     ];
     // Port 0: whichever is free; the log says which.
     arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
-    arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+    arguments.extend(flags.iter().cloned());
     Operator::start_with(program(build)?, arguments, &[])
 }
 

@@ -64,6 +64,11 @@ impl State {
         Ok(Self { folder: clusters()?.join(name) })
     }
 
+    /// The folder in which a kubeconfig lies, whoever put it there.
+    pub fn beside(kubeconfig: &Path) -> Self {
+        Self { folder: kubeconfig.parent().unwrap_or_else(|| Path::new(".")).to_owned() }
+    }
+
     /// The names of all control planes that have a folder.
     pub fn names() -> Result<Vec<String>> {
         let mut names = Vec::new();

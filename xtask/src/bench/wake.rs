@@ -1,12 +1,12 @@
 //! How soon windlass acts when nothing but a wake-up can make it act: every interval is ten minutes.
 //!
-//! Here: a chain of Kustomizations, what is done to it, when each effect was seen.
-//! Elsewhere: starting everything (`crate::installation`), judging the times (`super::samples`).
+//! Here: a chain of Kustomizations, and what is done to it.
+//! Elsewhere: seeing a commit arrive (`super::arrivals`), starting everything (`crate::installation`), judging the times (`super::samples`).
 //!
 //! All moments are taken in this process, when a watch delivers an object; an edit begins just before its request
 //! is sent. So the times contain the API server's share and are an upper limit of windlass's own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -16,6 +16,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
+use super::arrivals::Arrivals;
 use super::samples::{self, Samples};
 use crate::installation::{Build, Installation, Seen, Selection, Watch};
 use crate::progress::step;
@@ -76,25 +77,6 @@ struct Bench {
     round: u32,
 }
 
-/// When each Kustomization of the chain was Ready at a commit, and when the source had it.
-struct Arrivals {
-    fetched: Instant,
-    ready: Vec<Instant>,
-}
-
-impl Arrivals {
-    /// From each hop to the next; the first from the artifact.
-    fn hops(&self) -> impl Iterator<Item = Duration> {
-        let before = std::iter::once(&self.fetched).chain(&self.ready);
-        before.zip(&self.ready).map(|(from, to)| to.saturating_duration_since(*from))
-    }
-
-    /// From a moment until all were there.
-    fn all_since(&self, begun: Instant) -> Duration {
-        self.ready.iter().max().map_or(Duration::ZERO, |last| last.saturating_duration_since(begun))
-    }
-}
-
 impl Bench {
     fn measure(&mut self, runtime: &Runtime, options: &Options) -> anyhow::Result<Vec<Samples>> {
         let mut first = Samples::new("next of the chain Ready after its dependency", PROMISE);
@@ -147,7 +129,7 @@ impl Bench {
         }
         let url = self.installation.git().url(&self.repository);
         self.apply("source.yaml", &SOURCE.replace("URL", &url))?;
-        arrivals(&mut watch, &commit).await
+        Arrivals::of(&commit, HOPS, &mut watch, LIMIT).await
     }
 
     /// Commits a change to every object, and says that there is something new.
@@ -160,7 +142,7 @@ impl Bench {
         let api = source().api(self.installation.client());
         let begun = Instant::now();
         api.patch("chain", &PatchParams::default(), &patch).await?;
-        Ok((begun, arrivals(&mut watch, &commit).await?))
+        Ok((begun, Arrivals::of(&commit, HOPS, &mut watch, LIMIT).await?))
     }
 
     async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
@@ -271,37 +253,9 @@ spec:
     text
 }
 
-/// Sees a commit pass through the chain.
-async fn arrivals(watch: &mut Watch, commit: &str) -> anyhow::Result<Arrivals> {
-    let deadline = Instant::now() + LIMIT;
-    let mut fetched = None;
-    let mut ready = BTreeMap::new();
-    while fetched.is_none() || ready.len() < HOPS {
-        let what = format!("commit {commit} to be applied ({} of {HOPS} have it)", ready.len());
-        let seen = watch.next(&what, deadline).await?;
-        if seen.kind == "GitRepository" && seen.has_fetched(commit) {
-            fetched.get_or_insert(seen.at);
-        } else if seen.kind == "Kustomization" && seen.has_applied(commit) {
-            ready.entry(seen.name).or_insert(seen.at);
-        }
-    }
-    let fetched = fetched.context("the source never had the commit")?;
-    Ok(Arrivals { fetched, ready: ready.into_values().collect() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_hop_begins_where_the_one_before_ended() {
-        let fetched = Instant::now();
-        let after = |time: u64| fetched + Duration::from_millis(time);
-        let arrivals = Arrivals { fetched, ready: vec![after(5), after(7), after(20)] };
-        let hops: Vec<u128> = arrivals.hops().map(|hop| hop.as_millis()).collect();
-        assert_eq!(hops, [5, 2, 13]);
-        assert_eq!(arrivals.all_since(after(1)).as_millis(), 19);
-    }
 
     #[test]
     fn the_chain_is_a_chain() {

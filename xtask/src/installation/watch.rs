@@ -131,6 +131,16 @@ impl Seen {
         self.is_ready() && revision.is_some_and(|revision| revision.ends_with(commit))
     }
 
+    /// Whether it is a Deployment all of whose Pods are of its newest generation and available.
+    pub(crate) fn is_rolled_out(&self) -> bool {
+        let number = |pointer: &str| self.value(pointer).as_i64().unwrap_or_default();
+        let wanted = number("/spec/replicas");
+        self.object.metadata.generation == Some(number("/status/observedGeneration"))
+            && ["replicas", "updatedReplicas", "availableReplicas"]
+                .iter()
+                .all(|it| number(&format!("/status/{it}")) == wanted)
+    }
+
     /// What its Ready condition says.
     pub(crate) fn message(&self) -> &str {
         self.ready().and_then(|ready| ready["message"].as_str()).unwrap_or_default()
@@ -315,6 +325,26 @@ mod tests {
         assert!(kustomization("True", 2, "main@sha1:abc").has_applied("abc"));
         assert!(!kustomization("True", 2, "main@sha1:abc").has_applied("def"));
         assert!(!kustomization("Unknown", 2, "main@sha1:abc").has_applied("abc"));
+    }
+
+    #[test]
+    fn a_deployment_is_rolled_out_when_only_new_pods_are_left() {
+        let deployment = |observed: i64, replicas: i64, updated: i64, available: i64| {
+            seen(json!({
+                "metadata": {"name": "shop", "generation": 2},
+                "spec": {"replicas": 1},
+                "status": {
+                    "observedGeneration": observed, "replicas": replicas,
+                    "updatedReplicas": updated, "availableReplicas": available,
+                },
+            }))
+        };
+        assert!(deployment(2, 1, 1, 1).is_rolled_out());
+        assert!(!deployment(1, 1, 1, 1).is_rolled_out());
+        assert!(!deployment(2, 2, 1, 1).is_rolled_out());
+        assert!(!deployment(2, 1, 1, 0).is_rolled_out());
+        let none = json!({"metadata": {"name": "shop", "generation": 1}, "spec": {"replicas": 0}});
+        assert!(!seen(none).is_rolled_out(), "nobody has looked at it yet");
     }
 
     #[tokio::test]

@@ -1,0 +1,145 @@
+//! The objects with which is measured, as texts.
+//!
+//! Here: applications of a ConfigMap and a Deployment, their namespaces, the Flux objects that lead to them.
+//! Elsewhere: what is done with them (`super::apply`, `super::kustomizations`, `super::idle`).
+
+/// Where the Flux objects are.
+pub(super) const NAMESPACE: &str = "flux-system";
+
+/// The label that tells which piece of work an object belongs to.
+pub(super) const LABEL: &str = "windlass-bench";
+
+/// A ConfigMap and a Deployment of the same name.
+#[derive(Debug, Clone)]
+pub(super) struct App {
+    /// Its name.
+    pub(super) name: String,
+    /// Where it is.
+    pub(super) namespace: String,
+    /// The value of [`LABEL`].
+    pub(super) work: String,
+    /// How many Pods it has.
+    pub(super) replicas: u32,
+}
+
+impl App {
+    /// Its manifests in a version: another version is another ConfigMap, and other Pods.
+    pub(super) fn manifest(&self, version: u32) -> String {
+        let Self { name, namespace, work, replicas } = self;
+        format!(
+            "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {name}
+  namespace: {namespace}
+  labels:
+    app: {name}
+    {LABEL}: {work}
+data:
+  version: \"1.{version}.0\"
+  settings.ini: |
+    [server]
+    port = 8080
+    greeting = hello
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+  namespace: {namespace}
+  labels:
+    app: {name}
+    {LABEL}: {work}
+spec:
+  replicas: {replicas}
+  selector:
+    matchLabels:
+      app: {name}
+  template:
+    metadata:
+      labels:
+        app: {name}
+    spec:
+      containers:
+        - name: main
+          image: registry.example.com/shop/app:1.{version}.0
+          ports:
+            - name: http
+              containerPort: 8080
+          envFrom:
+            - configMapRef:
+                name: {name}
+          resources:
+            requests:
+              cpu: 10m
+              memory: 16Mi
+"
+        )
+    }
+}
+
+/// A namespace.
+pub(super) fn namespace(name: &str) -> String {
+    format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")
+}
+
+/// A GitRepository.
+pub(super) fn source(name: &str, url: &str, interval: &str) -> String {
+    format!(
+        "\
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec: {{url: \"{url}\", ref: {{branch: main}}, interval: {interval}}}
+"
+    )
+}
+
+/// A Kustomization of a folder of a GitRepository, which may be in another namespace than its objects.
+pub(super) fn kustomization(
+    name: &str,
+    source: &str,
+    path: &str,
+    interval: &str,
+    is_waiting: bool,
+) -> String {
+    format!(
+        "\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  sourceRef: {{kind: GitRepository, name: {source}}}
+  path: ./{path}
+  prune: true
+  wait: {is_waiting}
+  interval: {interval}
+  timeout: 10m
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<String> {
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+        documents.iter().map(|it| it.value["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_texts_are_manifests_and_a_version_changes_both_objects_of_an_app() {
+        let app =
+            App { name: "a".into(), namespace: "b".into(), work: "raw-1".into(), replicas: 1 };
+        assert_eq!(kinds(&app.manifest(1)), ["ConfigMap", "Deployment"]);
+        let (one, two) = (app.manifest(1), app.manifest(2));
+        for (one, two) in one.split("---").zip(two.split("---")) {
+            assert_ne!(one, two);
+        }
+        assert_eq!(kinds(&namespace("a")), ["Namespace"]);
+        assert_eq!(kinds(&source("a", "http://x", "30s")), ["GitRepository"]);
+        assert_eq!(kinds(&kustomization("a", "b", "c", "30s", true)), ["Kustomization"]);
+    }
+}
