@@ -88,8 +88,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_helm: Option<u16>,
 
-    /// How many objects of one Kustomization are applied at once
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    /// How many objects of one Kustomization are looked at or applied at once
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrent_ssa: u16,
 
     /// When a dependency that is not ready is looked at again, should its wake-up be missed

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -39,7 +40,10 @@ pub(crate) struct News {
 }
 
 /// How many events are recorded at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 1;
+
+/// Pause after each, so that telling of many changes does not slow down the changes that follow.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Events on their way to the API server.
 #[derive(Clone)]
@@ -108,11 +112,15 @@ impl Cluster {
         };
         let api: Api<Event> = Api::namespaced(self.unary.clone(), &namespace);
         let (name, places) = (object.name_any(), self.events.places.clone());
+        let tasks = self.events.tasks.clone();
         self.events.tasks.spawn(async move {
             // A closed door means that the process ends.
             let _place = places.acquire_owned().await.ok();
             if let Err(error) = api.create(&PostParams::default(), &event).await {
                 tracing::info!(name, namespace, error = %error, "event not recorded");
+            }
+            if !tasks.is_closed() {
+                tokio::time::sleep(PAUSE).await;
             }
         });
     }

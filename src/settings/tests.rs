@@ -65,7 +65,8 @@ const FLUX: &[(&str, &str)] = &[
     ("helm-cache-purge-interval", "1m"),
     ("ssh-kex-algos", ""),
     ("ssh-hostkey-algos", ""),
-    ("concurrent-ssa", "4"),
+    // Differs(flux): 4 there, which leaves an API server with nothing to do most of the time.
+    ("concurrent-ssa", "16"),
     ("no-remote-bases", "false"),
     ("http-retry", "9"),
     ("sops-age-secret", ""),

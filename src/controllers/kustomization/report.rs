@@ -27,6 +27,8 @@ pub(super) const TERMINATION: &str = "Waiting for the termination of deleted obj
 pub(super) enum Progress<'a> {
     /// Objects of a revision are about to be applied.
     Applying(&'a str),
+    /// The same, and what is said while their health is awaited: so few that one write can say both.
+    Awaiting(&'a str, &'a str),
     /// Nothing new.
     Unchanged,
 }
@@ -80,16 +82,22 @@ pub(super) fn progress(
     let before = serde_json::to_value(&object.status).unwrap_or_default();
     let mut after = if before.is_object() { before.clone() } else { json!({}) };
     after["inventory"] = inventory_value(inventory);
-    if let Progress::Applying(revision) = progress {
-        let had = conditions_of(&before);
-        let generation = object.meta().generation.unwrap_or_default();
-        let text = format!("Applying manifests of revision {revision}");
-        let conditions = Conditions::since(&had, generation, now, &OWNED)
-            .keep(HEALTHY)
-            .finish_progress(reason::PROGRESSING, &text);
-        after["conditions"] = json!(conditions);
-        after["lastAttemptedRevision"] = revision.into();
-    }
+    let had = conditions_of(&before);
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = Conditions::since(&had, generation, now, &OWNED);
+    let (revision, conditions) = match progress {
+        Progress::Applying(revision) => {
+            let text = format!("Applying manifests of revision {revision}");
+            (revision, conditions.keep(HEALTHY).finish_progress(reason::PROGRESSING, &text))
+        }
+        Progress::Awaiting(revision, text) => {
+            let conditions = conditions.set(HEALTHY, Status::Unknown, reason::PROGRESSING, text);
+            (revision, conditions.finish_progress(reason::PROGRESSING, text))
+        }
+        Progress::Unchanged => return (before, after),
+    };
+    after["conditions"] = json!(conditions);
+    after["lastAttemptedRevision"] = revision.into();
     (before, after)
 }
 

@@ -29,6 +29,9 @@ use crate::controllers::observer::{Awaited, Labelled};
 use crate::controllers::record::Latest;
 use crate::controllers::target::Target;
 
+/// How many objects are applied so soon that nobody is told so.
+const SHORT: usize = 16;
+
 /// When something is tried again that failed through no fault of the spec.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -329,7 +332,19 @@ impl reconcile::World<Apply> for World {
                 for (id, version) in add {
                     inventory.add(id.clone(), version);
                 }
-                self.record(&inventory, Progress::Applying(&self.desired.revision)).await
+                let Desired { revision, timeout, .. } = &*self.desired;
+                let text = health_text(revision, *timeout);
+                // A long apply says that it applies, and its wait begins when it is done.
+                let is_short = self.desired.stages.len() == 1 && add.len() <= SHORT;
+                let progress = match self.desired.health {
+                    HealthWish::All | HealthWish::These(_) if is_short => {
+                        Progress::Awaiting(revision, &text)
+                    }
+                    HealthWish::All | HealthWish::These(_) | HealthWish::None => {
+                        Progress::Applying(revision)
+                    }
+                };
+                self.record(&inventory, progress).await
             }
             Step::Apply { stage, ids, recreate, digest: _ } => {
                 self.write_stage(*stage, ids, recreate).await
