@@ -1,5 +1,10 @@
 //! Kustomization: the manifests of an artifact, kept applied.
+//!
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`), where a run may not go on
+//! (`pause`), looking and writing (`world`), deletion (`farewell`).
 
+mod build;
+mod farewell;
 mod manifests;
 mod pause;
 mod report;
@@ -19,15 +24,15 @@ use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, Wake, after_resolve, before_resolve,
-    reason,
+    Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
 };
 use tree::Trace;
 
+use self::build::Built;
 use self::wish::{Pace, Wish};
 use self::world::{Verify, Wishes, World};
 use super::context::Context;
-use super::record::{FINALIZER, Latest};
+use super::record::Latest;
 use super::run::{Controlled, node_of, usual_trigger};
 use super::target::{Target, Wanted};
 use super::{gate, hold, marks, window};
@@ -166,13 +171,6 @@ async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration
     })
 }
 
-/// What a build came to.
-enum Built {
-    Wish(Arc<Wish>),
-    /// There is nothing to build, because nothing changed.
-    Unchanged(Box<Ended>),
-}
-
 impl Session {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -254,71 +252,6 @@ impl Session {
         Ok(target)
     }
 
-    async fn build(
-        &self,
-        object: &Arc<Kustomization>,
-        pace: Pace,
-        artifact: &Artifact,
-        target: &Target,
-    ) -> Result<Built, Rest> {
-        if let Some(wish) = self.waited_for(object, artifact) {
-            return Ok(Built::Wish(wish));
-        }
-        // Another shard's artifact comes over the network, and a place is for work.
-        let elsewhere = resolve::is_elsewhere(&self.context, object);
-        let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
-        // A closed door means that the process ends.
-        let _place = self.context.building.clone().acquire_owned().await.ok();
-        let files = match fetched {
-            Some(files) => files,
-            None => self.files(object, artifact).await?,
-        };
-        let revision = artifact.revision.clone();
-        if let Some(ended) = self.unchanged(object, &files, &revision, target, pace) {
-            return Ok(Built::Unchanged(Box::new(ended)));
-        }
-        let built = {
-            let (context, object) = (self.context.clone(), object.clone());
-            // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
-            tokio::task::spawn_blocking(move || {
-                wish::wish(&object, pace, &files, &revision, &context.settings)
-            })
-        };
-        match built.await {
-            Ok(wish) => wish.map(|wish| Built::Wish(Arc::new(wish))),
-            Err(_) => {
-                let text =
-                    "the build broke off by a fault in windlass; please report it".to_owned();
-                Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
-            }
-        }
-    }
-
-    /// What is waited for, unless the object or its source changed meanwhile, or somebody asked for a full run.
-    fn waited_for(&self, object: &Kustomization, artifact: &Artifact) -> Option<Arc<Wish>> {
-        if self.verify(object) == Verify::Everything {
-            return None;
-        }
-        let memory = self.memory();
-        let waiting = memory.waiting.as_ref()?;
-        let same = Some(waiting.generation) == object.meta().generation
-            && waiting.artifact == artifact.digest
-            && waiting.wish.desired.revision == artifact.revision;
-        same.then(|| waiting.wish.clone())
-    }
-
-    async fn files(
-        &self,
-        object: &Kustomization,
-        artifact: &Artifact,
-    ) -> Result<Arc<tree::Memory>, Rest> {
-        let is_elsewhere = resolve::is_elsewhere(&self.context, object);
-        super::artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|why| {
-            let text = format!("artifact of revision {}: {why}", artifact.revision);
-            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
-        })
-    }
-
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
     fn verify(&self, object: &Kustomization) -> Verify {
         if marks::is_asked(object) {
@@ -331,44 +264,6 @@ impl Session {
         let came_round = verify_at.is_none_or(|at| Instant::now() >= at)
             || verified.is_some_and(|since| window::moment_passed(object, since, self.began));
         if came_round { Verify::Moved } else { Verify::Drifted }
-    }
-
-    /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
-    fn unchanged(
-        &self,
-        object: &Arc<Kustomization>,
-        files: &tree::Memory,
-        revision: &str,
-        target: &Target,
-        pace: Pace,
-    ) -> Option<Ended> {
-        let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
-        let verify = self.verify(object);
-        let as_applied = match verify {
-            Verify::Drifted => target.observer().is_calm(&self.node),
-            Verify::Moved => target.observer().is_unmoved(&self.node),
-            Verify::Everything => false,
-        };
-        if !ready || !as_applied {
-            return None;
-        }
-        let mut memory = self.memory();
-        let settled = memory.settled.as_ref()?;
-        if settled.generation != object.meta().generation.unwrap_or_default()
-            || !settled.trace.is_same_in(files)
-        {
-            return None;
-        }
-        let digest = Some(settled.digest.clone());
-        if verify == Verify::Moved {
-            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
-            memory.verified = Some(self.began);
-        }
-        let rest = Rest::Settled(
-            reason::RECONCILIATION_SUCCEEDED,
-            format!("Applied revision: {revision}"),
-        );
-        Some(Ended { digest, ..Ended::early(object, revision, rest) })
     }
 
     async fn apply(
@@ -504,81 +399,5 @@ impl Session {
                 Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
             }
         })
-    }
-
-    /// The object goes: so does what it applied, by policy, then our finalizer.
-    async fn delete(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
-        if !object.finalizers().iter().any(|f| f == FINALIZER) {
-            return Ok(None);
-        }
-        let (prune, await_end) = wish::deletion(&object.spec);
-        let pace = wish::check(&object.spec).unwrap_or(Pace {
-            interval: AFTER_REFUSAL,
-            retry: AFTER_REFUSAL,
-            timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
-        });
-        let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
-        let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
-        // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
-        // delete them from, so it goes even when that cannot be reached.
-        if !prune || hold::is_suspended(&*object, self.began) || has_nothing {
-            self.latest.set_finalizer(&self.context, &object, false).await?;
-            return Ok(None);
-        }
-        let wishes = Wishes {
-            verify: Verify::Drifted,
-            force: false,
-            await_end,
-            health_versions: std::collections::BTreeMap::new(),
-            healthy: BTreeSet::new(),
-            retry_at: self.in_future(pace.retry),
-        };
-        let target = match self.target_of_farewell(&object).await? {
-            Ok(Some(target)) => target,
-            Ok(None) => {
-                self.latest.set_finalizer(&self.context, &object, false).await?;
-                return Ok(None);
-            }
-            Err(rest) => {
-                return self.finish(Ended::early(&object, "", rest), Some(pace)).await;
-            }
-        };
-        let farewell = Arc::new(wish::farewell(&object, pace));
-        let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
-        if ended.rest.is_settled() {
-            for news in report::farewell(&ended.changes) {
-                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, news);
-            }
-            self.latest.set_finalizer(&self.context, &ended.object, false).await?;
-            return Ok(None);
-        }
-        self.finish(ended, Some(pace)).await
-    }
-
-    /// Where the objects of a leaving Kustomization are deleted; nowhere when the account that could is gone.
-    async fn target_of_farewell(
-        &self,
-        object: &Arc<Kustomization>,
-    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
-        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
-        let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
-        if let Some(name) = wanted.service_account {
-            let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
-            if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
-                // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
-                let news = report::left_behind(object, name);
-                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news);
-                return Ok(Ok(None));
-            }
-        }
-        let target = self.context.targets.of(&self.context, &self.node, &wanted).await;
-        Ok(target.map(Some).map_err(|rest| match rest {
-            Rest::Failed(reason, text, wake) => {
-                let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";
-                Rest::Failed(reason, format!("{text}; {advice}"), wake)
-            }
-            other => other,
-        }))
     }
 }

@@ -1,0 +1,133 @@
+//! From an artifact to a wish, or the news that there is nothing to build.
+//!
+//! Elsewhere: where the artifact comes from (`resolve.rs`), what is in it (`manifests.rs`, `wish.rs`).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crds::kustomize::Kustomization;
+use crds::{Artifact, Reconciled as _};
+use kube::core::Resource as _;
+use reconcile::{Rest, Wake, reason};
+
+use super::wish::{self, Pace, Wish};
+use super::world::Verify;
+use super::{Ended, Session, resolve};
+use crate::controllers::artifact;
+use crate::controllers::target::Target;
+
+/// What a build came to.
+pub(super) enum Built {
+    Wish(Arc<Wish>),
+    /// There is nothing to build, because nothing changed.
+    Unchanged(Box<Ended>),
+}
+
+impl Session {
+    pub(super) async fn build(
+        &self,
+        object: &Arc<Kustomization>,
+        pace: Pace,
+        artifact: &Artifact,
+        target: &Target,
+    ) -> Result<Built, Rest> {
+        if let Some(wish) = self.waited_for(object, artifact) {
+            return Ok(Built::Wish(wish));
+        }
+        // Another shard's artifact comes over the network, and a place is for work.
+        let elsewhere = resolve::is_elsewhere(&self.context, object);
+        let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
+        // A closed door means that the process ends.
+        let _place = self.context.building.clone().acquire_owned().await.ok();
+        let files = match fetched {
+            Some(files) => files,
+            None => self.files(object, artifact).await?,
+        };
+        let revision = artifact.revision.clone();
+        if let Some(ended) = self.unchanged(object, &files, &revision, target, pace) {
+            return Ok(Built::Unchanged(Box::new(ended)));
+        }
+        let built = {
+            let (context, object) = (self.context.clone(), object.clone());
+            // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
+            tokio::task::spawn_blocking(move || {
+                wish::wish(&object, pace, &files, &revision, &context.settings)
+            })
+        };
+        match built.await {
+            Ok(wish) => wish.map(|wish| Built::Wish(Arc::new(wish))),
+            Err(_) => {
+                let text =
+                    "the build broke off by a fault in windlass; please report it".to_owned();
+                Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
+            }
+        }
+    }
+
+    /// What is waited for, unless the object or its source changed meanwhile, or somebody asked for a full run.
+    pub(super) fn waited_for(
+        &self,
+        object: &Kustomization,
+        artifact: &Artifact,
+    ) -> Option<Arc<Wish>> {
+        if self.verify(object) == Verify::Everything {
+            return None;
+        }
+        let memory = self.memory();
+        let waiting = memory.waiting.as_ref()?;
+        let same = Some(waiting.generation) == object.meta().generation
+            && waiting.artifact == artifact.digest
+            && waiting.wish.desired.revision == artifact.revision;
+        same.then(|| waiting.wish.clone())
+    }
+
+    pub(super) async fn files(
+        &self,
+        object: &Kustomization,
+        artifact: &Artifact,
+    ) -> Result<Arc<tree::Memory>, Rest> {
+        let is_elsewhere = resolve::is_elsewhere(&self.context, object);
+        artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|why| {
+            let text = format!("artifact of revision {}: {why}", artifact.revision);
+            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+        })
+    }
+
+    /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
+    pub(super) fn unchanged(
+        &self,
+        object: &Arc<Kustomization>,
+        files: &tree::Memory,
+        revision: &str,
+        target: &Target,
+        pace: Pace,
+    ) -> Option<Ended> {
+        let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
+        let verify = self.verify(object);
+        let as_applied = match verify {
+            Verify::Drifted => target.observer().is_calm(&self.node),
+            Verify::Moved => target.observer().is_unmoved(&self.node),
+            Verify::Everything => false,
+        };
+        if !ready || !as_applied {
+            return None;
+        }
+        let mut memory = self.memory();
+        let settled = memory.settled.as_ref()?;
+        if settled.generation != object.meta().generation.unwrap_or_default()
+            || !settled.trace.is_same_in(files)
+        {
+            return None;
+        }
+        let digest = Some(settled.digest.clone());
+        if verify == Verify::Moved {
+            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+            memory.verified = Some(self.began);
+        }
+        let rest = Rest::Settled(
+            reason::RECONCILIATION_SUCCEEDED,
+            format!("Applied revision: {revision}"),
+        );
+        Some(Ended { digest, ..Ended::early(object, revision, rest) })
+    }
+}

@@ -1,0 +1,100 @@
+//! A Kustomization that is deleted: what it applied goes with it, by policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::kustomize::Kustomization;
+use kube::core::ResourceExt as _;
+use objects::ObjectId;
+use reconcile::Rest;
+
+use super::wish::{self, Pace};
+use super::world::{Verify, Wishes};
+use super::{AFTER_REFUSAL, Ended, Session, report};
+use crate::cluster::ClusterError;
+use crate::controllers::hold;
+use crate::controllers::record::FINALIZER;
+use crate::controllers::run::Controlled as _;
+use crate::controllers::target::{Target, Wanted};
+
+impl Session {
+    /// The object goes: so does what it applied, by policy, then our finalizer.
+    pub(super) async fn delete(
+        &self,
+        object: Arc<Kustomization>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        if !object.finalizers().iter().any(|f| f == FINALIZER) {
+            return Ok(None);
+        }
+        let (prune, await_end) = wish::deletion(&object.spec);
+        let pace = wish::check(&object.spec).unwrap_or(Pace {
+            interval: AFTER_REFUSAL,
+            retry: AFTER_REFUSAL,
+            timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
+        });
+        let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
+        let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
+        // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
+        // delete them from, so it goes even when that cannot be reached.
+        if !prune || hold::is_suspended(&*object, self.began) || has_nothing {
+            self.latest.set_finalizer(&self.context, &object, false).await?;
+            return Ok(None);
+        }
+        let wishes = Wishes {
+            verify: Verify::Drifted,
+            force: false,
+            await_end,
+            health_versions: BTreeMap::new(),
+            healthy: BTreeSet::new(),
+            retry_at: self.in_future(pace.retry),
+        };
+        let target = match self.target_of_farewell(&object).await? {
+            Ok(Some(target)) => target,
+            Ok(None) => {
+                self.latest.set_finalizer(&self.context, &object, false).await?;
+                return Ok(None);
+            }
+            Err(rest) => {
+                return self.finish(Ended::early(&object, "", rest), Some(pace)).await;
+            }
+        };
+        let farewell = Arc::new(wish::farewell(&object, pace));
+        let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
+        if ended.rest.is_settled() {
+            for news in report::farewell(&ended.changes) {
+                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, news);
+            }
+            self.latest.set_finalizer(&self.context, &ended.object, false).await?;
+            return Ok(None);
+        }
+        self.finish(ended, Some(pace)).await
+    }
+
+    /// Where the objects of a leaving Kustomization are deleted; nowhere when the account that could is gone.
+    async fn target_of_farewell(
+        &self,
+        object: &Arc<Kustomization>,
+    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
+        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
+        let account = spec.service_account_name.as_deref();
+        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        if let Some(name) = wanted.service_account {
+            let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
+            if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
+                // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
+                let news = report::left_behind(object, name);
+                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news);
+                return Ok(Ok(None));
+            }
+        }
+        let target = self.context.targets.of(&self.context, &self.node, &wanted).await;
+        Ok(target.map(Some).map_err(|rest| match rest {
+            Rest::Failed(reason, text, wake) => {
+                let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";
+                Rest::Failed(reason, format!("{text}; {advice}"), wake)
+            }
+            other => other,
+        }))
+    }
+}
