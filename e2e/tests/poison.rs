@@ -257,3 +257,26 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     story.expect(&Target::config_map("map")).await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remotes_that_never_answer_hold_up_nobody() -> Result<()> {
+    let story = Story::begin("silence").await?;
+    let _windlass = Windlass::start_for(&story, &["--concurrent-source=1"]).await?;
+    let silence = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/app", silence.local_addr()?);
+    let held = tokio::spawn(async move {
+        let mut connections = Vec::new();
+        while let Ok((connection, _)) = silence.accept().await {
+            connections.push(connection);
+        }
+    });
+    for at in 0..8 {
+        story.git_repository(&format!("silent-{at}"), &url, json!({})).await?;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    let app = Target::git_repository("app");
+    story.await_condition(&app, "Ready", "True", Duration::from_secs(10)).await?;
+    held.abort();
+    story.end().await
+}

@@ -28,6 +28,10 @@ pub(crate) struct Context {
     pub(crate) targets: Targets,
     /// Places for builds, which need a processor each.
     pub(crate) building: Arc<Semaphore>,
+    /// Places for fetching from remotes and packing what came.
+    pub(crate) fetching: Arc<Semaphore>,
+    /// Places for asking remotes what they have.
+    pub(crate) asking: Arc<Semaphore>,
     /// Drift and waits in windlass's own cluster, and Secrets that specs name.
     pub(crate) observer: Arc<Observer>,
     /// Artifacts.

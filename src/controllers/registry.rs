@@ -39,13 +39,16 @@ pub(crate) async fn run(
     let observer = Observer::new(cluster.clone(), hub.clone());
     let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
     let building = Arc::new(Semaphore::new(usize::from(settings.kustomizations_at_once())));
-    let sources = settings.sources_at_once();
+    let fetching = Arc::new(Semaphore::new(usize::from(settings.sources_at_once())));
+    let asking = Arc::new(Semaphore::new(ASKING_AT_ONCE));
     let context = Arc::new(Context {
         settings,
         cluster,
         hub,
         targets,
         building,
+        fetching,
+        asking,
         observer,
         artifacts,
         metrics,
@@ -57,7 +60,7 @@ pub(crate) async fn run(
     });
     let told = || stop.clone().cancelled_owned();
     tokio::join!(
-        run_kind(context.clone(), git_writer, sources, told()),
+        run_kind(context.clone(), git_writer, UNBOUNDED, told()),
         run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
@@ -79,9 +82,12 @@ async fn tell_ready(context: &Context, readiness: Readiness) {
     }
 }
 
-/// Runs of appliers are bounded where they use something up: a processor (`Context::building`) or an API server
-/// (`Target::applying`). A bound on all of them would let one dead cluster hold up everybody.
+/// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
+/// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
 const UNBOUNDED: u16 = 0;
+
+/// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
+const ASKING_AT_ONCE: usize = 64;
 
 /// How much later those who miss a kind look once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);

@@ -238,6 +238,8 @@ impl reconcile::World<Fetching> for World {
             let kept = Kept { revision: revision.clone(), shape: desired.shape.clone() };
             return Ok(Observed { remote: revision, kept: Some(kept) });
         }
+        // A closed door means that the process ends.
+        let _place = self.context.asking.clone().acquire_owned().await.ok();
         let (work, working) = (self.work.clone(), working(&self.context));
         let tip = tokio::task::spawn_blocking(move || {
             let tip = sources::git::tip(&work.remote, &work.reference, &working)?;
@@ -250,6 +252,8 @@ impl reconcile::World<Fetching> for World {
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
         let Step::Fetch { .. } = step;
+        // A closed door means that the process ends.
+        let _place = self.context.fetching.clone().acquire_owned().await.ok();
         let (work, working) = (self.work.clone(), working(&self.context));
         let (store, object) = (self.context.artifacts.clone(), self.object.clone());
         let fetched =
