@@ -8,6 +8,7 @@ mod apply;
 mod case;
 mod crds;
 mod golang;
+mod gotemplate;
 mod objects;
 mod reconcile;
 mod sources;
@@ -42,6 +43,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(apply::TOPICS);
     topics.extend(crds::TOPICS);
     topics.extend(golang::TOPICS);
+    topics.extend(gotemplate::TOPICS);
     topics.extend(objects::TOPICS);
     topics.extend(reconcile::TOPICS);
     topics.extend(sources::TOPICS);
@@ -50,8 +52,7 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 22] = [
-    ("gotemplate/snippets.jsonl", ""),
+const WITHOUT_ENGINE: [(&str, &str); 19] = [
     ("helm/functions.tsv", ""),
     ("kustomize/cases.jsonl", ""),
     ("misc/regexp.jsonl", ""),
@@ -59,11 +60,9 @@ const WITHOUT_ENGINE: [(&str, &str); 22] = [
     ("recorded/coalesce.jsonl", ""),
     ("recorded/envsubst.jsonl", ""),
     ("recorded/globfiles.jsonl", ""),
-    ("recorded/gotemplate2.jsonl", ""),
     ("recorded/helmignore.jsonl", ""),
     ("recorded/lifecycle.jsonl", ""),
     ("recorded/manifests.jsonl", ""),
-    ("recorded/printf.jsonl", ""),
     ("recorded/releasename.jsonl", ""),
     ("recorded/schema.jsonl", ""),
     ("recorded/sprig-duration.jsonl", ""),

@@ -1,13 +1,23 @@
-//! The small languages of Go programs: version ranges.
+//! The small languages of Go programs: version ranges, values as text.
 
+use ::golang::Value;
+use ::golang::fmt::sprintf;
 use ::golang::semver::{Constraint, Version};
+use ::golang::value::{IntKind, Integer, Kind, List, Object, Str, Type};
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, Judgement, same};
+use super::case::{Case, Fault, Judgement, same};
 
-pub(super) const TOPICS: [Topic; 1] =
-    [Topic { name: "misc/semver", path: "misc/semver.jsonl", judge: semver, exceptions: &[] }];
+pub(super) const TOPICS: [Topic; 2] = [
+    Topic { name: "misc/semver", path: "misc/semver.jsonl", judge: semver, exceptions: &[] },
+    Topic {
+        name: "recorded/printf",
+        path: "recorded/printf.jsonl",
+        judge: printf,
+        exceptions: &[],
+    },
+];
 
 /// A constraint and versions between commas; the answer is one word for each version.
 #[derive(Deserialize)]
@@ -26,4 +36,84 @@ fn semver(case: Case) -> Judgement {
         Err(_) => "bad",
     });
     same(&go, &words.collect::<Vec<_>>().join(" "))
+}
+
+/// A format, and values with the names of their types.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Format {
+    format: String,
+    args: Vec<(String, serde_json::Value)>,
+}
+
+fn printf(case: Case) -> Judgement {
+    let Format { format, args } = case.inputs()?;
+    let values =
+        args.iter().map(|(kind, json)| value(kind, json)).collect::<Result<Vec<_>, _>>()?;
+    let text = sprintf(format, &values).map_err(|error| error.to_string());
+    case.judge(text.map(|text| String::from_utf8_lossy(&text).into_owned().into()))
+}
+
+fn value(kind: &str, json: &serde_json::Value) -> Result<Value, Fault> {
+    let strange = || Fault::NotRun(format!("a value that is not known: {kind} {json}"));
+    let number = || json.as_i64().ok_or_else(strange);
+    Ok(match kind {
+        "json" | "nil" | "bool" | "string" | "float64" => Value::from_json(json),
+        "int" => Value::int(number()?),
+        "int64" => Value::int64(number()?),
+        "[]string" if json.is_null() => Value::List(List::nil(Type::String)),
+        "[]string" => {
+            let items = json.as_array().ok_or_else(strange)?;
+            Value::strings(items.iter().filter_map(|item| item.as_str()))
+        }
+        "duration" => Value::object(Duration(number()?)),
+        "error" => Value::object(GoError(json.as_str().ok_or_else(strange)?.to_owned())),
+        _ => return Err(strange()),
+    })
+}
+
+/// A `time.Duration` in nanoseconds.
+#[derive(Debug)]
+struct Duration(i64);
+
+impl Object for Duration {
+    fn type_name(&self) -> &'static str {
+        "time.Duration"
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::Integer(Integer::new(IntKind::Int64, self.0)))
+    }
+
+    fn text(&self) -> Option<Str> {
+        let seconds = self.0 / 1_000_000_000;
+        let (minutes, seconds) = (seconds / 60, seconds % 60);
+        // What the cases need: whole seconds below an hour.
+        Some(Str::from(match minutes {
+            0 => format!("{seconds}s"),
+            _ => format!("{minutes}m{seconds}s"),
+        }))
+    }
+}
+
+/// What `errors.New` gives.
+#[derive(Debug)]
+struct GoError(String);
+
+impl Object for GoError {
+    fn type_name(&self) -> &'static str {
+        "*errors.errorString"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Pointer
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![("s", Value::from(self.0.as_str()))]
+    }
+
+    fn text(&self) -> Option<Str> {
+        Some(Str::from(self.0.as_str()))
+    }
 }

@@ -31,10 +31,13 @@ fn every_recorded_case_is_answered_as_recorded() {
     });
     expect![[r#"
         flux/crds: 8 of 8 passed, 7 not run
+        gotemplate/snippets: 531 of 531 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
+        recorded/gotemplate2: 472 of 472 passed, 0 not run
         recorded/gotime: 71 of 71 passed, 176 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run
+        recorded/printf: 455 of 455 passed, 0 not run
         recorded/revision: 128 of 128 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run
         recorded/ssa-normalize: 20 of 20 passed, 71 not run

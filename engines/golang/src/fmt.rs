@@ -1,0 +1,101 @@
+//! Go's `fmt`: values as text.
+//!
+//! Here: `Sprint`, `Sprintln`, `Sprintf` and their limits. Elsewhere: one value under one verb
+//! (`fmt/printer.rs`), padding and the forms of numbers and strings (`fmt/format.rs`), formats
+//! (`fmt/directive.rs`).
+
+mod directive;
+mod format;
+mod printer;
+#[cfg(test)]
+mod tests;
+
+use crate::value::{Kind, Value};
+use printer::Printer;
+
+/// How much text values may become.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of the text.
+    pub bytes: usize,
+    /// How deep values may be nested; a map can hold itself. Printing recurses so deep.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    /// 64 MiB, and a depth that takes less than a megabyte of stack.
+    fn default() -> Self {
+        Self { bytes: 64 << 20, depth: 500 }
+    }
+}
+
+/// Values that cannot be printed within the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text is too long.
+    #[error("the text of the values is longer than {0} bytes")]
+    TooLong(usize),
+    /// The value is nested too deeply, or holds itself.
+    #[error("a value is nested more than {0} deep, or holds itself")]
+    TooDeep(usize),
+}
+
+/// Go's `fmt.Sprint`: a space between values that are both no strings.
+///
+/// # Errors
+/// When the text is beyond the default limits.
+pub fn sprint(values: &[Value]) -> Result<Vec<u8>, Error> {
+    sprint_within(values, Limits::default())
+}
+
+/// [`sprint`] with limits of the caller.
+///
+/// # Errors
+/// When the text is beyond the limits.
+pub fn sprint_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+    let mut printer = Printer::new(limits);
+    let mut was_string = true;
+    for (index, value) in values.iter().enumerate() {
+        let is_string = value.kind() == Kind::String;
+        if index > 0 && !is_string && !was_string {
+            printer.write(b" ");
+        }
+        printer.argument(value, 'v');
+        was_string = is_string;
+    }
+    printer.finish()
+}
+
+/// Go's `fmt.Sprintln`: a space between all values, and the end of a line.
+///
+/// # Errors
+/// When the text is beyond the limits.
+pub fn sprintln_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+    let mut printer = Printer::new(limits);
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            printer.write(b" ");
+        }
+        printer.argument(value, 'v');
+    }
+    printer.write(b"\n");
+    printer.finish()
+}
+
+/// Go's `fmt.Sprintf`; what is wrong with the format or the values stands in the text, as in Go.
+///
+/// # Errors
+/// When the text is beyond the default limits.
+pub fn sprintf(format: impl AsRef<[u8]>, values: &[Value]) -> Result<Vec<u8>, Error> {
+    sprintf_within(format.as_ref(), values, Limits::default())
+}
+
+/// [`sprintf`] with limits of the caller.
+///
+/// # Errors
+/// When the text is beyond the limits.
+pub fn sprintf_within(format: &[u8], values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+    let mut printer = Printer::new(limits);
+    directive::run(&mut printer, format, values);
+    printer.finish()
+}

@@ -1,0 +1,205 @@
+//! The format of `Sprintf`: flags, width, precision, indexes of arguments, and what is wrong with them.
+
+use super::format::Flags;
+use super::printer::Printer;
+use crate::unicode::decode;
+use crate::value::Value;
+
+/// Widths and precisions beyond this are ignored.
+const LARGEST: usize = 1_000_000;
+
+/// Prints values as a format asks for.
+pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[Value]) {
+    let mut reader = Reader { format, at: 0, next: 0, values, is_reordered: false, is_good: true };
+    while !printer.is_full() {
+        let rest = &format[reader.at..];
+        let text = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
+        printer.write(&rest[..text]);
+        reader.at += text;
+        if reader.at >= format.len() {
+            break;
+        }
+        reader.at += 1;
+        if !reader.directive(printer) {
+            break;
+        }
+    }
+    if !reader.is_reordered && reader.next < values.len() {
+        printer.flags = Flags::default();
+        printer.write(b"%!(EXTRA ");
+        for (index, value) in values[reader.next..].iter().enumerate() {
+            if index > 0 {
+                printer.write(b", ");
+            }
+            match value {
+                Value::Nil => printer.write(b"<nil>"),
+                value => {
+                    printer.write(value.type_name().as_bytes());
+                    printer.write(b"=");
+                    printer.argument(value, 'v');
+                }
+            }
+        }
+        printer.write(b")");
+    }
+}
+
+struct Reader<'a> {
+    format: &'a [u8],
+    at: usize,
+    /// The value that comes next.
+    next: usize,
+    values: &'a [Value],
+    /// Whether the format chose values itself, so that none counts as left over.
+    is_reordered: bool,
+    /// Whether the indexes of this directive made sense.
+    is_good: bool,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.format.get(self.at).copied()
+    }
+
+    /// One directive, whose percent sign was read; whether the format goes on behind it.
+    fn directive(&mut self, printer: &mut Printer) -> bool {
+        self.is_good = true;
+        printer.flags = Flags::default();
+        while let Some(flag) = self.peek() {
+            match flag {
+                b'#' => printer.flags.sharp = true,
+                b'0' => printer.flags.zero = true,
+                b'+' => printer.flags.plus = true,
+                b'-' => printer.flags.minus = true,
+                b' ' => printer.flags.space = true,
+                _ => break,
+            }
+            self.at += 1;
+        }
+        let mut after_index = self.index();
+        after_index = self.width(printer, after_index);
+        after_index = self.precision(printer, after_index);
+        if !after_index {
+            self.index();
+        }
+        if self.at >= self.format.len() {
+            printer.write(b"%!(NOVERB)");
+            return false;
+        }
+        let (verb, width) = decode(&self.format[self.at..]);
+        self.at += width;
+        match self.values.get(self.next) {
+            _ if verb == '%' => printer.write(b"%"),
+            _ if !self.is_good => printer.complain(verb, "(BADINDEX)"),
+            None => printer.complain(verb, "(MISSING)"),
+            Some(value) => {
+                if matches!(verb, 'v' | 'w') {
+                    printer.flags.sharp_v = std::mem::take(&mut printer.flags.sharp);
+                    printer.flags.plus_v = std::mem::take(&mut printer.flags.plus);
+                }
+                printer.argument(value, verb);
+                self.next += 1;
+            }
+        }
+        true
+    }
+
+    fn width(&mut self, printer: &mut Printer, after_index: bool) -> bool {
+        if self.peek() == Some(b'*') {
+            self.at += 1;
+            match self.number_of_value() {
+                Some(width) => {
+                    printer.flags.width = Some(width.unsigned_abs() as usize);
+                    if width < 0 {
+                        printer.flags.minus = true;
+                        printer.flags.zero = false;
+                    }
+                }
+                None => printer.write(b"%!(BADWIDTH)"),
+            }
+            return false;
+        }
+        printer.flags.width = self.number(self.format.len());
+        if after_index && printer.flags.width.is_some() {
+            self.is_good = false;
+        }
+        after_index
+    }
+
+    fn precision(&mut self, printer: &mut Printer, after_index: bool) -> bool {
+        if self.peek() != Some(b'.') || self.at + 1 >= self.format.len() {
+            return after_index;
+        }
+        self.at += 1;
+        if after_index {
+            self.is_good = false;
+        }
+        let after_index = self.index();
+        if self.peek() == Some(b'*') {
+            self.at += 1;
+            match self.number_of_value() {
+                Some(precision) if precision >= 0 => {
+                    printer.flags.precision = Some(precision.unsigned_abs() as usize);
+                }
+                _ => printer.write(b"%!(BADPREC)"),
+            }
+            return false;
+        }
+        printer.flags.precision = Some(self.number(self.format.len()).unwrap_or(0));
+        after_index
+    }
+
+    /// A decimal number before `end`. One that is too large takes everything up to there with it.
+    fn number(&mut self, end: usize) -> Option<usize> {
+        let mut number = None;
+        while self.at < end && self.format[self.at].is_ascii_digit() {
+            let known = number.unwrap_or(0);
+            if known > LARGEST {
+                self.at = end;
+                return None;
+            }
+            number = Some(known * 10 + usize::from(self.format[self.at] - b'0'));
+            self.at += 1;
+        }
+        number
+    }
+
+    /// The next value as a width or precision.
+    fn number_of_value(&mut self) -> Option<i64> {
+        let value = self.values.get(self.next)?;
+        self.next += 1;
+        let Value::Integer(integer) = value.underlying() else { return None };
+        let number = integer.signed();
+        let fits = number.unsigned_abs() <= LARGEST as u64;
+        (fits && (integer.kind().is_signed() || number >= 0)).then_some(number)
+    }
+
+    /// Reads `[3]`; whether there was an index that could be read.
+    fn index(&mut self) -> bool {
+        if self.peek() != Some(b'[') {
+            return false;
+        }
+        self.is_reordered = true;
+        let rest = &self.format[self.at..];
+        let close = rest.iter().position(|byte| *byte == b']').filter(|_| rest.len() >= 3);
+        let Some(close) = close else {
+            self.at += 1;
+            self.is_good = false;
+            return false;
+        };
+        let end = self.at + close;
+        self.at += 1;
+        let index = self.number(end).filter(|_| self.at == end);
+        self.at = end + 1;
+        match index.and_then(|index| index.checked_sub(1)) {
+            Some(index) if index < self.values.len() => {
+                self.next = index;
+                true
+            }
+            _ => {
+                self.is_good = false;
+                index.is_some()
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! One value under one verb.
+
+use std::sync::Arc;
+
+use super::format::{Digits, Flags};
+use super::{Error, Limits};
+use crate::value::{IntKind, Integer, Kind, Object, Str, Type, Value};
+
+/// Go's pointers have addresses, which differ from run to run; this stands for all of them.
+const ADDRESS: i64 = 0xc0_0001_2345;
+
+/// Text in the making.
+///
+/// Once it is beyond a limit nothing is added any more, and [`Printer::finish`] says so.
+pub(super) struct Printer {
+    text: Vec<u8>,
+    limits: Limits,
+    error: Option<Error>,
+    pub(super) flags: Flags,
+    /// Inside a complaint about a verb, where methods are not called.
+    is_complaining: bool,
+}
+
+impl Printer {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            text: Vec::new(),
+            limits,
+            error: None,
+            flags: Flags::default(),
+            is_complaining: false,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Vec<u8>, Error> {
+        self.error.map_or(Ok(self.text), Err)
+    }
+
+    /// Whether a limit was reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.error.is_some()
+    }
+
+    pub(super) fn write(&mut self, text: &[u8]) {
+        if self.error.is_some() {
+            return;
+        }
+        if text.len() > self.limits.bytes - self.text.len() {
+            self.error = Some(Error::TooLong(self.limits.bytes));
+            return;
+        }
+        self.text.extend_from_slice(text);
+    }
+
+    /// `%!d(MISSING)` and the like.
+    pub(super) fn complain(&mut self, verb: char, about: &str) {
+        self.write(format!("%!{verb}{about}").as_bytes());
+    }
+
+    /// `%!d(string=x)`: a verb that the value does not know.
+    fn bad_verb(&mut self, value: &Value, verb: char, depth: usize) {
+        self.is_complaining = true;
+        match value {
+            Value::Nil => self.complain(verb, "(<nil>)"),
+            value => {
+                self.complain(verb, "(");
+                self.write(value.type_name().as_bytes());
+                self.write(b"=");
+                self.value(value, 'v', depth, Level::Top);
+                self.write(b")");
+            }
+        }
+        self.is_complaining = false;
+    }
+
+    /// A value given to a function of `fmt`.
+    pub(super) fn argument(&mut self, value: &Value, verb: char) {
+        match (value, verb) {
+            (Value::Nil, 'T' | 'v') => {
+                let text = self.flags.pad(b"<nil>");
+                self.write(&text);
+            }
+            (Value::Nil, _) => self.bad_verb(value, verb, 0),
+            (_, 'T') => {
+                let text = self.flags.string(value.type_name().as_bytes());
+                self.write(&text);
+            }
+            (_, 'p') => self.pointer(value, verb, 0),
+            _ => self.value(value, verb, 0, Level::Top),
+        }
+    }
+
+    fn value(&mut self, value: &Value, verb: char, depth: usize, level: Level) {
+        if self.error.is_some() {
+            return;
+        }
+        if depth > self.limits.depth {
+            self.error = Some(Error::TooDeep(self.limits.depth));
+            return;
+        }
+        if verb == 'w' && !self.is_complaining && !matches!(value, Value::Bytes(_) | Value::Nil) {
+            // What could be an error is not looked into.
+            return self.bad_verb(value, verb, depth);
+        }
+        match value {
+            Value::Nil if self.flags.sharp_v => self.write(b"interface {}(nil)"),
+            Value::Nil => self.write(b"<nil>"),
+            Value::Bool(truth) if matches!(verb, 't' | 'v') => {
+                let text = self.flags.pad(if *truth { b"true" } else { b"false" });
+                self.write(&text);
+            }
+            Value::Integer(integer) => self.integer(value, *integer, verb, depth),
+            Value::Float(float) => match verb {
+                'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E' => {
+                    let text = self.flags.float(*float, verb);
+                    self.write(&text);
+                }
+                _ => self.bad_verb(value, verb, depth),
+            },
+            Value::Complex(real, imaginary) => match verb {
+                'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E' => {
+                    let real = self.flags.float(*real, verb);
+                    let imaginary = Flags { plus: true, ..self.flags }.float(*imaginary, verb);
+                    self.write(&[b"(", &*real, &*imaginary, b"i)"].concat());
+                }
+                _ => self.bad_verb(value, verb, depth),
+            },
+            Value::String(text) => self.string(value, text, verb, depth),
+            Value::Bytes(bytes) => self.bytes(value, bytes, verb, depth),
+            Value::List(list) => {
+                if self.flags.sharp_v {
+                    self.write(value.type_name().as_bytes());
+                    if list.is_nil() {
+                        self.write(b"(nil)");
+                        return;
+                    }
+                }
+                let items = list.items().iter().map(|item| (None, item.clone()));
+                self.sequence(items, verb, depth, *b"[]");
+            }
+            Value::Map(map) => {
+                if self.flags.sharp_v {
+                    self.write(value.type_name().as_bytes());
+                    if map.is_nil() {
+                        self.write(b"(nil)");
+                        return;
+                    }
+                } else {
+                    self.write(b"map");
+                }
+                let entries = map.entries().into_iter();
+                let entries = entries.map(|(key, item)| (Some(Value::String(key)), item));
+                self.sequence(entries, verb, depth, *b"[]");
+            }
+            Value::Function(_) => self.pointer(value, verb, depth),
+            Value::Object(object) => self.object(value, object, verb, depth, level),
+            Value::Bool(_) => self.bad_verb(value, verb, depth),
+        }
+    }
+
+    fn sequence(
+        &mut self,
+        items: impl Iterator<Item = (Option<Value>, Value)>,
+        verb: char,
+        depth: usize,
+        brackets: [u8; 2],
+    ) {
+        let [open, close] = if self.flags.sharp_v { *b"{}" } else { brackets };
+        self.write(&[open]);
+        for (index, (key, item)) in items.enumerate() {
+            if self.error.is_some() {
+                return;
+            }
+            if index > 0 {
+                self.write(if self.flags.sharp_v { b", " } else { b" " });
+            }
+            if let Some(key) = key {
+                self.value(&key, verb, depth + 1, Level::Inner);
+                self.write(b":");
+            }
+            self.value(&item, verb, depth + 1, Level::Inner);
+        }
+        self.write(&[close]);
+    }
+
+    fn integer(&mut self, value: &Value, integer: Integer, verb: char, depth: usize) {
+        let flags = self.flags;
+        let text = match verb {
+            'v' if flags.sharp_v && !integer.kind().is_signed() => {
+                Flags { sharp: true, ..flags }.integer(integer, 16, verb, Digits::Small)
+            }
+            'v' | 'd' => flags.integer(integer, 10, verb, Digits::Small),
+            'b' => flags.integer(integer, 2, verb, Digits::Small),
+            'o' | 'O' => flags.integer(integer, 8, verb, Digits::Small),
+            'x' => flags.integer(integer, 16, verb, Digits::Small),
+            'X' => flags.integer(integer, 16, verb, Digits::Capital),
+            'c' => flags.character(integer.unsigned(), false),
+            'q' => flags.character(integer.unsigned(), true),
+            'U' => flags.unicode(integer.unsigned()),
+            _ => return self.bad_verb(value, verb, depth),
+        };
+        self.write(&text);
+    }
+
+    fn string(&mut self, value: &Value, text: &[u8], verb: char, depth: usize) {
+        let text = match verb {
+            'v' if self.flags.sharp_v => self.flags.quoted(text),
+            'v' | 's' => self.flags.string(text),
+            'x' => self.flags.hexadecimal(text, Digits::Small),
+            'X' => self.flags.hexadecimal(text, Digits::Capital),
+            'q' => self.flags.quoted(text),
+            _ => return self.bad_verb(value, verb, depth),
+        };
+        self.write(&text);
+    }
+
+    fn bytes(&mut self, value: &Value, bytes: &Str, verb: char, depth: usize) {
+        if matches!(verb, 's' | 'q' | 'x' | 'X') {
+            return self.string(value, bytes, verb, depth);
+        }
+        if self.flags.sharp_v {
+            // Parity(go): the type has another name inside of other values.
+            self.write(if depth == 0 { b"[]byte" } else { b"[]uint8" });
+        }
+        let item = |byte: &u8| Value::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
+        self.sequence(bytes.iter().map(|byte| (None, item(byte))), verb, depth, *b"[]");
+    }
+
+    fn object(
+        &mut self,
+        value: &Value,
+        object: &Arc<dyn Object>,
+        verb: char,
+        depth: usize,
+        level: Level,
+    ) {
+        let is_text = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.flags.sharp_v;
+        if is_text
+            && !self.is_complaining
+            && !object.is_nil()
+            && let Some(text) = object.text()
+        {
+            return self.string(&Value::String(text.clone()), &text, verb, depth);
+        }
+        if let Some(underlying) = object.underlying() {
+            return self.underlying(value, &underlying, verb, depth, level);
+        }
+        match (object.kind(), level) {
+            (Kind::Struct, _) => {}
+            (Kind::Pointer, Level::Top) if !object.is_nil() => self.write(b"&"),
+            _ => return self.pointer(value, verb, depth),
+        }
+        if self.flags.sharp_v {
+            let name = object.type_name();
+            self.write(name.strip_prefix('*').unwrap_or(name).as_bytes());
+        }
+        self.write(b"{");
+        for (index, (name, field)) in object.fields().into_iter().enumerate() {
+            if index > 0 {
+                self.write(if self.flags.sharp_v { b", " } else { b" " });
+            }
+            if self.flags.plus_v || self.flags.sharp_v {
+                self.write(name.as_bytes());
+                self.write(b":");
+            }
+            self.value(&field, verb, depth + 1, Level::Inner);
+        }
+        self.write(b"}");
+    }
+
+    /// A value of a named type; the name shows in Go syntax and in complaints.
+    fn underlying(
+        &mut self,
+        value: &Value,
+        underlying: &Value,
+        verb: char,
+        depth: usize,
+        level: Level,
+    ) {
+        let known = match underlying.kind() {
+            Kind::Bool => "tv",
+            Kind::Integer(_) => "vdboOxXcqU",
+            Kind::Float64 | Kind::Complex128 => "vbgGxXfFeE",
+            Kind::String => "vsxXq",
+            Kind::Slice | Kind::Map if self.flags.sharp_v => {
+                let start = self.text.len();
+                self.value(underlying, verb, depth, level);
+                let written = underlying.type_name().len();
+                if self.error.is_none() {
+                    self.text.splice(start..start + written, value.type_name().into_bytes());
+                }
+                return;
+            }
+            _ => return self.value(underlying, verb, depth, level),
+        };
+        if known.contains(verb) {
+            self.value(underlying, verb, depth, level);
+        } else {
+            self.bad_verb(value, verb, depth);
+        }
+    }
+
+    /// What has an address only.
+    fn pointer(&mut self, value: &Value, verb: char, depth: usize) {
+        let is_nil = match value {
+            Value::Object(object) => object.is_nil(),
+            Value::List(list) => list.is_nil(),
+            Value::Map(map) => map.is_nil(),
+            Value::Function(_) | Value::Bytes(_) => false,
+            _ => return self.bad_verb(value, verb, depth),
+        };
+        let number = Integer::new(IntKind::Uintptr, if is_nil { 0 } else { ADDRESS });
+        let with_prefix = |sharp| Flags { sharp, ..self.flags };
+        let text = match verb {
+            'v' if self.flags.sharp_v => {
+                let name = value.type_of().unwrap_or(Type::Any);
+                let inner = if is_nil {
+                    b"nil".to_vec()
+                } else {
+                    with_prefix(true).integer(number, 16, 'v', Digits::Small)
+                };
+                [b"(", name.to_string().as_bytes(), b")(", &inner, b")"].concat()
+            }
+            'v' if is_nil => self.flags.pad(b"<nil>"),
+            'v' | 'p' => with_prefix(!self.flags.sharp).integer(number, 16, 'v', Digits::Small),
+            'b' | 'o' | 'd' | 'x' | 'X' => return self.integer(value, number, verb, depth),
+            _ => return self.bad_verb(value, verb, depth),
+        };
+        self.write(&text);
+    }
+}
+
+/// Where a value stands; pointers inside of others show their address only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Top,
+    Inner,
+}

@@ -1,0 +1,128 @@
+//! What the recorded answers do not hold: objects, limits, and values that never come from JSON.
+
+use super::{Error, Limits, sprint, sprint_within, sprintf};
+use crate::value::{IntKind, Integer, Kind, List, Map, Object, Str, Type, Value};
+
+fn check(format: &str, values: &[Value], wanted: &str) {
+    let text = sprintf(format, values).unwrap();
+    assert_eq!(String::from_utf8_lossy(&text), wanted, "{format}");
+}
+
+#[derive(Debug)]
+struct Version {
+    kind: Kind,
+    text: Option<&'static str>,
+}
+
+impl Object for Version {
+    fn type_name(&self) -> &'static str {
+        if self.kind == Kind::Pointer { "*semver.Version" } else { "semver.Version" }
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![("major", Value::int(1)), ("pre", Value::from("rc"))]
+    }
+
+    fn text(&self) -> Option<Str> {
+        self.text.map(Str::from)
+    }
+}
+
+#[test]
+fn structs_pointers_and_stringers_print_as_in_go() {
+    let plain = Value::object(Version { kind: Kind::Struct, text: None });
+    let pointer = Value::object(Version { kind: Kind::Pointer, text: None });
+    let named = Value::object(Version { kind: Kind::Pointer, text: Some("v1") });
+    check(
+        "%v|%+v|%d|%T",
+        &vec![plain.clone(); 4],
+        "{1 rc}|{major:1 pre:rc}|{1 %!d(string=rc)}|semver.Version",
+    );
+    check("%#v", &[plain], r#"semver.Version{major:1, pre:"rc"}"#);
+    check("%v|%+v", &[pointer.clone(), pointer], "&{1 rc}|&{major:1 pre:rc}");
+    check("%v|%5s|%q|%x", &vec![named.clone(); 4], r#"v1|   v1|"v1"|7631"#);
+    check("%d|%t", &vec![named.clone(); 2], "&{1 %!d(string=rc)}|&{%!t(int=1) %!t(string=rc)}");
+    check("%v", &[Value::list([named])], "[v1]");
+}
+
+#[test]
+fn typed_containers_bytes_and_nils_print_as_in_go() {
+    let bytes = Value::Bytes(Str::from("hi"));
+    check(
+        "%v|%s|%x|%q|%#v|%d",
+        &vec![bytes; 6],
+        r#"[104 105]|hi|6869|"hi"|[]byte{0x68, 0x69}|[104 105]"#,
+    );
+    let labels = Value::Map(Map::new(Type::String, [("a".into(), Value::from("b"))]));
+    check("%#v", &[labels], r#"map[string]string{"a":"b"}"#);
+    check(
+        "%v|%#v",
+        &vec![Value::Map(Map::nil(Type::Any)); 2],
+        "map[]|map[string]interface {}(nil)",
+    );
+    check("%v|%#v", &vec![Value::List(List::nil(Type::INT)); 2], "[]|[]int(nil)");
+    let byte = Value::Integer(Integer::new(IntKind::Uint8, 5));
+    check("%v|%#v|%T|%d", &vec![byte; 4], "5|0x5|uint8|5");
+    check(
+        "%v|%.1f|%s",
+        &vec![Value::Complex(1.0, -2.5); 3],
+        "(1-2.5i)|(1.0-2.5i)|%!s(complex128=(1-2.5i))",
+    );
+    check("%s", &[Value::from("x"), Value::Nil, Value::int(1)], "x%!(EXTRA <nil>, int=1)");
+}
+
+#[test]
+fn flags_are_those_of_go() {
+    let number = |number| Value::int(number);
+    check(
+        "%05d|%-5d|%+d|% d|%.3d|%x|%#x|%08.3f",
+        &[
+            number(-42),
+            number(42),
+            number(42),
+            number(42),
+            number(7),
+            number(-255),
+            number(255),
+            Value::Float(-1.5),
+        ],
+        "-0042|42   |+42| 42|007|-ff|0xff|-001.500",
+    );
+    check(
+        "%#g|%#.3g|%#.0f|%#x|%+.0e",
+        &[1.0, 12.0, 3.0, 1.5, 5.0].map(Value::Float),
+        "1.00000|12.0|3.|0x1.8000p+00|+5e+00",
+    );
+    check(
+        "%#o|%O|%#b|%U|%#U|%c|%q",
+        &[8, 8, 5, 0x1F600, 0x41, 0x4e16, 0x27].map(number),
+        r"010|0o10|0b101|U+1F600|U+0041 'A'|世|'\''",
+    );
+    check(
+        "%[2]*[1]d|%6.2f|%[3]v|%[x]d|%!",
+        &[number(5), number(4)],
+        "   5|%!f(int=    04)|%!v(BADINDEX)|%!d(BADINDEX)|%!!(MISSING)",
+    );
+    check("%", &[], "%!(NOVERB)");
+    check("%z|%d", &[Value::from("x")], "%!z(string=x)|%!d(MISSING)");
+}
+
+#[test]
+fn text_beyond_the_limits_is_an_error() {
+    let mut value = Value::from("0123456789");
+    for _ in 0..60 {
+        value = Value::list([value.clone(), value]);
+    }
+    assert_eq!(sprint(&[value]), Err(Error::TooLong(64 << 20)));
+    let map = Map::new(Type::Any, []);
+    map.insert("self", Value::Map(map.clone()));
+    assert_eq!(sprint(&[Value::Map(map.clone())]), Err(Error::TooDeep(500)));
+    map.remove(b"self");
+    let limits = Limits { bytes: 3, depth: 0 };
+    assert_eq!(sprint_within(&[Value::from("abc")], limits).unwrap(), b"abc");
+    assert!(sprint_within(&[Value::from("abcd")], limits).is_err());
+}

@@ -1,0 +1,228 @@
+//! Strings and characters in Go's quotes, in both directions.
+
+use super::SyntaxError;
+use crate::unicode::{decode, is_print};
+
+/// Which characters stay as they are inside quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoting {
+    /// What Go takes for printable.
+    Printable,
+    /// Printable ASCII only.
+    Ascii,
+}
+
+/// Go's `strconv.Quote`, or `QuoteToASCII`, of bytes that need not be UTF-8.
+pub fn quote(bytes: &[u8], quoting: Quoting) -> Vec<u8> {
+    let mut into = Vec::with_capacity(bytes.len() + 2);
+    into.push(b'"');
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            escape(character, '"', quoting, &mut into);
+        }
+        for byte in chunk.invalid() {
+            write_hex(&mut into, "\\x", u32::from(*byte), 2);
+        }
+    }
+    into.push(b'"');
+    into
+}
+
+/// Go's `strconv.QuoteRune`, or `QuoteRuneToASCII`.
+pub fn quote_char(character: char, quoting: Quoting) -> Vec<u8> {
+    let mut into = vec![b'\''];
+    escape(character, '\'', quoting, &mut into);
+    into.push(b'\'');
+    into
+}
+
+/// Go's `strconv.CanBackquote`: whether bytes can stand between backquotes on one line.
+pub fn can_backquote(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| {
+        text.chars().all(|character| {
+            !matches!(character, '\u{feff}' | '`' | '\x7f')
+                && (character >= ' ' || character == '\t')
+        })
+    })
+}
+
+fn escape(character: char, mark: char, quoting: Quoting, into: &mut Vec<u8>) {
+    let plain = match quoting {
+        Quoting::Printable => is_print(character),
+        Quoting::Ascii => character.is_ascii() && is_print(character),
+    };
+    match character {
+        '\\' => into.extend(b"\\\\"),
+        _ if character == mark => {
+            into.push(b'\\');
+            into.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+        _ if plain => into.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        '\x07' => into.extend(b"\\a"),
+        '\x08' => into.extend(b"\\b"),
+        '\x0c' => into.extend(b"\\f"),
+        '\n' => into.extend(b"\\n"),
+        '\r' => into.extend(b"\\r"),
+        '\t' => into.extend(b"\\t"),
+        '\x0b' => into.extend(b"\\v"),
+        '\0'..' ' | '\x7f' => write_hex(into, "\\x", u32::from(character), 2),
+        '\u{80}'..'\u{10000}' => write_hex(into, "\\u", u32::from(character), 4),
+        _ => write_hex(into, "\\U", u32::from(character), 8),
+    }
+}
+
+fn write_hex(into: &mut Vec<u8>, prefix: &str, code: u32, digits: usize) {
+    into.extend(format!("{prefix}{code:0digits$x}").bytes());
+}
+
+/// Go's `strconv.Unquote` of a string between double quotes or backquotes.
+///
+/// # Errors
+/// When it is neither, or an escape is wrong.
+pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
+    match text {
+        [b'`', raw @ .., b'`'] if !raw.contains(&b'`') => {
+            Ok(raw.iter().copied().filter(|byte| *byte != b'\r').collect())
+        }
+        [b'"', inner @ .., b'"'] => {
+            let mut bytes = Vec::with_capacity(inner.len());
+            let mut rest = inner;
+            while let Some(first) = rest.first() {
+                match first {
+                    b'\n' => return Err(SyntaxError),
+                    b'\\' => {
+                        let (meant, tail) = unquote_escape(rest, b'"')?;
+                        match meant {
+                            Escaped::Byte(byte) => bytes.push(byte),
+                            Escaped::Character(character) => {
+                                bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
+                            }
+                        }
+                        rest = tail;
+                    }
+                    b'"' => return Err(SyntaxError),
+                    other => {
+                        bytes.push(*other);
+                        rest = &rest[1..];
+                    }
+                }
+            }
+            Ok(bytes)
+        }
+        _ => Err(SyntaxError),
+    }
+}
+
+/// Go's `strconv.UnquoteChar`: the code of the first character or escape before a closing `mark`, and the rest.
+///
+/// # Errors
+/// When nothing is there, the mark itself is, or an escape is wrong.
+pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), SyntaxError> {
+    match text.first() {
+        None => Err(SyntaxError),
+        Some(first) if *first == mark => Err(SyntaxError),
+        Some(b'\\') => {
+            let (meant, rest) = unquote_escape(text, mark)?;
+            let code = match meant {
+                Escaped::Byte(byte) => u32::from(byte),
+                Escaped::Character(character) => u32::from(character),
+            };
+            Ok((code, rest))
+        }
+        Some(_) => {
+            let (character, width) = decode(text);
+            Ok((u32::from(character), &text[width..]))
+        }
+    }
+}
+
+enum Escaped {
+    Byte(u8),
+    Character(char),
+}
+
+/// What an escape means; `text` begins with the backslash.
+fn unquote_escape(text: &[u8], mark: u8) -> Result<(Escaped, &[u8]), SyntaxError> {
+    let (&letter, rest) = text.get(1..).and_then(<[u8]>::split_first).ok_or(SyntaxError)?;
+    let simple = |byte| Ok((Escaped::Byte(byte), rest));
+    let coded = |digits: usize, radix: u32, from: &'_ [u8]| {
+        let digits = from.get(..digits).ok_or(SyntaxError)?;
+        digits.iter().try_fold(0_u32, |code, digit| {
+            let digit = char::from(*digit).to_digit(radix).ok_or(SyntaxError)?;
+            // Eight hexadecimal digits fit.
+            Ok(code.wrapping_mul(radix) | digit)
+        })
+    };
+    match letter {
+        b'a' => simple(0x07),
+        b'b' => simple(0x08),
+        b'f' => simple(0x0c),
+        b'n' => simple(b'\n'),
+        b'r' => simple(b'\r'),
+        b't' => simple(b'\t'),
+        b'v' => simple(0x0b),
+        b'\\' => simple(b'\\'),
+        b'\'' | b'"' if letter == mark => simple(letter),
+        b'x' => {
+            let code = coded(2, 16, rest)?;
+            Ok((Escaped::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &rest[2..]))
+        }
+        b'u' | b'U' => {
+            let digits = if letter == b'u' { 4 } else { 8 };
+            let character = char::from_u32(coded(digits, 16, rest)?).ok_or(SyntaxError)?;
+            Ok((Escaped::Character(character), &rest[digits..]))
+        }
+        b'0'..=b'7' => {
+            let code = coded(3, 8, &text[1..])?;
+            Ok((Escaped::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &text[4..]))
+        }
+        _ => Err(SyntaxError),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Quoting, can_backquote, quote, quote_char, unquote, unquote_char};
+
+    #[test]
+    fn strings_are_quoted_also_when_they_are_not_utf_8() {
+        let quoted = |quoting| {
+            String::from_utf8(quote(b"a\"'\\\n\x7f\xff\xc3\xa9\xc2\xa0\xf0\x9f\x98\x80", quoting))
+        };
+        assert_eq!(quoted(Quoting::Printable).unwrap(), r#""a\"'\\\n\x7f\xffé\u00a0😀""#);
+        assert_eq!(quoted(Quoting::Ascii).unwrap(), r#""a\"'\\\n\x7f\xff\u00e9\u00a0\U0001f600""#);
+        assert_eq!(quote_char('\'', Quoting::Printable), br"'\''");
+    }
+
+    #[test]
+    fn what_was_quoted_is_read_back() {
+        for bytes in [b"".as_slice(), b"a\x00\xff\xfe\"\\`", "é\u{feff}😀\u{7f}".as_bytes()] {
+            assert_eq!(unquote(&quote(bytes, Quoting::Printable)).unwrap(), bytes);
+            assert_eq!(unquote(&quote(bytes, Quoting::Ascii)).unwrap(), bytes);
+        }
+        assert_eq!(unquote(b"`a\r\n\\n`").unwrap(), b"a\n\\n");
+        assert_eq!(unquote(br#""\101\x41\u0041""#).unwrap(), b"AAA");
+    }
+
+    #[test]
+    fn wrong_escapes_are_refused() {
+        for text in [
+            r#""\'""#,
+            r#""\400""#,
+            r#""\ud800""#,
+            r#""\U00110000""#,
+            r#""\x4""#,
+            r#""\q""#,
+            r#"""#,
+            "a",
+        ] {
+            assert!(unquote(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(unquote_char(b"'", b'\'').is_err());
+        assert_eq!(unquote_char(br"\xff'", b'\'').unwrap(), (255, b"'".as_slice()));
+        assert_eq!(
+            (can_backquote(b"a\tb"), can_backquote(b"a`"), can_backquote(b"\xff")),
+            (true, false, false)
+        );
+    }
+}

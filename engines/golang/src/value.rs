@@ -1,0 +1,212 @@
+//! Values of Go programs, as far as templates can see them.
+//!
+//! A template sees a value's kind, the name of its type, what it holds and its methods; [`Value`] keeps that.
+//! Maps are shared and can be changed through every holder, as in Go; everything else never changes.
+//! Cloning is cheap: what is large is shared.
+//!
+//! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/kind.rs`), lists and maps
+//! (`value/container.rs`), JSON (`value/json.rs`), what has fields or methods (`value/object.rs`), text (`crate::fmt`).
+
+mod container;
+mod json;
+mod kind;
+mod object;
+mod text;
+
+use std::sync::Arc;
+
+pub use container::{List, Map};
+pub use kind::{IntKind, Integer, Kind, Type};
+pub use object::{Body, Function, Object, Signature, pointee};
+pub use text::Str;
+
+/// A value of a Go program.
+#[derive(Debug, Clone, Default)]
+pub enum Value {
+    /// `nil` without a type.
+    #[default]
+    Nil,
+    /// A `bool`.
+    Bool(bool),
+    /// An integer of any size.
+    Integer(Integer),
+    /// A `float64`.
+    Float(f64),
+    /// A `complex128`: its real and imaginary part.
+    Complex(f64, f64),
+    /// A `string`, which need not be UTF-8.
+    String(Str),
+    /// A `[]uint8`.
+    Bytes(Str),
+    /// A slice.
+    List(List),
+    /// A map whose keys are strings.
+    Map(Map),
+    /// A function.
+    Function(Arc<Function>),
+    /// Anything else: structs, pointers to them, named types.
+    Object(Arc<dyn Object>),
+}
+
+impl Value {
+    /// An `int`.
+    pub fn int(number: i64) -> Self {
+        Self::Integer(Integer::new(IntKind::Int, number))
+    }
+
+    /// An `int64`.
+    pub fn int64(number: i64) -> Self {
+        Self::Integer(Integer::new(IntKind::Int64, number))
+    }
+
+    /// A `string`.
+    pub fn string(text: impl Into<Str>) -> Self {
+        Self::String(text.into())
+    }
+
+    /// A `[]interface {}`.
+    pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
+        Self::List(List::new(Type::Any, items.into_iter().collect()))
+    }
+
+    /// A `[]string`.
+    pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
+        Self::List(List::new(Type::String, items.into_iter().map(Self::string).collect()))
+    }
+
+    /// A `map[string]interface {}`.
+    pub fn map<K: Into<Str>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
+        let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
+        Self::Map(Map::new(Type::Any, entries))
+    }
+
+    /// An object.
+    pub fn object(object: impl Object) -> Self {
+        Self::Object(Arc::new(object))
+    }
+
+    /// What Go's `encoding/json` decodes into an `interface {}`: every number is a `float64`, and a list has the
+    /// capacity that growing it item by item gives.
+    pub fn from_json(json: &serde_json::Value) -> Self {
+        json::decoded(json)
+    }
+
+    /// What `reflect` calls the kind; [`Kind::Invalid`] for nil.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Nil => Kind::Invalid,
+            Self::Bool(_) => Kind::Bool,
+            Self::Integer(integer) => Kind::Integer(integer.kind()),
+            Self::Float(_) => Kind::Float64,
+            Self::Complex(..) => Kind::Complex128,
+            Self::String(_) => Kind::String,
+            Self::Bytes(_) | Self::List(_) => Kind::Slice,
+            Self::Map(_) => Kind::Map,
+            Self::Function(_) => Kind::Func,
+            Self::Object(object) => object.kind(),
+        }
+    }
+
+    /// The type, which prints as Go's `%T`; nothing for nil.
+    pub fn type_of(&self) -> Option<Type> {
+        Some(match self {
+            Self::Nil => return None,
+            Self::Bool(_) => Type::Bool,
+            Self::Integer(integer) => Type::Integer(integer.kind()),
+            Self::Float(_) => Type::Float64,
+            Self::Complex(..) => Type::Complex128,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Slice(Arc::new(Type::Integer(IntKind::Uint8))),
+            Self::List(list) => Type::Slice(Arc::new(list.item_type().clone())),
+            Self::Map(map) => Type::Map(Arc::new(map.item_type().clone())),
+            Self::Function(function) => Type::Func(Arc::new(function.signature().clone())),
+            Self::Object(object) => Type::Named(object.type_name().into(), object.kind()),
+        })
+    }
+
+    /// The name of the type as Go's `%T` prints it: `<nil>` for nil.
+    pub fn type_name(&self) -> String {
+        self.type_of().map_or_else(|| "<nil>".to_owned(), |known| known.to_string())
+    }
+
+    /// The value without the name of its type: a `time.Duration` becomes an `int64`, a named map a map.
+    ///
+    /// Structs and pointers stay what they are.
+    pub fn underlying(&self) -> Self {
+        match self {
+            Self::Object(object) => object.underlying().unwrap_or_else(|| self.clone()),
+            other => other.clone(),
+        }
+    }
+
+    /// What templates take for true: everything that is not empty or zero.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(truth) => *truth,
+            Self::Integer(integer) => !integer.is_zero(),
+            Self::Float(float) => *float != 0.0,
+            Self::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
+            Self::String(text) | Self::Bytes(text) => !text.is_empty(),
+            Self::List(list) => !list.is_empty(),
+            Self::Map(map) => !map.is_empty(),
+            Self::Function(_) => true,
+            Self::Object(object) => object.underlying().is_none_or(|value| value.is_true()),
+        }
+    }
+
+    /// Whether a value can be given where a type is asked for, and as what.
+    ///
+    /// Go assigns what has the same type, everything to `interface {}`, and a named map or list to a type
+    /// without a name. Nil is only given to what can hold it.
+    pub fn assign(&self, wanted: &Type) -> Option<Self> {
+        let fits = match (self, wanted) {
+            (Self::Nil, _) => return wanted.can_be_nil().then(|| wanted.zero()),
+            (_, Type::Any | Type::Reflected)
+            | (Self::Bool(_), Type::Bool)
+            | (Self::Float(_), Type::Float64)
+            | (Self::Complex(..), Type::Complex128)
+            | (Self::String(_), Type::String) => true,
+            (Self::Integer(integer), Type::Integer(kind)) => integer.kind() == *kind,
+            (Self::Bytes(_), Type::Slice(item)) => **item == Type::Integer(IntKind::Uint8),
+            (Self::List(list), Type::Slice(item)) => list.item_type() == &**item,
+            (Self::Map(map), Type::Map(item)) => map.item_type() == &**item,
+            (Self::Function(function), Type::Func(signature)) => {
+                function.signature() == &**signature
+            }
+            (Self::Object(object), Type::Named(name, _)) => *object.type_name() == **name,
+            (Self::Object(object), Type::Slice(_) | Type::Map(_) | Type::Func(_)) => {
+                return object.underlying().and_then(|value| value.assign(wanted));
+            }
+            _ => false,
+        };
+        fits.then(|| self.clone())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(float: f64) -> Self {
+        Self::Float(float)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::string(text)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::string(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

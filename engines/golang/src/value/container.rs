@@ -1,0 +1,215 @@
+//! Slices and maps.
+//!
+//! Dropping them does not recurse: a template can nest lists as deep as it likes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::{Str, Type, Value};
+
+/// A slice of Go: items of one type, which may be `interface {}`, with room behind them.
+#[derive(Debug, Clone)]
+pub struct List(Arc<Slice>);
+
+#[derive(Debug)]
+struct Slice {
+    item_type: Type,
+    /// What the slice shows, and what is known of the room behind it.
+    items: Vec<Value>,
+    len: usize,
+    capacity: usize,
+    is_nil: bool,
+}
+
+impl List {
+    /// A slice without room behind its items.
+    pub fn new(item_type: Type, items: Vec<Value>) -> Self {
+        let len = items.len();
+        Self::with_capacity(item_type, items, len)
+    }
+
+    /// A slice with room for so many items in all, which reslicing shows as zeros.
+    pub fn with_capacity(item_type: Type, items: Vec<Value>, capacity: usize) -> Self {
+        let len = items.len();
+        let capacity = capacity.max(len);
+        Self(Arc::new(Slice { item_type, items, len, capacity, is_nil: false }))
+    }
+
+    /// The slice that is nil.
+    pub fn nil(item_type: Type) -> Self {
+        Self(Arc::new(Slice { item_type, items: Vec::new(), len: 0, capacity: 0, is_nil: true }))
+    }
+
+    /// The type of the items.
+    pub fn item_type(&self) -> &Type {
+        &self.0.item_type
+    }
+
+    /// Whether it was never made; such a slice is empty.
+    pub fn is_nil(&self) -> bool {
+        self.0.is_nil
+    }
+
+    /// How many items reslicing can show.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity
+    }
+
+    /// The items.
+    pub fn items(&self) -> &[Value] {
+        &self.0.items[..self.0.len]
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Go's `list[from:to:capacity]`; nothing unless `from <= to <= capacity` and there is that much room.
+    pub fn slice(&self, from: usize, to: usize, capacity: usize) -> Option<Self> {
+        if from > to || to > capacity || capacity > self.0.capacity {
+            return None;
+        }
+        let known = self.0.items.len();
+        let mut items = self.0.items[from.min(known)..known.min(capacity)].to_vec();
+        let len = to - from;
+        while items.len() < len {
+            items.push(self.0.item_type.zero());
+        }
+        let item_type = self.0.item_type.clone();
+        let capacity = capacity - from;
+        Some(Self(Arc::new(Slice { item_type, items, len, capacity, is_nil: self.0.is_nil })))
+    }
+
+    /// Whether both are the same slice, not only equal ones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        dismantle(std::mem::take(&mut self.items));
+    }
+}
+
+/// A map of Go with strings as keys, ordered byte by byte.
+///
+/// Clones are the same map: a change through one is seen through all.
+/// A map that was put into itself is never freed.
+#[derive(Debug, Clone)]
+pub struct Map(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    item_type: Type,
+    entries: RwLock<BTreeMap<Str, Value>>,
+    is_nil: bool,
+}
+
+impl Map {
+    /// A map with some entries; of equal keys the last counts.
+    pub fn new(item_type: Type, entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+        let entries = RwLock::new(entries.into_iter().collect());
+        Self(Arc::new(Table { item_type, entries, is_nil: false }))
+    }
+
+    /// The map that is nil, in which nothing can be put.
+    pub fn nil(item_type: Type) -> Self {
+        Self(Arc::new(Table { item_type, entries: RwLock::default(), is_nil: true }))
+    }
+
+    /// The type of the values.
+    pub fn item_type(&self) -> &Type {
+        &self.0.item_type
+    }
+
+    /// Whether it was never made; such a map is empty.
+    pub fn is_nil(&self) -> bool {
+        self.0.is_nil
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<Value> {
+        self.read().get(key).cloned()
+    }
+
+    /// Whether there is such a key.
+    pub fn contains_key(&self, key: &[u8]) -> bool {
+        self.read().contains_key(key)
+    }
+
+    /// Puts a value under a key and gives back what was there.
+    ///
+    /// # Assumes
+    /// The map is not nil, where Go panics, and the value is of the type of the map's values.
+    pub fn insert(&self, key: impl Into<Str>, value: Value) -> Option<Value> {
+        self.write().insert(key.into(), value)
+    }
+
+    /// Removes a key and gives back what was there.
+    pub fn remove(&self, key: &[u8]) -> Option<Value> {
+        self.write().remove(key)
+    }
+
+    /// Keys and values as they are now, in the order of the keys.
+    pub fn entries(&self) -> Vec<(Str, Value)> {
+        self.read().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.read().is_empty()
+    }
+
+    /// Whether both are the same map, not only equal ones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Str, Value>> {
+        self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
+        self.0.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let entries = self.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+        dismantle(std::mem::take(entries).into_values().collect());
+    }
+}
+
+/// Drops values, and what only they hold, from a list instead of from the stack.
+fn dismantle(mut pending: Vec<Value>) {
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::List(List(slice)) => {
+                if let Some(mut slice) = Arc::into_inner(slice) {
+                    pending.append(&mut slice.items);
+                }
+            }
+            Value::Map(Map(table)) => {
+                if let Some(mut table) = Arc::into_inner(table) {
+                    let entries = table.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+                    pending.extend(std::mem::take(entries).into_values());
+                }
+            }
+            other => drop(other),
+        }
+    }
+}

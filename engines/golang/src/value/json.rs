@@ -1,0 +1,104 @@
+//! Values from JSON.
+//!
+//! Nothing recurses: a value that was read from YAML can be nested deeply.
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::{List, Str, Type, Value};
+
+/// A list or map that is being decoded.
+enum Open<'a> {
+    List(std::slice::Iter<'a, Json>, Vec<Value>),
+    Map(<&'a JsonMap<String, Json> as IntoIterator>::IntoIter, &'a str, Vec<(Str, Value)>),
+}
+
+impl<'a> Open<'a> {
+    /// Takes the value that was asked for last, if there was one, and asks for another.
+    fn next(&mut self, done: Option<Value>) -> Option<&'a Json> {
+        match self {
+            Self::List(rest, items) => {
+                items.extend(done);
+                rest.next()
+            }
+            Self::Map(rest, key, entries) => {
+                entries.extend(done.map(|value| (Str::from(*key), value)));
+                let (next_key, next) = rest.next()?;
+                *key = next_key;
+                Some(next)
+            }
+        }
+    }
+
+    fn close(self) -> Value {
+        match self {
+            Self::List(_, items) => {
+                let capacity = capacity(items.len());
+                Value::List(List::with_capacity(Type::Any, items, capacity))
+            }
+            Self::Map(_, _, entries) => Value::map(entries),
+        }
+    }
+}
+
+/// The room that Go's decoder has made when a list has so many items.
+fn capacity(len: usize) -> usize {
+    if len == 0 { 0 } else { len.next_power_of_two() }
+}
+
+pub(super) fn decoded(json: &Json) -> Value {
+    let mut open = Vec::new();
+    let mut next = json;
+    loop {
+        let mut done = match next {
+            Json::Array(items) => {
+                open.push(Open::List(items.iter(), Vec::with_capacity(items.len())));
+                None
+            }
+            Json::Object(map) => {
+                open.push(Open::Map(map.iter(), "", Vec::with_capacity(map.len())));
+                None
+            }
+            Json::Null => Some(Value::Nil),
+            Json::Bool(truth) => Some(Value::Bool(*truth)),
+            Json::Number(number) => Some(Value::Float(number.as_f64().unwrap_or_default())),
+            Json::String(text) => Some(Value::from(text.as_str())),
+        };
+        next = loop {
+            let Some(innermost) = open.last_mut() else { return done.unwrap_or_default() };
+            match innermost.next(done.take()) {
+                Some(json) => break json,
+                None => done = open.pop().map(Open::close),
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use crate::Value;
+    use crate::fmt::sprintf;
+
+    #[test]
+    fn json_becomes_what_go_decodes() {
+        let value = Value::from_json(&json!({"b": [1, [], {"c": null}], "a": {}, "d": "x"}));
+        let text = sprintf("%#v", &[value]).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            r#"map[string]interface {}{"a":map[string]interface {}{}, "b":[]interface {}{1, []interface {}{}, map[string]interface {}{"c":interface {}(nil)}}, "d":"x"}"#
+        );
+        assert_eq!(sprintf("%v", &[Value::from_json(&json!(5))]).unwrap(), b"5");
+    }
+
+    #[test]
+    fn values_nested_without_end_are_decoded_without_the_stack() {
+        let mut json = Json::Null;
+        for _ in 0..200_000 {
+            json = Json::Array(vec![json]);
+        }
+        drop(Value::from_json(&json));
+        // Dropping it would recurse.
+        std::mem::forget(json);
+    }
+}

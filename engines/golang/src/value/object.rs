@@ -1,0 +1,183 @@
+//! What has fields or methods, and functions.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Kind, Str, Type, Value};
+
+/// A Go value with a type of its own: a struct, a pointer to one, or a named type such as `time.Duration`.
+///
+/// Its `Debug` is never shown to users.
+pub trait Object: Any + fmt::Debug + Send + Sync {
+    /// The name of the type as `%T` prints it, with a star for pointers.
+    fn type_name(&self) -> &str;
+
+    /// What kind of type has that name; of named types, the kind of what is [`Object::underlying`].
+    fn kind(&self) -> Kind {
+        self.underlying().map_or(Kind::Struct, |value| value.kind())
+    }
+
+    /// The same value without the name of its type; nothing for structs and pointers.
+    fn underlying(&self) -> Option<Value> {
+        None
+    }
+
+    /// The fields of the struct, or of what the pointer points at, in the order of their declaration.
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+
+    /// One field.
+    fn field(&self, name: &str) -> Option<Value> {
+        self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// A method, bound to this object.
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        let _ = name;
+        None
+    }
+
+    /// What its method `String` or `Error` says, if it has one.
+    fn text(&self) -> Option<Str> {
+        None
+    }
+
+    /// What such a method of the pointer to it says: a template prints it when the value is a field of something
+    /// that was reached through a pointer.
+    fn addressed_text(&self) -> Option<Str> {
+        self.text()
+    }
+
+    /// Whether it is a pointer, map or slice that is nil.
+    fn is_nil(&self) -> bool {
+        false
+    }
+
+    /// Go's `==` with an object of the same type.
+    fn equals(&self, other: &dyn Object) -> bool {
+        let _ = other;
+        false
+    }
+}
+
+/// What a pointer points at: the struct, without the methods of the pointer; other objects are given back.
+pub fn pointee(object: &Arc<dyn Object>) -> Arc<dyn Object> {
+    match object.kind() {
+        Kind::Pointer => Arc::new(Pointee(Arc::clone(object))),
+        _ => Arc::clone(object),
+    }
+}
+
+#[derive(Debug)]
+struct Pointee(Arc<dyn Object>);
+
+impl Object for Pointee {
+    fn type_name(&self) -> &str {
+        let name = self.0.type_name();
+        name.strip_prefix('*').unwrap_or(name)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        self.0.fields()
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        self.0.field(name)
+    }
+}
+
+/// What a function takes and gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signature {
+    /// Types of the parameters; of the last one when [`Signature::is_variadic`], the type of each argument.
+    pub params: Vec<Type>,
+    /// Whether the last parameter takes any number of arguments.
+    pub is_variadic: bool,
+    /// What it gives. `interface {}` and a concrete type differ in what templates say of a nil.
+    pub result: Type,
+}
+
+impl Signature {
+    /// A function with a fixed number of parameters.
+    pub fn new(params: impl Into<Vec<Type>>, result: Type) -> Self {
+        Self { params: params.into(), is_variadic: false, result }
+    }
+
+    /// A function whose last parameter takes any number of arguments.
+    pub fn variadic(params: impl Into<Vec<Type>>, result: Type) -> Self {
+        Self { params: params.into(), is_variadic: true, result }
+    }
+
+    /// How many arguments are needed at least.
+    pub fn fixed(&self) -> usize {
+        if self.is_variadic { self.params.len().saturating_sub(1) } else { self.params.len() }
+    }
+
+    /// The type that an argument is given as; nothing where none is taken.
+    pub fn param(&self, index: usize) -> Option<&Type> {
+        match self.params.get(index) {
+            None if self.is_variadic => self.params.last(),
+            known => known,
+        }
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("func(")?;
+        for (index, param) in self.params.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            let is_last = index + 1 == self.params.len();
+            let dots = if self.is_variadic && is_last { "..." } else { "" };
+            write!(f, "{comma}{dots}{param}")?;
+        }
+        write!(f, ") {}", self.result)
+    }
+}
+
+/// What runs when a function is called; an error is the text that Go's error has.
+pub type Body = dyn Fn(&[Value]) -> Result<Value, String> + Send + Sync;
+
+/// A function as a value, or a method bound to its object.
+pub struct Function {
+    signature: Signature,
+    body: Box<Body>,
+}
+
+impl Function {
+    /// A function that is called with arguments of its signature only.
+    pub fn new(
+        signature: Signature,
+        body: impl Fn(&[Value]) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { signature, body: Box::new(body) }
+    }
+
+    /// What it takes and gives.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Calls it.
+    ///
+    /// # Errors
+    /// The text of its error.
+    ///
+    /// # Assumes
+    /// The arguments are those of the signature.
+    pub fn call(&self, arguments: &[Value]) -> Result<Value, String> {
+        (self.body)(arguments)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.signature.fmt(f)
+    }
+}

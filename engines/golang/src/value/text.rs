@@ -1,0 +1,61 @@
+//! Go's strings: bytes that are UTF-8 by custom only.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Bytes that are shared, ordered byte by byte; Go's `string`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Str(Arc<[u8]>);
+
+impl Str {
+    /// The text, with U+FFFD for what is not UTF-8.
+    pub fn lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl Deref for Str {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Str {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Str {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lossy().fmt(f)
+    }
+}
+
+impl From<&str> for Str {
+    fn from(text: &str) -> Self {
+        Self(text.as_bytes().into())
+    }
+}
+
+impl From<String> for Str {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Str {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<Vec<u8>> for Str {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}

@@ -1,0 +1,200 @@
+//! Go's own functions.
+//!
+//! Here: their table and the small ones. Elsewhere: comparisons (`builtin/compare.rs`), parts of values
+//! (`builtin/access.rs`), escapes (`builtin/escape.rs`). `and` and `or` are in `exec/call.rs`, as they do not look at
+//! all of their arguments.
+
+mod access;
+mod compare;
+mod escape;
+
+use std::sync::LazyLock;
+
+use golang::Value;
+use golang::fmt::{Limits, sprint_within, sprintf_within, sprintln_within};
+use golang::value::{Signature, Type};
+
+use crate::error::Failure;
+use crate::exec::printable;
+use crate::slot::Slot;
+
+/// A function of Go's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    And,
+    Call,
+    Eq,
+    Ge,
+    Gt,
+    Html,
+    Index,
+    Js,
+    Le,
+    Len,
+    Lt,
+    Ne,
+    Not,
+    Or,
+    Print,
+    Printf,
+    Println,
+    Slice,
+    UrlQuery,
+}
+
+/// All of them, in the order of their declaration.
+const ALL: [Builtin; 19] = [
+    Builtin::And,
+    Builtin::Call,
+    Builtin::Eq,
+    Builtin::Ge,
+    Builtin::Gt,
+    Builtin::Html,
+    Builtin::Index,
+    Builtin::Js,
+    Builtin::Le,
+    Builtin::Len,
+    Builtin::Lt,
+    Builtin::Ne,
+    Builtin::Not,
+    Builtin::Or,
+    Builtin::Print,
+    Builtin::Printf,
+    Builtin::Println,
+    Builtin::Slice,
+    Builtin::UrlQuery,
+];
+
+/// What a function gives.
+pub(crate) enum Outcome {
+    Slot(Slot),
+    /// A text that was made for it.
+    Text(Vec<u8>),
+}
+
+/// The function of that name.
+pub(crate) fn find(name: &str) -> Option<Builtin> {
+    Some(match name {
+        "and" => Builtin::And,
+        "call" => Builtin::Call,
+        "eq" => Builtin::Eq,
+        "ge" => Builtin::Ge,
+        "gt" => Builtin::Gt,
+        "html" => Builtin::Html,
+        "index" => Builtin::Index,
+        "js" => Builtin::Js,
+        "le" => Builtin::Le,
+        "len" => Builtin::Len,
+        "lt" => Builtin::Lt,
+        "ne" => Builtin::Ne,
+        "not" => Builtin::Not,
+        "or" => Builtin::Or,
+        "print" => Builtin::Print,
+        "printf" => Builtin::Printf,
+        "println" => Builtin::Println,
+        "slice" => Builtin::Slice,
+        "urlquery" => Builtin::UrlQuery,
+        _ => return None,
+    })
+}
+
+impl Builtin {
+    /// What it takes and gives.
+    pub(crate) fn signature(self) -> &'static Signature {
+        // Calls are frequent, and signatures few.
+        static SIGNATURES: LazyLock<[Signature; ALL.len()]> =
+            LazyLock::new(|| ALL.map(Builtin::declared));
+        &SIGNATURES[self as usize]
+    }
+
+    fn declared(self) -> Signature {
+        use Type::{Any, Bool, Reflected, String};
+        match self {
+            Self::And | Self::Or | Self::Call | Self::Index | Self::Slice => {
+                Signature::variadic([Reflected, Reflected], Reflected)
+            }
+            Self::Eq => Signature::variadic([Reflected, Reflected], Bool),
+            Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
+                Signature::new([Reflected, Reflected], Bool)
+            }
+            Self::Len => Signature::new([Reflected], Type::INT),
+            Self::Not => Signature::new([Reflected], Bool),
+            Self::Printf => Signature::variadic([String, Any], String),
+            Self::Html | Self::Js | Self::Print | Self::Println | Self::UrlQuery => {
+                Signature::variadic([Any], String)
+            }
+        }
+    }
+
+    /// The truth of an argument behind which `and` and `or` look no further.
+    pub(crate) fn stops_at(self) -> Option<bool> {
+        match self {
+            Self::And => Some(false),
+            Self::Or => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Calls the function with arguments of its signature; `callee` is how `call` names its first one.
+    pub(crate) fn call(
+        self,
+        arguments: &[Slot],
+        callee: Option<&str>,
+        limits: Limits,
+    ) -> Result<Outcome, Failure> {
+        let (first, rest) = arguments.split_first().unwrap_or((&Slot::ABSENT, &[]));
+        let values =
+            || -> Vec<Value> { arguments.iter().map(|slot| slot.value().clone()).collect() };
+        let escaped = |escape: fn(&[u8]) -> Vec<u8>| -> Result<Outcome, Failure> {
+            let text = text_of(&values(), limits)?;
+            Ok(Outcome::Text(escape(&text)))
+        };
+        let slot = match self {
+            Self::And | Self::Or => first.clone(),
+            Self::Call => access::call(first, rest, callee.unwrap_or_default())?,
+            Self::Index => access::index(first, rest)?,
+            Self::Slice => access::slice(first, rest)?,
+            Self::Len => Slot::plain(Value::int(access::len(first)?)),
+            Self::Not => Slot::plain(Value::Bool(!first.value().is_true())),
+            Self::Eq | Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
+                Slot::plain(Value::Bool(compare::compare(self, first, rest, limits)?))
+            }
+            Self::Print => return Ok(Outcome::Text(sprint_within(&values(), limits)?)),
+            Self::Println => return Ok(Outcome::Text(sprintln_within(&values(), limits)?)),
+            Self::Printf => {
+                let values = values();
+                let Some((Value::String(format), values)) = values.split_first() else {
+                    return Ok(Outcome::Text(Vec::new()));
+                };
+                return Ok(Outcome::Text(sprintf_within(format, values, limits)?));
+            }
+            Self::Html => return escaped(escape::html),
+            Self::Js => return escaped(escape::js),
+            Self::UrlQuery => return escaped(escape::url_query),
+        };
+        Ok(Outcome::Slot(slot))
+    }
+}
+
+/// The text of values as an action would print them.
+fn text_of(values: &[Value], limits: Limits) -> Result<Vec<u8>, Failure> {
+    if let [Value::String(text)] = values {
+        return Ok(text.to_vec());
+    }
+    let shown =
+        |value: &Value| printable(&Slot::plain(value.clone())).unwrap_or_else(|| value.clone());
+    let shown: Vec<Value> = values.iter().map(shown).collect();
+    Ok(sprint_within(&shown, limits)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn every_function_finds_its_own_signature() {
+        for (index, builtin) in ALL.into_iter().enumerate() {
+            assert_eq!((index, &builtin.declared()), (builtin as usize, builtin.signature()));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `index`, `slice`, `len` and `call`.
+
+use golang::Value;
+use golang::value::{IntKind, Integer, Kind, Str, Type};
+
+use crate::error::Failure;
+use crate::slot::Slot;
+
+/// What to look into: the value without pointers and names of types; nothing where there is none.
+fn inner(slot: &Slot) -> Option<Value> {
+    match slot.value() {
+        Value::Nil => None,
+        Value::Object(object) if object.kind() == Kind::Pointer && object.is_nil() => None,
+        value => Some(value.underlying()),
+    }
+}
+
+/// A number between zero and `limit`.
+fn position(slot: &Slot, limit: usize) -> Result<usize, Failure> {
+    if slot.is_absent() {
+        return Err("cannot index slice/array with nil".into());
+    }
+    let is_interface = slot.held_as() == Some(Type::Any);
+    let Some(Value::Integer(integer)) = (!is_interface).then(|| slot.value().underlying()) else {
+        return Err(format!("cannot index slice/array with type {}", slot.held_name()).into());
+    };
+    // Parity(go): an unsigned number beyond `int64` counts as negative.
+    let number = integer.signed();
+    match usize::try_from(number) {
+        Ok(position) if position <= limit => Ok(position),
+        _ => Err(format!("index out of range: {number}").into()),
+    }
+}
+
+fn byte(byte: u8) -> Slot {
+    Slot::plain(Value::Integer(Integer::new(IntKind::Uint8, i64::from(byte))))
+}
+
+pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
+    let mut item = item.clone().unboxed();
+    if item.is_absent() {
+        return Err("index of untyped nil".into());
+    }
+    for index in indexes {
+        // An `interface {}` can be looked into here, but not by `slice`.
+        let index = index.clone().unboxed();
+        let Some(value) = inner(&item) else { return Err("index of nil pointer".into()) };
+        // Parity(go): a position is checked against the length and may be the length itself, where `reflect` panics.
+        let out_of_range = |what| Failure::Message(format!("reflect: {what} index out of range"));
+        item = match value {
+            Value::String(text) => {
+                let at = position(&index, text.len())?;
+                let found = text.get(at).ok_or_else(|| out_of_range("string"))?;
+                byte(*found)
+            }
+            Value::Bytes(bytes) => {
+                let at = position(&index, bytes.len())?;
+                let found = bytes.get(at).ok_or_else(|| out_of_range("slice"))?;
+                byte(*found)
+            }
+            Value::List(list) => {
+                let at = position(&index, list.len())?;
+                let found = list.items().get(at).ok_or_else(|| out_of_range("slice"))?;
+                Slot::of(found.clone(), list.item_type())
+            }
+            Value::Map(map) => {
+                let key = match index.value() {
+                    Value::Nil => return Err("value is nil; should be of type string".into()),
+                    Value::String(key) => key,
+                    other => {
+                        let given = other.type_name();
+                        return Err(format!("value has type {given}; should be string").into());
+                    }
+                };
+                let held = map.item_type();
+                Slot::of(map.get(key).unwrap_or_else(|| held.zero()), held)
+            }
+            other => return Err(format!("can't index item of type {}", name(&item, &other)).into()),
+        };
+    }
+    Ok(item)
+}
+
+/// The type of an item without what holds it.
+fn name(item: &Slot, value: &Value) -> String {
+    match item.value() {
+        Value::Object(object) => {
+            let name = object.type_name();
+            name.strip_prefix('*').unwrap_or(name).to_owned()
+        }
+        _ => value.type_name(),
+    }
+}
+
+pub(super) fn slice(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
+    let item = item.clone().unboxed();
+    if item.is_absent() {
+        return Err("slice of untyped nil".into());
+    }
+    let Some(value) = inner(&item) else { return Err("slice of nil pointer".into()) };
+    if indexes.len() > 3 {
+        return Err(format!("too many slice indexes: {}", indexes.len()).into());
+    }
+    let (len, capacity) = match &value {
+        Value::String(_) if indexes.len() == 3 => {
+            return Err("cannot 3-index slice a string".into());
+        }
+        Value::String(text) | Value::Bytes(text) => (text.len(), text.len()),
+        Value::List(list) => (list.len(), list.capacity()),
+        other => return Err(format!("can't slice item of type {}", name(&item, other)).into()),
+    };
+    let mut bounds = [0, len, capacity];
+    for (bound, index) in bounds.iter_mut().zip(indexes) {
+        *bound = position(index, capacity)?;
+    }
+    let [from, to, room] = bounds;
+    for (low, high) in [(from, to), (to, room)] {
+        if low > high {
+            return Err(format!("invalid slice index: {low} > {high}").into());
+        }
+    }
+    let part = |bytes: &Str| Str::from(&bytes[from..to]);
+    Ok(Slot::plain(match value {
+        Value::String(text) => Value::String(part(&text)),
+        Value::Bytes(bytes) => Value::Bytes(part(&bytes)),
+        Value::List(list) => list.slice(from, to, room).map_or(Value::Nil, Value::List),
+        other => other,
+    }))
+}
+
+pub(super) fn len(item: &Slot) -> Result<i64, Failure> {
+    if item.is_absent() {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    let Some(value) = inner(item) else { return Err("len of nil pointer".into()) };
+    let len = match &value {
+        Value::String(text) | Value::Bytes(text) => text.len(),
+        Value::List(list) => list.len(),
+        Value::Map(map) => map.len(),
+        other => return Err(format!("len of type {}", name(item, other)).into()),
+    };
+    Ok(i64::try_from(len).unwrap_or(i64::MAX))
+}
+
+pub(super) fn call(function: &Slot, arguments: &[Slot], name: &str) -> Result<Slot, Failure> {
+    let function = function.clone().unboxed();
+    let called = match function.value() {
+        Value::Nil => return Err("call of nil".into()),
+        Value::Function(called) => called,
+        other => return Err(format!("non-function {name} of type {}", other.type_name()).into()),
+    };
+    let signature = called.signature();
+    let (fixed, given) = (signature.fixed(), arguments.len());
+    if signature.is_variadic && given < fixed {
+        return Err(
+            format!("wrong number of args for {name}: got {given} want at least {fixed}").into()
+        );
+    }
+    if !signature.is_variadic && given != fixed {
+        return Err(format!("wrong number of args for {name}: got {given} want {fixed}").into());
+    }
+    let mut values = Vec::with_capacity(given);
+    for (index, argument) in arguments.iter().enumerate() {
+        let wanted = signature.param(index).unwrap_or(&Type::Any);
+        values.push(
+            prepare(argument.value(), wanted).map_err(|error| format!("arg {index}: {error}"))?,
+        );
+    }
+    let result = called.call(&values)?;
+    Ok(Slot::of(result, &signature.result))
+}
+
+/// A value as the type of a parameter; integers are converted.
+fn prepare(value: &Value, wanted: &Type) -> Result<Value, String> {
+    if let Some(given) = value.assign(wanted) {
+        return Ok(given);
+    }
+    match (value, wanted) {
+        (Value::Nil, _) => Err(format!("value is nil; should be of type {wanted}")),
+        (Value::Integer(integer), Type::Integer(kind)) => {
+            Ok(Value::Integer(Integer::new(*kind, integer.signed())))
+        }
+        _ => Err(format!("value has type {}; should be {wanted}", value.type_name())),
+    }
+}

@@ -1,0 +1,81 @@
+//! `html`, `js` and `urlquery`.
+
+use golang::unicode::{decode, is_print};
+
+const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
+
+pub(super) fn html(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for byte in text {
+        let entity: &[u8] = match byte {
+            0 => "\u{fffd}".as_bytes(),
+            b'"' => b"&#34;",
+            b'\'' => b"&#39;",
+            b'&' => b"&amp;",
+            b'<' => b"&lt;",
+            b'>' => b"&gt;",
+            other => std::slice::from_ref(other),
+        };
+        escaped.extend_from_slice(entity);
+    }
+    escaped
+}
+
+pub(super) fn js(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (character, width) = decode(rest);
+        let (this, next) = rest.split_at(width.max(1));
+        rest = next;
+        match character {
+            '\\' => escaped.extend(b"\\\\"),
+            '\'' => escaped.extend(b"\\'"),
+            '"' => escaped.extend(b"\\\""),
+            '<' => escaped.extend(b"\\u003C"),
+            '>' => escaped.extend(b"\\u003E"),
+            '&' => escaped.extend(b"\\u0026"),
+            '=' => escaped.extend(b"\\u003D"),
+            '\0'..' ' => escaped.extend(format!("\\u{:04X}", u32::from(character)).bytes()),
+            ' '..='\x7f' => escaped.extend_from_slice(this),
+            _ if is_print(character) => escaped.extend_from_slice(this),
+            _ => escaped.extend(format!("\\u{:04X}", u32::from(character)).bytes()),
+        }
+    }
+    escaped
+}
+
+pub(super) fn url_query(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(*byte);
+            }
+            b' ' => escaped.push(b'+'),
+            other => {
+                let digit = |half: u8| HEXADECIMAL[usize::from(half)];
+                escaped.extend([b'%', digit(other >> 4), digit(other & 15)]);
+            }
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{html, js, url_query};
+
+    #[test]
+    fn texts_are_escaped_as_go_does() {
+        let text = "a<b>&'\"=\\\n\0é\u{200b}".as_bytes();
+        assert_eq!(html(text), "a&lt;b&gt;&amp;&#39;&#34;=\\\n\u{fffd}é\u{200b}".as_bytes());
+        assert_eq!(
+            js(text),
+            "a\\u003Cb\\u003E\\u0026\\'\\\"\\u003D\\\\\\u000A\\u0000é\\u200B".as_bytes()
+        );
+        // Parity(go): what is no UTF-8 stays, as U+FFFD is printable.
+        assert_eq!(js(b"\xff"), b"\xff");
+        assert_eq!(url_query("a b/é~".as_bytes()), b"a+b%2F%C3%A9~");
+    }
+}

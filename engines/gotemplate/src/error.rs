@@ -1,0 +1,147 @@
+//! What can go wrong, in Go's words.
+
+use std::fmt;
+
+/// A text is no template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("template: {template}:{line}: {message}")]
+pub struct ParseError {
+    /// The name under which the text was parsed.
+    pub template: String,
+    /// The line, counted from one, at which parsing stopped.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Where a run stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The name under which the text was parsed.
+    pub source: String,
+    /// Counted from one.
+    pub line: usize,
+    /// Bytes before it on the line.
+    pub column: usize,
+    /// The part of the template that failed, as Go prints it again.
+    pub node: String,
+}
+
+/// A run of a template failed.
+///
+/// It prints as Go's error; its source is the error of the function or of the template that a function ran.
+#[derive(Debug)]
+pub struct ExecError {
+    /// The name of the template that was run, which is not that of the text in a `define`.
+    pub template: String,
+    /// Where it stopped, unless it did not begin.
+    pub place: Option<Place>,
+    /// What is wrong, up to where the text of its source goes on.
+    pub message: String,
+    /// What a function said.
+    pub source: Option<Box<Failure>>,
+}
+
+impl fmt::Display for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { template, message, .. } = self;
+        match &self.place {
+            None => write!(f, "template: {template}: {message}")?,
+            Some(Place { source, line, column, node }) => {
+                let name = golang::strconv::quote(template.as_bytes(), QUOTING);
+                let name = String::from_utf8_lossy(&name);
+                write!(
+                    f,
+                    "template: {source}:{line}:{column}: executing {name} at <{node}>: {message}"
+                )?;
+            }
+        }
+        self.source.as_ref().map_or(Ok(()), |source| source.fmt(f))
+    }
+}
+
+const QUOTING: golang::strconv::Quoting = golang::strconv::Quoting::Printable;
+
+impl std::error::Error for ExecError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// A limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The output, or a text that was made on the way.
+    #[error("the output is longer than {0} bytes")]
+    Output(usize),
+    /// A run that does not come to an end.
+    #[error("the run takes more than {0} steps")]
+    Steps(u64),
+    /// Expressions and templates run by functions inside of each other.
+    #[error("functions and expressions are nested more than {0} deep")]
+    Calls(usize),
+    /// A value that is nested too deeply to be printed, or holds itself.
+    #[error("{0}")]
+    Value(golang::fmt::Error),
+}
+
+/// Why a function, or a run, did not give a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A message of the function.
+    #[error("{0}")]
+    Message(String),
+    /// A template that it parsed.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A template that it ran.
+    #[error(transparent)]
+    Exec(#[from] Box<ExecError>),
+    /// There is no such template.
+    #[error("template: no template {} associated with template {}", shown(.template), shown(.set))]
+    NoTemplate {
+        /// The name that was asked for.
+        template: String,
+        /// The name of the set.
+        set: String,
+    },
+    /// A limit of the run.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+impl Failure {
+    /// The limit that was reached, however deep in the chain of errors.
+    pub fn limit(&self) -> Option<LimitError> {
+        let mut failure = self;
+        loop {
+            match failure {
+                Self::Limit(limit) => return Some(*limit),
+                Self::Exec(error) => failure = error.source.as_deref()?,
+                Self::Message(_) | Self::Parse(_) | Self::NoTemplate { .. } => return None,
+            }
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self::Message(message.to_owned())
+    }
+}
+
+impl From<golang::fmt::Error> for Failure {
+    fn from(error: golang::fmt::Error) -> Self {
+        Self::Limit(LimitError::Value(error))
+    }
+}
+
+fn shown(name: &str) -> String {
+    String::from_utf8_lossy(&golang::strconv::quote(name.as_bytes(), QUOTING)).into_owned()
+}

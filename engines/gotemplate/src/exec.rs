@@ -1,0 +1,474 @@
+//! Runs of templates.
+//!
+//! Actions, loops and templates within templates are kept in a list instead of on the stack, so that templates can
+//! run each other as deep as Go allows.
+//!
+//! Here: the walk. Elsewhere: values of expressions (`exec/eval.rs`), fields (`exec/field.rs`), calls
+//! (`exec/call.rs`).
+
+mod call;
+mod eval;
+mod field;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::{Integer, Kind, Type, pointee};
+
+use crate::error::{ExecError, Failure, LimitError, Place};
+use crate::limits::Budget;
+use crate::parse::{Branch, Control, Form, Id, Pipe, Tree};
+use crate::set::Set;
+use crate::slot::Slot;
+
+type Result<T> = std::result::Result<T, Box<ExecError>>;
+
+/// The longest text of a node in a message.
+const SHOWN: usize = 64 << 10;
+
+/// Runs a template of a set within what is left of the limits.
+pub(crate) fn run(
+    set: &Set,
+    name: &str,
+    data: Value,
+    host: &dyn Any,
+    budget: &mut Budget,
+) -> std::result::Result<Vec<u8>, Failure> {
+    let Some(tree) = set.get(name) else {
+        return Err(Failure::NoTemplate { template: name.to_owned(), set: set.name().to_owned() });
+    };
+    run_tree(set, tree, data, host, budget)
+}
+
+/// Runs a template that need not be in the set.
+pub(crate) fn run_tree(
+    set: &Set,
+    tree: &Tree,
+    data: Value,
+    host: &dyn Any,
+    budget: &mut Budget,
+) -> std::result::Result<Vec<u8>, Failure> {
+    budget.enter()?;
+    let dot = Slot::plain(data);
+    let mut run = Run {
+        set,
+        host,
+        tree,
+        node: None,
+        variables: vec![("$".into(), dot.clone())],
+        base: 0,
+        depth: 0,
+        output: Vec::new(),
+        frames: Vec::new(),
+        budget,
+    };
+    let ended = run.begin(tree.root, dot).and_then(|()| run.finish());
+    let output = std::mem::take(&mut run.output);
+    run.budget.leave();
+    ended?;
+    Ok(output)
+}
+
+struct Run<'s, 'b> {
+    set: &'s Set,
+    host: &'b dyn Any,
+    /// The template that is run at the moment.
+    tree: &'s Tree,
+    /// The node that messages are about.
+    node: Option<Id>,
+    variables: Vec<(Arc<str>, Slot)>,
+    /// Where the variables of this template begin.
+    base: usize,
+    depth: usize,
+    output: Vec<u8>,
+    frames: Vec<Frame<'s>>,
+    budget: &'b mut Budget,
+}
+
+/// What is open.
+enum Frame<'s> {
+    /// Nodes that are left to be walked.
+    List {
+        ids: std::slice::Iter<'s, Id>,
+        dot: Slot,
+    },
+    /// The end of a block: so many variables are kept.
+    Block(usize),
+    Range {
+        pipe: &'s Pipe,
+        items: Items,
+        body: Id,
+        kept: usize,
+        declared: usize,
+    },
+    /// The end of a template: what was run before it.
+    Template {
+        tree: &'s Tree,
+        node: Option<Id>,
+        base: usize,
+        kept: usize,
+    },
+}
+
+/// What a range goes over.
+enum Items {
+    Count { next: u64, end: u64, like: Integer },
+    List(std::vec::IntoIter<Value>, usize, Type),
+    Bytes(golang::value::Str, usize),
+    Map(std::vec::IntoIter<(golang::value::Str, Value)>, Type),
+}
+
+impl Iterator for Items {
+    type Item = (Slot, Slot);
+
+    fn next(&mut self) -> Option<(Slot, Slot)> {
+        let count = |index: &mut usize| {
+            *index += 1;
+            Slot::plain(Value::int(*index as i64 - 1))
+        };
+        match self {
+            Self::Count { next, end, like } => {
+                let number = Integer::new(like.kind(), *next as i64);
+                *next += 1;
+                (*next <= *end).then(|| (Slot::ABSENT, Slot::plain(Value::Integer(number))))
+            }
+            Self::List(items, index, held) => {
+                let item = items.next()?;
+                Some((count(index), Slot::of(item, held)))
+            }
+            Self::Bytes(bytes, index) => {
+                let byte = i64::from(*bytes.get(*index)?);
+                let byte = Integer::new(golang::value::IntKind::Uint8, byte);
+                Some((count(index), Slot::plain(Value::Integer(byte))))
+            }
+            Self::Map(entries, held) => {
+                let (key, item) = entries.next()?;
+                Some((Slot::plain(Value::String(key)), Slot::of(item, held)))
+            }
+        }
+    }
+}
+
+impl<'s> Run<'s, '_> {
+    // Errors.
+
+    /// Go's error at the node that was looked at last.
+    fn error(&self, message: impl Into<String>) -> Box<ExecError> {
+        let place = self.node.map(|id| {
+            let source = &self.tree.source;
+            let (line, column) = source.place(id);
+            let node = source.shown(id, SHOWN);
+            Place { source: source.name.to_string(), line, column, node }
+        });
+        let template = self.tree.name.to_string();
+        Box::new(ExecError { template, place, message: message.into(), source: None })
+    }
+
+    fn failure(&self, message: impl Into<String>, source: Failure) -> Box<ExecError> {
+        let source = match source {
+            // The text was only given what is left of the output.
+            Failure::Limit(LimitError::Value(golang::fmt::Error::TooLong(_))) => {
+                Failure::Limit(LimitError::Output(self.budget.limits.output))
+            }
+            other => other,
+        };
+        let mut error = self.error(message);
+        error.source = Some(Box::new(source));
+        error
+    }
+
+    fn limit(&self, limit: LimitError) -> Box<ExecError> {
+        self.failure("", Failure::Limit(limit))
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.budget.step().map_err(|limit| self.limit(limit))
+    }
+
+    fn form(&self, id: Id) -> &'s Form {
+        &self.tree.source.node(id).form
+    }
+
+    fn pipe(&self, id: Id) -> Option<&'s Pipe> {
+        match self.form(id) {
+            Form::Pipe(pipe) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    // The walk.
+
+    fn begin(&mut self, list: Id, dot: Slot) -> Result<()> {
+        self.node = Some(list);
+        if let Form::List(ids) = self.form(list) {
+            self.frames.push(Frame::List { ids: ids.iter(), dot });
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        while let Some(frame) = self.frames.last_mut() {
+            match frame {
+                Frame::List { ids, dot } => match ids.next() {
+                    Some(id) => {
+                        let dot = dot.clone();
+                        self.step()?;
+                        self.walk(*id, dot)?;
+                    }
+                    None => {
+                        self.frames.pop();
+                    }
+                },
+                Frame::Range { pipe, items, body, kept, declared } => {
+                    let (pipe, body, kept, declared) = (*pipe, *body, *kept, *declared);
+                    match items.next() {
+                        Some((index, item)) => self.iterate(pipe, body, declared, index, item)?,
+                        None => {
+                            self.variables.truncate(kept);
+                            self.frames.pop();
+                        }
+                    }
+                }
+                Frame::Block(kept) => {
+                    self.variables.truncate(*kept);
+                    self.frames.pop();
+                }
+                Frame::Template { tree, node, base, kept } => {
+                    (self.tree, self.node, self.base) = (*tree, *node, *base);
+                    self.variables.truncate(*kept);
+                    self.depth -= 1;
+                    self.frames.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn walk(&mut self, id: Id, dot: Slot) -> Result<()> {
+        self.node = Some(id);
+        match self.form(id) {
+            Form::Text(start, end) => self.write_text(*start, *end),
+            Form::Action(pipe) => {
+                let value = self.pipeline(&dot, *pipe)?;
+                if self.pipe(*pipe).is_some_and(|pipe| pipe.variables.is_empty()) {
+                    self.node = Some(id);
+                    self.print(id, value)?;
+                }
+                Ok(())
+            }
+            Form::Branch(branch) if branch.control == Control::Range => self.range(branch, dot),
+            Form::Branch(branch) => {
+                let kept = self.variables.len();
+                let value = self.pipeline(&dot, branch.pipe)?;
+                self.frames.push(Frame::Block(kept));
+                if value.value().is_true() {
+                    let dot = if branch.control == Control::With { value } else { dot };
+                    return self.begin(branch.list, dot);
+                }
+                branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
+            }
+            Form::Template(name, pipe) => self.template(name, *pipe, &dot),
+            Form::Break => {
+                self.leave_body();
+                if let Some(Frame::Range { kept, .. }) = self.frames.pop() {
+                    self.variables.truncate(kept);
+                }
+                Ok(())
+            }
+            Form::Continue => {
+                self.leave_body();
+                Ok(())
+            }
+            _ => Err(self.error(format!("unknown node: {}", self.tree.source.shown(id, SHOWN)))),
+        }
+    }
+
+    /// Leaves everything inside of the innermost range.
+    fn leave_body(&mut self) {
+        while !matches!(self.frames.last(), None | Some(Frame::Range { .. })) {
+            self.frames.pop();
+        }
+    }
+
+    fn write_text(&mut self, start: usize, end: usize) -> Result<()> {
+        self.budget.produce(end - start).map_err(|limit| self.limit(limit))?;
+        self.output.extend_from_slice(&self.tree.source.text[start..end]);
+        Ok(())
+    }
+
+    fn print(&mut self, id: Id, slot: Slot) -> Result<()> {
+        let value = match printable(&slot) {
+            Some(value) => value,
+            None => {
+                let shown = self.tree.source.shown(id, SHOWN);
+                return Err(self.error(format!("can't print {shown} of type {}", slot.held_name())));
+            }
+        };
+        let text = match &value {
+            Value::String(text) => Ok(std::borrow::Cow::Borrowed(&**text)),
+            value => golang::fmt::sprint_within(std::slice::from_ref(value), self.budget.text())
+                .map(std::borrow::Cow::Owned),
+        };
+        let text = text.map_err(|error| self.failure("", error.into()))?;
+        self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
+        self.output.extend_from_slice(&text);
+        Ok(())
+    }
+
+    fn template(&mut self, name: &str, pipe: Option<Id>, dot: &Slot) -> Result<()> {
+        let Some(tree) = self.set.get(name) else {
+            let name = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
+            let name = String::from_utf8_lossy(&name);
+            return Err(self.error(format!("template {name} not defined")));
+        };
+        let limit = self.budget.limits.templates;
+        if self.depth >= limit {
+            return Err(self.error(format!("exceeded maximum template depth ({limit})")));
+        }
+        let dot = match pipe {
+            Some(pipe) => self.pipeline(dot, pipe)?,
+            None => Slot::ABSENT,
+        };
+        let kept = self.variables.len();
+        self.frames.push(Frame::Template {
+            tree: self.tree,
+            node: self.node,
+            base: self.base,
+            kept,
+        });
+        (self.tree, self.base) = (tree, kept);
+        self.depth += 1;
+        self.variables.push(("$".into(), dot.clone()));
+        self.begin(tree.root, dot)
+    }
+
+    fn range(&mut self, branch: &'s Branch, dot: Slot) -> Result<()> {
+        let kept = self.variables.len();
+        let value = self.pipeline(&dot, branch.pipe)?;
+        let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
+        let items = self.items(&value, pipe)?;
+        if let Some(items) = items {
+            let declared = self.variables.len();
+            self.node = Some(branch.list);
+            self.frames.push(Frame::Range { pipe, items, body: branch.list, kept, declared });
+            return Ok(());
+        }
+        self.frames.push(Frame::Block(kept));
+        branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
+    }
+
+    /// What to go over, unless there is nothing.
+    fn items(&self, slot: &Slot, pipe: &Pipe) -> Result<Option<Items>> {
+        let value = slot.value().underlying();
+        let shown = || {
+            let text =
+                golang::fmt::sprint_within(std::slice::from_ref(slot.value()), self.budget.text());
+            text.map(|text| String::from_utf8_lossy(&text).into_owned())
+                .map_err(|error| self.failure("", error.into()))
+        };
+        Ok(match value {
+            Value::Nil => None,
+            Value::Integer(integer) if pipe.variables.len() > 1 => {
+                let shown = match integer.kind().is_signed() {
+                    true => integer.signed().to_string(),
+                    false => integer.unsigned().to_string(),
+                };
+                let message = format!("can't use {shown} to iterate over more than one variable");
+                return Err(self.error(message));
+            }
+            Value::Integer(like) => {
+                let end = if like.kind().is_signed() {
+                    u64::try_from(like.signed()).unwrap_or(0)
+                } else {
+                    like.unsigned()
+                };
+                (end > 0).then_some(Items::Count { next: 0, end, like })
+            }
+            Value::List(list) => (!list.is_empty()).then(|| {
+                Items::List(list.items().to_vec().into_iter(), 0, list.item_type().clone())
+            }),
+            Value::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
+            Value::Map(map) => (!map.is_empty())
+                .then(|| Items::Map(map.entries().into_iter(), map.item_type().clone())),
+            Value::Object(object) if object.is_nil() => None,
+            _ => return Err(self.error(format!("range can't iterate over {}", shown()?))),
+        })
+    }
+
+    fn iterate(
+        &mut self,
+        pipe: &'s Pipe,
+        body: Id,
+        declared: usize,
+        index: Slot,
+        item: Slot,
+    ) -> Result<()> {
+        self.step()?;
+        self.variables.truncate(declared);
+        let (index_name, item_name) = match pipe.variables.as_slice() {
+            [index, item] => (Some(index), Some(item)),
+            [item] => (None, Some(item)),
+            _ => (None, None),
+        };
+        if pipe.is_assignment {
+            if let Some(name) = index_name {
+                self.assign(name, index)?;
+            }
+            if let Some(name) = item_name {
+                self.assign(name, item.clone())?;
+            }
+        } else {
+            // The pipeline declared them last, in this order.
+            let names = [item_name.map(|_| item.clone()), index_name.map(|_| index)];
+            for (back, slot) in names.into_iter().enumerate() {
+                let at = declared.checked_sub(back + 1);
+                if let (Some(slot), Some(at)) = (slot, at) {
+                    self.variables[at].1 = slot;
+                }
+            }
+        }
+        self.begin(body, item)
+    }
+
+    // Variables.
+
+    fn assign(&mut self, name: &str, slot: Slot) -> Result<()> {
+        let known =
+            self.variables[self.base..].iter_mut().rev().find(|(known, _)| **known == *name);
+        match known {
+            Some((_, held)) => *held = slot,
+            None => return Err(self.error(format!("undefined variable: {name}"))),
+        }
+        Ok(())
+    }
+
+    fn variable(&self, name: &str) -> Result<Slot> {
+        let known = self.variables[self.base..].iter().rev().find(|(known, _)| **known == *name);
+        known
+            .map(|(_, slot)| slot.clone())
+            .ok_or_else(|| self.error(format!("undefined variable: {name}")))
+    }
+}
+
+/// What is printed for a value; nothing for what cannot be.
+pub(crate) fn printable(slot: &Slot) -> Option<Value> {
+    match slot.value() {
+        Value::Nil if slot.is_nil_interface() => Some(Value::Nil),
+        Value::Nil => Some(Value::from("<no value>")),
+        Value::Function(_) => None,
+        Value::Object(object) => {
+            let is_pointer = object.kind() == Kind::Pointer;
+            if is_pointer && object.is_nil() {
+                return Some(Value::Nil);
+            }
+            let text = if is_pointer || slot.is_addressable() {
+                object.addressed_text()
+            } else {
+                object.text()
+            };
+            Some(text.map_or_else(|| Value::Object(pointee(object)), Value::String))
+        }
+        value => Some(value.clone()),
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls of functions: their number and types of arguments, and what they say.
+
+use golang::Value;
+use golang::strconv::{Quoting, quote};
+use golang::value::{Signature, Type};
+
+use super::{Result, Run, SHOWN};
+use crate::builtin::{self, Builtin, Outcome};
+use crate::error::Failure;
+use crate::function::Call;
+use crate::parse::Id;
+use crate::slot::Slot;
+
+impl<'s> Run<'s, '_> {
+    /// Calls a function by name; `node` is what an error of it is about. The first of `arguments`, if there are
+    /// any, is the name itself.
+    pub(super) fn function(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        node: Id,
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Slot> {
+        self.step()?;
+        let set = self.set;
+        if let Some(entry) = set.functions().get(name) {
+            let signature = &entry.signature;
+            let values = self.arguments(dot, name, signature, arguments, last)?;
+            let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+            let mut call = Call { set, host: self.host, budget: self.budget };
+            let result = (entry.body)(&mut call, &values);
+            return self.result(name, node, result, &signature.result);
+        }
+        let Some(builtin) = builtin::find(name) else {
+            let name = quote(name.as_bytes(), Quoting::Printable);
+            let name = String::from_utf8_lossy(&name);
+            return Err(self.error(format!("{name} is not a defined function")));
+        };
+        let signature = builtin.signature();
+        if let Some(until) = builtin.stops_at() {
+            return self.junction(dot, name, signature, until, arguments, last);
+        }
+        let callee = self.callee(builtin, arguments, last.as_ref());
+        let values = self.arguments(dot, name, signature, arguments, last)?;
+        match builtin.call(&values, callee.as_deref(), self.budget.text()) {
+            Ok(Outcome::Slot(slot)) => Ok(slot),
+            Ok(Outcome::Text(text)) => {
+                self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
+                Ok(Slot::plain(Value::string(text)))
+            }
+            Err(failure) => self.result(name, node, Err(failure), &signature.result),
+        }
+    }
+
+    /// How `call` names its first argument.
+    fn callee(&self, builtin: Builtin, arguments: &[Id], last: Option<&Slot>) -> Option<String> {
+        if builtin != Builtin::Call {
+            return None;
+        }
+        Some(match (arguments.get(1), last) {
+            (Some(id), _) => self.tree.source.shown(*id, SHOWN),
+            (None, Some(slot)) => match slot.value() {
+                Value::String(text) => text.lossy().into_owned(),
+                _ => format!("<{} Value>", slot.held_name()),
+            },
+            (None, None) => String::new(),
+        })
+    }
+
+    /// The result of a call as what it is held in, or its error.
+    pub(super) fn result(
+        &mut self,
+        name: &str,
+        node: Id,
+        result: std::result::Result<Value, Failure>,
+        held: &Type,
+    ) -> Result<Slot> {
+        result.map(|value| Slot::of(value, held)).map_err(|failure| {
+            self.node = Some(node);
+            self.failure(format!("error calling {name}: "), failure)
+        })
+    }
+
+    fn count(&self, name: &str, signature: &Signature, given: usize, has_last: bool) -> Result<()> {
+        let all = given + usize::from(has_last);
+        let fixed = signature.fixed();
+        if signature.is_variadic && all < fixed {
+            // Parity(go): what comes through the pipe is not counted here.
+            let message =
+                format!("wrong number of args for {name}: want at least {fixed} got {given}");
+            return Err(self.error(message));
+        }
+        if !signature.is_variadic && all != fixed {
+            let message = format!("wrong number of args for {name}: want {fixed} got {all}");
+            return Err(self.error(message));
+        }
+        Ok(())
+    }
+
+    /// The arguments of a call, as the types of the parameters.
+    pub(super) fn arguments(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        signature: &Signature,
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Vec<Slot>> {
+        let arguments = arguments.get(1..).unwrap_or_default();
+        self.count(name, signature, arguments.len(), last.is_some())?;
+        let mut values = Vec::with_capacity(arguments.len() + 1);
+        for (index, id) in arguments.iter().enumerate() {
+            values.push(self.argument(dot, signature.param(index), *id)?);
+        }
+        if let Some(last) = last {
+            values.push(self.validate(last, signature.param(arguments.len()))?);
+        }
+        Ok(values)
+    }
+
+    /// `and` and `or`, which look at no argument behind the one that decides.
+    fn junction(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        signature: &Signature,
+        until: bool,
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Slot> {
+        let arguments = arguments.get(1..).unwrap_or_default();
+        self.count(name, signature, arguments.len(), last.is_some())?;
+        let mut value = Slot::ABSENT;
+        for id in arguments {
+            value = self.argument(dot, Some(&Type::Reflected), *id)?;
+            if value.value().is_true() == until {
+                return Ok(value);
+            }
+        }
+        Ok(last.unwrap_or(value))
+    }
+}

@@ -1,0 +1,97 @@
+//! Fields of maps and objects, and methods.
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::strconv::{Quoting, quote};
+use golang::value::Kind;
+
+use super::{Result, Run};
+use crate::parse::Id;
+use crate::set::MissingKey;
+use crate::slot::Slot;
+
+impl<'s> Run<'s, '_> {
+    /// `.X.Y.Z` of a receiver; the last one gets the arguments if it is a method.
+    pub(super) fn chain(
+        &mut self,
+        dot: &Slot,
+        receiver: Slot,
+        node: Id,
+        names: &'s [Arc<str>],
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Slot> {
+        let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
+        let mut receiver = receiver;
+        for name in names {
+            receiver = self.field(dot, &receiver, node, name, &[], None)?;
+        }
+        self.field(dot, &receiver, node, final_name, arguments, last)
+    }
+
+    fn field(
+        &mut self,
+        dot: &Slot,
+        receiver: &Slot,
+        node: Id,
+        name: &str,
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Slot> {
+        let quoted =
+            || String::from_utf8_lossy(&quote(name.as_bytes(), Quoting::Printable)).into_owned();
+        if receiver.is_absent() {
+            if self.set.missing_key() == MissingKey::Error {
+                return Err(self.error(format!("nil data; no entry for key {}", quoted())));
+            }
+            return Ok(Slot::ABSENT);
+        }
+        let held = receiver.held_name();
+        if receiver.is_nil_interface() {
+            return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
+        }
+        let has_arguments = arguments.len() > 1 || last.is_some();
+        let map = match receiver.value() {
+            Value::Object(object) => {
+                if let Some(method) = Arc::clone(object).method(name) {
+                    let signature = method.signature();
+                    let values = self.arguments(dot, name, signature, arguments, last)?;
+                    let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+                    let result = method.call(&values);
+                    return self.result(name, node, result.map_err(Into::into), &signature.result);
+                }
+                if object.kind() == Kind::Pointer && object.is_nil() {
+                    return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
+                }
+                if let Some(value) = object.field(name) {
+                    if has_arguments {
+                        let message =
+                            format!("{name} has arguments but cannot be invoked as function");
+                        return Err(self.error(message));
+                    }
+                    return Ok(match object.kind() {
+                        Kind::Pointer => Slot::addressable(value),
+                        _ => Slot::plain(value),
+                    });
+                }
+                object.underlying()
+            }
+            value => Some(value.clone()),
+        };
+        let Some(Value::Map(map)) = map else {
+            return Err(self.error(format!("can't evaluate field {name} in type {held}")));
+        };
+        if has_arguments {
+            return Err(self.error(format!("{name} is not a method but has arguments")));
+        }
+        match (map.get(name.as_bytes()), self.set.missing_key()) {
+            (Some(value), _) => Ok(Slot::of(value, map.item_type())),
+            (None, MissingKey::Default) => Ok(Slot::ABSENT),
+            (None, MissingKey::Zero) => Ok(Slot::of(map.item_type().zero(), map.item_type())),
+            (None, MissingKey::Error) => {
+                Err(self.error(format!("map has no entry for key {}", quoted())))
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Functions that the caller gives to templates.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::Signature;
+
+use crate::error::Failure;
+use crate::exec;
+use crate::limits::Budget;
+use crate::set::{Set, Template};
+
+type Body = dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync;
+
+/// A function and what it takes.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) signature: Arc<Signature>,
+    pub(crate) body: Arc<Body>,
+}
+
+/// Functions by name. One with the name of a function of Go's replaces it.
+#[derive(Clone, Default)]
+pub struct Functions {
+    entries: BTreeMap<Box<str>, Entry>,
+}
+
+impl Functions {
+    /// Adds a function, or replaces the one of that name.
+    ///
+    /// Its body gets arguments of its signature only; what it says of an error becomes `error calling <name>: …`.
+    pub fn insert(
+        &mut self,
+        name: &str,
+        signature: Signature,
+        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync + 'static,
+    ) {
+        let entry = Entry { signature: Arc::new(signature), body: Arc::new(body) };
+        self.entries.insert(name.into(), entry);
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(|name| &**name)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+}
+
+impl fmt::Debug for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+/// The run in which a function is called.
+pub struct Call<'r> {
+    pub(crate) set: &'r Set,
+    pub(crate) host: &'r dyn Any,
+    pub(crate) budget: &'r mut Budget,
+}
+
+impl Call<'_> {
+    /// The templates that are being run. A clone of them is cheap and can get templates of its own.
+    pub fn set(&self) -> &Set {
+        self.set
+    }
+
+    /// What the run was given for its functions, if it is of this type.
+    pub fn host<T: 'static>(&self) -> Option<&T> {
+        self.host.downcast_ref()
+    }
+
+    /// Runs a template of the set that is being run, within the limits of this run.
+    ///
+    /// # Errors
+    /// When there is no such template, or it fails.
+    pub fn run(&mut self, name: &str, data: Value) -> Result<Vec<u8>, Failure> {
+        exec::run(self.set, name, data, self.host, self.budget)
+    }
+
+    /// Runs a template as part of another set, within the limits of this run: what Go's `Execute` of a parsed
+    /// template does, where [`Call::run`] is `ExecuteTemplate`.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn run_template(
+        &mut self,
+        set: &Set,
+        template: &Template,
+        data: Value,
+    ) -> Result<Vec<u8>, Failure> {
+        exec::run_tree(set, &template.0, data, self.host, self.budget)
+    }
+
+    /// Says that a text of so many bytes is about to be made.
+    ///
+    /// # Errors
+    /// When the run has made too much text.
+    pub fn produce(&mut self, bytes: usize) -> Result<(), Failure> {
+        Ok(self.budget.produce(bytes)?)
+    }
+
+    /// Says that work for so many items is about to be done.
+    ///
+    /// # Errors
+    /// When the run has taken too many steps.
+    pub fn work(&mut self, items: usize) -> Result<(), Failure> {
+        for _ in 0..items {
+            self.budget.step()?;
+        }
+        Ok(())
+    }
+
+    /// How long a text may be that `golang::fmt` makes next.
+    pub fn text_limits(&self) -> golang::fmt::Limits {
+        self.budget.text()
+    }
+}

@@ -1,0 +1,502 @@
+//! From the text of a template to tokens.
+//!
+//! Here: delimiters, trim markers, comments, and what stands inside of actions. Elsewhere: what tokens mean
+//! together (`parse/parser.rs`), whether numbers and escapes are right (`parse/number.rs`, `golang::strconv`).
+
+use golang::strconv::{Quoting, quote};
+use golang::unicode::{decode, is_digit, is_letter, is_print};
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The scan ended; [`Token::error`] says why.
+    Error,
+    Bool,
+    Char,
+    CharConstant,
+    Complex,
+    Assign,
+    Declare,
+    Eof,
+    Field,
+    Identifier,
+    LeftDelim,
+    LeftParen,
+    Number,
+    Pipe,
+    RawString,
+    RightDelim,
+    RightParen,
+    Space,
+    String,
+    Text,
+    Variable,
+    Dot,
+    Nil,
+    Block,
+    Break,
+    Continue,
+    Define,
+    Else,
+    End,
+    If,
+    Range,
+    Template,
+    With,
+}
+
+/// A token: bytes of the text, and the line on which they begin.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) line: usize,
+    /// What is wrong, in [`Kind::Error`].
+    pub(super) error: Option<Box<str>>,
+}
+
+impl Token {
+    /// The token before the first one.
+    pub(super) const NONE: Self =
+        Self { kind: Kind::Error, start: 0, end: 0, line: 0, error: None };
+
+    /// How messages name the token.
+    pub(super) fn shown(&self, text: &[u8]) -> String {
+        let value = &text[self.start..self.end];
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self.kind {
+            Kind::Eof => "EOF".to_owned(),
+            Kind::Error => self.error.as_deref().unwrap_or_default().to_owned(),
+            Kind::Dot
+            | Kind::Nil
+            | Kind::Block
+            | Kind::Break
+            | Kind::Continue
+            | Kind::Define
+            | Kind::Else
+            | Kind::End
+            | Kind::If
+            | Kind::Range
+            | Kind::Template
+            | Kind::With => format!("<{}>", lossy(value)),
+            _ if value.len() > 10 => {
+                let (mut end, mut count) = (0, 0);
+                while count < 10 && end < value.len() {
+                    end += decode(&value[end..]).1;
+                    count += 1;
+                }
+                format!("{}...", lossy(&quote(&value[..end], Quoting::Printable)))
+            }
+            _ => lossy(&quote(value, Quoting::Printable)),
+        }
+    }
+}
+
+/// The scanner.
+pub(super) struct Lexer<'a> {
+    text: &'a [u8],
+    left: &'a [u8],
+    right: &'a [u8],
+    at: usize,
+    start: usize,
+    line: usize,
+    start_line: usize,
+    parens: usize,
+    is_inside: bool,
+    is_over: bool,
+    /// Whether a function has the name, which then is no keyword.
+    pub(super) has_break: bool,
+    pub(super) has_continue: bool,
+}
+
+const LEFT_COMMENT: &[u8] = b"/*";
+const RIGHT_COMMENT: &[u8] = b"*/";
+/// A dash and the space beside it.
+const MARKER: usize = 2;
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn is_alphanumeric(character: char) -> bool {
+    character == '_' || is_letter(character) || is_digit(character)
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len().max(1)).position(|window| window == wanted)
+}
+
+fn newlines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+impl<'a> Lexer<'a> {
+    /// Delimiters must not be empty.
+    pub(super) fn new(text: &'a [u8], left: &'a [u8], right: &'a [u8]) -> Self {
+        Self {
+            text,
+            left,
+            right,
+            at: 0,
+            start: 0,
+            line: 1,
+            start_line: 1,
+            parens: 0,
+            is_inside: false,
+            is_over: false,
+            has_break: false,
+            has_continue: false,
+        }
+    }
+
+    /// The next token; after an error or the end, the end again.
+    pub(super) fn next_token(&mut self) -> Token {
+        if self.is_over {
+            let line = self.start_line;
+            return Token { kind: Kind::Eof, start: 0, end: 0, line, error: None };
+        }
+        if self.is_inside { self.inside() } else { self.outside() }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        &self.text[self.at..]
+    }
+
+    /// The next character, if the text is not over.
+    fn peek(&self) -> Option<char> {
+        (self.at < self.text.len()).then(|| decode(self.rest()).0)
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let (character, width) = decode(self.rest());
+        self.at += width;
+        if character == '\n' {
+            self.line += 1;
+        }
+        (width > 0).then_some(character)
+    }
+
+    fn accept(&mut self, set: &[u8]) -> bool {
+        let found = self.rest().first().is_some_and(|byte| set.contains(byte));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn accept_run(&mut self, set: &[u8]) {
+        while self.accept(set) {}
+    }
+
+    fn token(&mut self, kind: Kind) -> Token {
+        let token =
+            Token { kind, start: self.start, end: self.at, line: self.start_line, error: None };
+        self.start = self.at;
+        self.start_line = self.line;
+        token
+    }
+
+    /// Skips to the place, counting lines.
+    fn ignore(&mut self) {
+        self.line += newlines(&self.text[self.start..self.at]);
+        self.start = self.at;
+        self.start_line = self.line;
+    }
+
+    fn error(&mut self, message: impl Into<Box<str>>) -> Token {
+        self.is_over = true;
+        let (start, line) = (self.start, self.start_line);
+        Token { kind: Kind::Error, start, end: start, line, error: Some(message.into()) }
+    }
+
+    fn has_left_marker(text: &[u8]) -> bool {
+        matches!(text, [b'-', space, ..] if is_space(*space))
+    }
+
+    fn has_right_marker(text: &[u8]) -> bool {
+        matches!(text, [space, b'-', ..] if is_space(*space))
+    }
+
+    fn spaces(text: &[u8]) -> usize {
+        text.iter().take_while(|byte| is_space(**byte)).count()
+    }
+
+    /// Whether the closing delimiter is next, and whether it trims what follows.
+    fn right_delimiter(&self) -> Option<bool> {
+        let rest = self.rest();
+        if Self::has_right_marker(rest) && rest[MARKER..].starts_with(self.right) {
+            return Some(true);
+        }
+        rest.starts_with(self.right).then_some(false)
+    }
+
+    fn outside(&mut self) -> Token {
+        loop {
+            let Some(found) = find(self.rest(), self.left) else {
+                self.at = self.text.len();
+                if self.at > self.start {
+                    self.line += newlines(&self.text[self.start..]);
+                    return self.token(Kind::Text);
+                }
+                return self.token(Kind::Eof);
+            };
+            if found > 0 {
+                self.at += found;
+                let mut trimmed = 0;
+                if Self::has_left_marker(&self.text[self.at + self.left.len()..]) {
+                    let text = &self.text[self.start..self.at];
+                    trimmed = text.iter().rev().take_while(|byte| is_space(**byte)).count();
+                }
+                self.at -= trimmed;
+                self.line += newlines(&self.text[self.start..self.at]);
+                let token = self.token(Kind::Text);
+                self.at += trimmed;
+                self.ignore();
+                if token.start < token.end {
+                    return token;
+                }
+            }
+            self.at += self.left.len();
+            let marker = if Self::has_left_marker(self.rest()) { MARKER } else { 0 };
+            if self.rest()[marker..].starts_with(LEFT_COMMENT) {
+                self.at += marker;
+                self.ignore();
+                if let Some(error) = self.comment() {
+                    return error;
+                }
+                continue;
+            }
+            let token = self.token(Kind::LeftDelim);
+            self.is_inside = true;
+            self.at += marker;
+            self.ignore();
+            self.parens = 0;
+            return token;
+        }
+    }
+
+    /// Skips a comment; gives a token if it is not closed.
+    fn comment(&mut self) -> Option<Token> {
+        self.at += LEFT_COMMENT.len();
+        let Some(found) = find(self.rest(), RIGHT_COMMENT) else {
+            return Some(self.error("unclosed comment"));
+        };
+        self.at += found + RIGHT_COMMENT.len();
+        let Some(trims) = self.right_delimiter() else {
+            return Some(self.error("comment ends before closing delimiter"));
+        };
+        self.at += self.right.len();
+        if trims {
+            self.at += MARKER;
+            self.at += Self::spaces(self.rest());
+        }
+        self.ignore();
+        None
+    }
+
+    fn close(&mut self, trims: bool) -> Token {
+        if trims {
+            self.at += MARKER;
+            self.ignore();
+        }
+        self.at += self.right.len();
+        let token = self.token(Kind::RightDelim);
+        if trims {
+            self.at += Self::spaces(self.rest());
+            self.ignore();
+        }
+        self.is_inside = false;
+        token
+    }
+
+    fn inside(&mut self) -> Token {
+        if let Some(trims) = self.right_delimiter() {
+            return match self.parens {
+                0 => self.close(trims),
+                _ => self.error("unclosed left paren"),
+            };
+        }
+        let Some(character) = self.peek() else { return self.error("unclosed action") };
+        match character {
+            ' ' | '\t' | '\r' | '\n' => return self.space(),
+            '+' | '-' | '0'..='9' => return self.number(),
+            '.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => {
+                return self.number();
+            }
+            _ if is_alphanumeric(character) => return self.identifier(),
+            _ => {}
+        }
+        self.next();
+        match character {
+            '=' => self.token(Kind::Assign),
+            ':' => {
+                if self.next() != Some('=') {
+                    return self.error("expected :=");
+                }
+                self.token(Kind::Declare)
+            }
+            '|' => self.token(Kind::Pipe),
+            '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
+            '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            '`' => {
+                loop {
+                    match self.next() {
+                        None => return self.error("unterminated raw quoted string"),
+                        Some('`') => break,
+                        Some(_) => {}
+                    }
+                }
+                self.token(Kind::RawString)
+            }
+            '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
+            '.' => self.field_or_variable(Kind::Field, Kind::Dot),
+            '(' => {
+                self.parens += 1;
+                self.token(Kind::LeftParen)
+            }
+            ')' if self.parens == 0 => self.error("unexpected right paren"),
+            ')' => {
+                self.parens -= 1;
+                self.token(Kind::RightParen)
+            }
+            ' '..='~' => self.token(Kind::Char),
+            other => self.error(format!("unrecognized character in action: {}", code(other))),
+        }
+    }
+
+    fn space(&mut self) -> Token {
+        let spaces = Self::spaces(self.rest());
+        self.line += newlines(&self.rest()[..spaces]);
+        self.at += spaces;
+        let last = &self.text[self.at - 1..];
+        if Self::has_right_marker(last) && last[MARKER..].starts_with(self.right) {
+            self.at -= 1;
+            self.line -= usize::from(last[0] == b'\n');
+            if spaces == 1 {
+                return self.close(true);
+            }
+        }
+        self.token(Kind::Space)
+    }
+
+    fn identifier(&mut self) -> Token {
+        while self.peek().is_some_and(is_alphanumeric) {
+            self.next();
+        }
+        let word = &self.text[self.start..self.at];
+        if !self.at_terminator() {
+            return self.bad_character();
+        }
+        let kind = match word {
+            b"block" => Kind::Block,
+            b"break" if !self.has_break => Kind::Break,
+            b"continue" if !self.has_continue => Kind::Continue,
+            b"define" => Kind::Define,
+            b"else" => Kind::Else,
+            b"end" => Kind::End,
+            b"if" => Kind::If,
+            b"range" => Kind::Range,
+            b"nil" => Kind::Nil,
+            b"template" => Kind::Template,
+            b"with" => Kind::With,
+            b"true" | b"false" => Kind::Bool,
+            _ => Kind::Identifier,
+        };
+        self.token(kind)
+    }
+
+    fn bad_character(&mut self) -> Token {
+        let shown = match self.peek() {
+            Some(character) => code(character),
+            None => "U+FFFFFFFFFFFFFFFF".to_owned(),
+        };
+        self.error(format!("bad character {shown}"))
+    }
+
+    /// What begins with a dot or dollar sign, which was read.
+    fn field_or_variable(&mut self, kind: Kind, alone: Kind) -> Token {
+        if self.at_terminator() {
+            return self.token(alone);
+        }
+        while self.peek().is_some_and(is_alphanumeric) {
+            self.next();
+        }
+        if self.at_terminator() { self.token(kind) } else { self.bad_character() }
+    }
+
+    /// Whether a word can end here.
+    fn at_terminator(&self) -> bool {
+        match self.rest().first() {
+            None | Some(b'.' | b',' | b'|' | b':' | b')' | b'(') => true,
+            Some(byte) => is_space(*byte) || self.rest().starts_with(self.right),
+        }
+    }
+
+    /// A constant up to its closing mark; the opening one was read.
+    fn quoted(&mut self, mark: u8, kind: Kind, unterminated: &str) -> Token {
+        loop {
+            let character = match self.next() {
+                Some('\\') => match self.next() {
+                    Some(escaped) if escaped != '\n' => continue,
+                    _ => None,
+                },
+                other => other,
+            };
+            match character {
+                None | Some('\n') => return self.error(unterminated),
+                Some(character) if character == char::from(mark) => return self.token(kind),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn number(&mut self) -> Token {
+        let is_good = self.scan_number();
+        let is_complex = is_good && matches!(self.rest().first(), Some(b'+' | b'-'));
+        let is_good =
+            is_good && (!is_complex || (self.scan_number() && self.text[self.at - 1] == b'i'));
+        if !is_good {
+            let shown = quote(&self.text[self.start..self.at], Quoting::Printable);
+            return self.error(format!("bad number syntax: {}", String::from_utf8_lossy(&shown)));
+        }
+        self.token(if is_complex { Kind::Complex } else { Kind::Number })
+    }
+
+    fn scan_number(&mut self) -> bool {
+        self.accept(b"+-");
+        let mut digits: &[u8] = b"0123456789_";
+        if self.accept(b"0") {
+            if self.accept(b"xX") {
+                digits = b"0123456789abcdefABCDEF_";
+            } else if self.accept(b"oO") {
+                digits = b"01234567_";
+            } else if self.accept(b"bB") {
+                digits = b"01_";
+            }
+        }
+        self.accept_run(digits);
+        if self.accept(b".") {
+            self.accept_run(digits);
+        }
+        let exponent: &[u8] = match digits.len() {
+            11 => b"eE",
+            23 => b"pP",
+            _ => b"",
+        };
+        if self.accept(exponent) {
+            self.accept(b"+-");
+            self.accept_run(b"0123456789_");
+        }
+        self.accept(b"i");
+        if self.peek().is_some_and(is_alphanumeric) {
+            self.next();
+            return false;
+        }
+        true
+    }
+}
+
+/// Go's `%#U`.
+fn code(character: char) -> String {
+    let number = format!("U+{:04X}", u32::from(character));
+    if is_print(character) { format!("{number} '{character}'") } else { number }
+}

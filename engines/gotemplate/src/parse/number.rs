@@ -1,0 +1,96 @@
+//! Number constants, which are of every type that can hold them until they are used.
+
+use golang::strconv::{Quoting, parse_float, parse_int, parse_uint, quote, unquote_char};
+
+use super::lex::Kind;
+
+/// A number in a template.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Number {
+    pub(crate) int: Option<i64>,
+    pub(crate) uint: Option<u64>,
+    pub(crate) float: Option<f64>,
+    pub(crate) complex: Option<(f64, f64)>,
+}
+
+/// Go's conversion of a float to an integer, if that is the same number.
+fn whole(float: f64) -> (Option<i64>, Option<u64>) {
+    // Rust's casts saturate, and neither end of a range is reached by a float that is one of its numbers.
+    let int = float as i64;
+    let uint = float as u64;
+    let is_int = int as f64 == float && int != i64::MAX;
+    let is_uint = uint as f64 == float && uint != u64::MAX;
+    (is_int.then_some(int), is_uint.then_some(uint))
+}
+
+impl Number {
+    /// Reads a constant.
+    ///
+    /// # Errors
+    /// Go's text for what is no number.
+    pub(super) fn parse(text: &[u8], kind: Kind) -> Result<Self, String> {
+        match kind {
+            Kind::CharConstant => return Self::character(text),
+            Kind::Complex => {
+                let at = text.iter().enumerate().skip(1).rposition(|(at, byte)| {
+                    matches!(byte, b'+' | b'-')
+                        && !matches!(text[at - 1], b'e' | b'E' | b'p' | b'P')
+                });
+                let parts = at.and_then(|at| {
+                    let (real, imaginary) = text.split_at(at + 1);
+                    Some((parse_float(real)?, parse_float(imaginary.strip_suffix(b"i")?)?))
+                });
+                let parts = parts.ok_or("syntax error scanning complex number")?;
+                return Ok(Self::complex(parts));
+            }
+            _ => {}
+        }
+        if let Some(imaginary) = text.strip_suffix(b"i").and_then(parse_float) {
+            return Ok(Self::complex((0.0, imaginary)));
+        }
+        let shown = || String::from_utf8_lossy(&quote(text, Quoting::Printable)).into_owned();
+        let mut number = Self { int: parse_int(text), uint: parse_uint(text), ..Self::default() };
+        if number.int == Some(0) {
+            number.uint = Some(0);
+        }
+        number.float = match (number.int, number.uint) {
+            (Some(int), _) => Some(int as f64),
+            (None, Some(uint)) => Some(uint as f64),
+            (None, None) => parse_float(text),
+        };
+        if let (Some(float), None, None) = (number.float, number.int, number.uint) {
+            if !text.iter().any(|byte| b".eEpP".contains(byte)) {
+                return Err(format!("integer overflow: {}", shown()));
+            }
+            (number.int, number.uint) = whole(float);
+        }
+        if number.float.is_none() {
+            return Err(format!("illegal number syntax: {}", shown()));
+        }
+        Ok(number)
+    }
+
+    fn character(text: &[u8]) -> Result<Self, String> {
+        let (mark, rest) = text.split_first().ok_or("invalid syntax")?;
+        let (code, tail) = unquote_char(rest, *mark).map_err(|error| error.to_string())?;
+        if tail != b"'" {
+            let shown = String::from_utf8_lossy(text);
+            return Err(format!("malformed character constant: {shown}"));
+        }
+        Ok(Self {
+            int: Some(i64::from(code)),
+            uint: Some(u64::from(code)),
+            float: Some(f64::from(code)),
+            complex: None,
+        })
+    }
+
+    fn complex(parts: (f64, f64)) -> Self {
+        let mut number = Self { complex: Some(parts), ..Self::default() };
+        if parts.1 == 0.0 {
+            number.float = Some(parts.0);
+            (number.int, number.uint) = whole(parts.0);
+        }
+        number
+    }
+}

@@ -1,0 +1,616 @@
+//! The grammar of templates, with the messages of Go's parser.
+//!
+//! Recursion is bounded by [`Settings::nesting`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use golang::strconv::{Quoting, quote, unquote};
+
+use super::lex::{Kind, Lexer, Token};
+use super::node::{Branch, Control, Form, Id, Node, Pipe, Source, Tree};
+use super::{Number, Settings};
+use crate::error::ParseError;
+
+type Result<T> = std::result::Result<T, ParseError>;
+
+/// Go's own limit of parentheses in each other.
+const PARENTHESES: usize = 10_000;
+
+/// The templates of one text in the making.
+pub(super) struct Parser<'a> {
+    settings: &'a Settings<'a>,
+    name: &'a str,
+    text: &'a [u8],
+    lexer: Lexer<'a>,
+    nodes: Vec<Node>,
+    roots: BTreeMap<Arc<str>, Id>,
+    /// The template that is being parsed; those around it are kept by who began it.
+    scope: Scope,
+    nesting: usize,
+}
+
+/// What belongs to one template.
+struct Scope {
+    name: Arc<str>,
+    /// Tokens that were read ahead; the last one read is the first.
+    tokens: [Token; 3],
+    ahead: usize,
+    variables: Vec<Arc<str>>,
+    /// The line on which the open action began, or zero.
+    action_line: usize,
+    ranges: usize,
+    parentheses: usize,
+}
+
+impl Scope {
+    fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            tokens: [Token::NONE, Token::NONE, Token::NONE],
+            ahead: 0,
+            variables: vec!["$".into()],
+            action_line: 0,
+            ranges: 0,
+            parentheses: 0,
+        }
+    }
+}
+
+/// What a list of nodes ended with.
+struct End {
+    at: usize,
+    is_else: bool,
+}
+
+impl End {
+    fn shown(&self) -> &'static str {
+        if self.is_else { "{{else}}" } else { "{{end}}" }
+    }
+}
+
+/// A node, or what ends a list of them.
+enum Item {
+    Node(Id),
+    End(End),
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(name: &'a str, text: &'a [u8], settings: &'a Settings<'a>) -> Self {
+        let mut lexer = Lexer::new(text, settings.left.as_bytes(), settings.right.as_bytes());
+        lexer.has_break = (settings.has_function)("break");
+        lexer.has_continue = (settings.has_function)("continue");
+        Self {
+            settings,
+            name,
+            text,
+            lexer,
+            nodes: Vec::new(),
+            roots: BTreeMap::new(),
+            scope: Scope::new(name.into()),
+            nesting: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<(Tree, BTreeMap<Arc<str>, Tree>)> {
+        let at = self.peek().start;
+        let mut ids = Vec::new();
+        while self.peek().kind != Kind::Eof {
+            if self.peek().kind == Kind::LeftDelim {
+                let delimiter = self.next();
+                if self.next_non_space().kind == Kind::Define {
+                    self.definition()?;
+                    continue;
+                }
+                self.backup2(delimiter);
+            }
+            match self.text_or_action()? {
+                Item::Node(id) => ids.push(id),
+                Item::End(end) => return Err(self.error(format!("unexpected {}", end.shown()))),
+            }
+        }
+        let root = self.node(at, Form::List(ids));
+        self.add(root)?;
+        let source =
+            Arc::new(Source { name: self.name.into(), text: self.text.into(), nodes: self.nodes });
+        let tree = |name: Arc<str>, root| Tree { name, source: Arc::clone(&source), root };
+        let all = self.roots.into_iter().map(|(name, root)| (Arc::clone(&name), tree(name, root)));
+        Ok((tree(self.scope.name, root), all.collect()))
+    }
+
+    fn node(&mut self, at: usize, form: Form) -> Id {
+        self.nodes.push(Node { at, form });
+        // A text has fewer nodes than bytes, and texts are kept below 4 GiB by the caller.
+        Id(u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    // Tokens.
+
+    fn next(&mut self) -> Token {
+        if self.scope.ahead > 0 {
+            self.scope.ahead -= 1;
+        } else {
+            self.scope.tokens[0] = self.lexer.next_token();
+        }
+        self.scope.tokens[self.scope.ahead].clone()
+    }
+
+    fn backup(&mut self) {
+        self.scope.ahead += 1;
+    }
+
+    fn backup2(&mut self, first: Token) {
+        self.scope.tokens[1] = first;
+        self.scope.ahead = 2;
+    }
+
+    fn backup3(&mut self, first: Token, second: Token) {
+        self.scope.tokens[1] = second;
+        self.scope.tokens[2] = first;
+        self.scope.ahead = 3;
+    }
+
+    fn peek(&mut self) -> &Token {
+        if self.scope.ahead == 0 {
+            self.scope.ahead = 1;
+            self.scope.tokens[0] = self.lexer.next_token();
+        }
+        &self.scope.tokens[self.scope.ahead - 1]
+    }
+
+    fn next_non_space(&mut self) -> Token {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    fn peek_non_space(&mut self) -> Token {
+        let token = self.next_non_space();
+        self.backup();
+        token
+    }
+
+    fn expect(&mut self, kinds: &[Kind], context: &str) -> Result<Token> {
+        let token = self.next_non_space();
+        if kinds.contains(&token.kind) { Ok(token) } else { Err(self.unexpected(&token, context)) }
+    }
+
+    // Messages.
+
+    fn error(&self, message: impl Into<String>) -> ParseError {
+        ParseError {
+            template: self.name.to_owned(),
+            line: self.scope.tokens[0].line,
+            message: message.into(),
+        }
+    }
+
+    fn unexpected(&self, token: &Token, context: &str) -> ParseError {
+        let shown = token.shown(self.text);
+        if token.kind != Kind::Error {
+            return self.error(format!("unexpected {shown} in {context}"));
+        }
+        let started = self.scope.action_line;
+        if started == 0 || started == token.line {
+            return self.error(shown);
+        }
+        // The message may already say that it is about an action.
+        let within = if shown.ends_with(" action") { "" } else { " in action" };
+        self.error(format!("{shown}{within} started at {}:{started}", self.name))
+    }
+
+    /// Goes one level deeper.
+    fn enter(&mut self) -> Result<()> {
+        self.nesting += 1;
+        if self.nesting > self.settings.nesting {
+            // Differs(go): blocks can be nested without end there; here they take stack.
+            return Err(
+                self.error(format!("max nesting of blocks exceeded ({})", self.settings.nesting))
+            );
+        }
+        Ok(())
+    }
+
+    // Templates.
+
+    fn add(&mut self, root: Id) -> Result<()> {
+        let name = Arc::clone(&self.scope.name);
+        let is_empty = |id: Id, nodes: &[Node]| match &nodes[id.0 as usize].form {
+            Form::List(ids) => ids.iter().all(|id| match nodes[id.0 as usize].form {
+                Form::Text(start, end) => {
+                    String::from_utf8_lossy(&self.text[start..end]).trim().is_empty()
+                }
+                _ => false,
+            }),
+            _ => false,
+        };
+        match self.roots.get(&name) {
+            Some(known) if !is_empty(*known, &self.nodes) => {
+                if !is_empty(root, &self.nodes) {
+                    let shown = quote(name.as_bytes(), Quoting::Printable);
+                    let shown = String::from_utf8_lossy(&shown);
+                    return Err(
+                        self.error(format!("template: multiple definition of template {shown}"))
+                    );
+                }
+            }
+            _ => _ = self.roots.insert(name, root),
+        }
+        Ok(())
+    }
+
+    /// Parses the body of a template inside of another one, up to its end.
+    fn body(&mut self, context: &str) -> Result<()> {
+        let (root, end) = self.list()?;
+        if end.is_else {
+            return Err(self.error(format!("unexpected {} in {context}", end.shown())));
+        }
+        self.add(root)
+    }
+
+    fn definition(&mut self) -> Result<()> {
+        const CONTEXT: &str = "define clause";
+        let outer = std::mem::replace(&mut self.scope, Scope::new("definition".into()));
+        let name = self.expect(&[Kind::String, Kind::RawString], CONTEXT)?;
+        self.scope.name = self.unquoted(&name)?;
+        self.expect(&[Kind::RightDelim], CONTEXT)?;
+        self.body(CONTEXT)?;
+        self.scope = outer;
+        Ok(())
+    }
+
+    fn block(&mut self) -> Result<Id> {
+        const CONTEXT: &str = "block clause";
+        let token = self.next_non_space();
+        let name = self.template_name(&token, CONTEXT)?;
+        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.scope, Scope::new(Arc::clone(&name)));
+        self.body(CONTEXT)?;
+        self.scope = outer;
+        Ok(self.node(token.start, Form::Template(name, Some(pipe))))
+    }
+
+    fn template(&mut self) -> Result<Id> {
+        const CONTEXT: &str = "template clause";
+        let token = self.next_non_space();
+        let name = self.template_name(&token, CONTEXT)?;
+        let mut pipe = None;
+        if self.next_non_space().kind != Kind::RightDelim {
+            self.backup();
+            pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
+        }
+        Ok(self.node(token.start, Form::Template(name, pipe)))
+    }
+
+    fn template_name(&self, token: &Token, context: &str) -> Result<Arc<str>> {
+        match token.kind {
+            Kind::String | Kind::RawString => self.unquoted(token),
+            _ => Err(self.unexpected(token, context)),
+        }
+    }
+
+    fn unquoted(&self, token: &Token) -> Result<Arc<str>> {
+        let bytes = unquote(&self.text[token.start..token.end])
+            .map_err(|error| self.error(error.to_string()))?;
+        Ok(String::from_utf8_lossy(&bytes).into())
+    }
+
+    // Lists and actions.
+
+    fn list(&mut self) -> Result<(Id, End)> {
+        self.enter()?;
+        let at = self.peek_non_space().start;
+        let mut ids = Vec::new();
+        while self.peek_non_space().kind != Kind::Eof {
+            match self.text_or_action()? {
+                Item::Node(id) => ids.push(id),
+                Item::End(end) => {
+                    self.nesting -= 1;
+                    return Ok((self.node(at, Form::List(ids)), end));
+                }
+            }
+        }
+        Err(self.error("unexpected EOF"))
+    }
+
+    fn text_or_action(&mut self) -> Result<Item> {
+        let token = self.next_non_space();
+        match token.kind {
+            Kind::Text => {
+                Ok(Item::Node(self.node(token.start, Form::Text(token.start, token.end))))
+            }
+            Kind::LeftDelim => {
+                self.scope.action_line = token.line;
+                let item = self.action();
+                self.scope.action_line = 0;
+                item
+            }
+            _ => Err(self.unexpected(&token, "input")),
+        }
+    }
+
+    fn action(&mut self) -> Result<Item> {
+        let token = self.next_non_space();
+        let id = match token.kind {
+            Kind::Block => self.block()?,
+            Kind::Break => self.leave(&token, "{{break}}", Form::Break)?,
+            Kind::Continue => self.leave(&token, "{{continue}}", Form::Continue)?,
+            Kind::Else => return self.otherwise(),
+            Kind::End => {
+                let at = self.expect(&[Kind::RightDelim], "end")?.start;
+                return Ok(Item::End(End { at, is_else: false }));
+            }
+            Kind::If => self.control(Control::If)?,
+            Kind::Range => self.control(Control::Range)?,
+            Kind::Template => self.template()?,
+            Kind::With => self.control(Control::With)?,
+            _ => {
+                self.backup();
+                let at = self.peek().start;
+                let pipe = self.pipeline("command", Kind::RightDelim)?;
+                self.node(at, Form::Action(pipe))
+            }
+        };
+        Ok(Item::Node(id))
+    }
+
+    fn leave(&mut self, word: &Token, shown: &str, form: Form) -> Result<Id> {
+        let token = self.next_non_space();
+        if token.kind != Kind::RightDelim {
+            return Err(self.unexpected(&token, shown));
+        }
+        if self.scope.ranges == 0 {
+            return Err(self.error(format!("{shown} outside {{{{range}}}}")));
+        }
+        Ok(self.node(word.start, form))
+    }
+
+    fn otherwise(&mut self) -> Result<Item> {
+        let mut token = self.peek_non_space();
+        // `else if` and `else with` leave their second word to who asked for the else.
+        if !matches!(token.kind, Kind::If | Kind::With) {
+            token = self.expect(&[Kind::RightDelim], "else")?;
+        }
+        Ok(Item::End(End { at: token.start, is_else: true }))
+    }
+
+    fn control(&mut self, control: Control) -> Result<Id> {
+        let known = self.scope.variables.len();
+        let pipe = self.pipeline(control.word(), Kind::RightDelim)?;
+        let is_range = control == Control::Range;
+        self.scope.ranges += usize::from(is_range);
+        let (list, end) = self.list()?;
+        self.scope.ranges -= usize::from(is_range);
+        let mut otherwise = None;
+        if end.is_else {
+            let next = self.peek().kind;
+            let chained =
+                matches!((control, next), (Control::If, Kind::If) | (Control::With, Kind::With));
+            otherwise = Some(if chained {
+                self.next();
+                self.enter()?;
+                let inner = self.control(control)?;
+                self.nesting -= 1;
+                self.node(end.at, Form::List(vec![inner]))
+            } else {
+                let (list, end) = self.list()?;
+                if end.is_else {
+                    return Err(self.error(format!("expected end; found {}", end.shown())));
+                }
+                list
+            });
+        }
+        self.scope.variables.truncate(known);
+        let at = self.nodes[pipe.0 as usize].at;
+        Ok(self.node(at, Form::Branch(Branch { control, pipe, list, otherwise })))
+    }
+
+    // Pipelines.
+
+    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Id> {
+        let at = self.peek_non_space().start;
+        let mut pipe = Pipe::default();
+        self.declarations(&mut pipe, context)?;
+        loop {
+            let token = self.next_non_space();
+            match token.kind {
+                kind if kind == end => break,
+                Kind::Bool
+                | Kind::CharConstant
+                | Kind::Complex
+                | Kind::Dot
+                | Kind::Field
+                | Kind::Identifier
+                | Kind::Number
+                | Kind::Nil
+                | Kind::RawString
+                | Kind::String
+                | Kind::Variable
+                | Kind::LeftParen => {
+                    self.backup();
+                    let command = self.command()?;
+                    pipe.commands.push(command);
+                }
+                _ => return Err(self.unexpected(&token, context)),
+            }
+        }
+        if pipe.commands.is_empty() {
+            return Err(self.error(format!("missing value for {context}")));
+        }
+        for (index, command) in pipe.commands.iter().enumerate().skip(1) {
+            let Form::Command(arguments) = &self.nodes[command.0 as usize].form else { continue };
+            let first = arguments.first().map(|id| &self.nodes[id.0 as usize].form);
+            if let Some(
+                Form::Bool(_) | Form::Dot | Form::Nil | Form::Number(..) | Form::String(..),
+            ) = first
+            {
+                let stage = index + 1;
+                return Err(self.error(format!("non executable command in pipeline stage {stage}")));
+            }
+        }
+        Ok(self.node(at, Form::Pipe(pipe)))
+    }
+
+    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Result<()> {
+        loop {
+            let variable = self.peek_non_space();
+            if variable.kind != Kind::Variable {
+                return Ok(());
+            }
+            self.next();
+            let adjacent = self.peek().clone();
+            let next = self.peek_non_space();
+            let name: Arc<str> = self.lossy(&variable).into();
+            match next.kind {
+                Kind::Assign | Kind::Declare => {
+                    pipe.is_assignment = next.kind == Kind::Assign;
+                    self.next_non_space();
+                    pipe.variables.push(Arc::clone(&name));
+                    self.scope.variables.push(name);
+                    return Ok(());
+                }
+                Kind::Char if &self.text[next.start..next.end] == b"," => {
+                    self.next_non_space();
+                    pipe.variables.push(Arc::clone(&name));
+                    self.scope.variables.push(name);
+                    if context != "range" || pipe.variables.len() >= 2 {
+                        return Err(self.error(format!("too many declarations in {context}")));
+                    }
+                    match self.peek_non_space().kind {
+                        Kind::Variable | Kind::RightDelim | Kind::RightParen => {}
+                        _ => return Err(self.error("range can only initialize variables")),
+                    }
+                }
+                _ if adjacent.kind == Kind::Space => {
+                    self.backup3(variable, adjacent);
+                    return Ok(());
+                }
+                _ => {
+                    self.backup2(variable);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn command(&mut self) -> Result<Id> {
+        let at = self.peek_non_space().start;
+        let mut arguments = Vec::new();
+        loop {
+            self.peek_non_space();
+            arguments.extend(self.operand()?);
+            let token = self.next();
+            match token.kind {
+                Kind::Space => continue,
+                Kind::RightDelim | Kind::RightParen => self.backup(),
+                Kind::Pipe => {}
+                _ => return Err(self.unexpected(&token, "operand")),
+            }
+            break;
+        }
+        if arguments.is_empty() {
+            return Err(self.error("empty command"));
+        }
+        Ok(self.node(at, Form::Command(arguments)))
+    }
+
+    fn operand(&mut self) -> Result<Option<Id>> {
+        let Some(id) = self.term()? else { return Ok(None) };
+        if self.peek().kind != Kind::Field {
+            return Ok(Some(id));
+        }
+        let at = self.peek().start;
+        let mut names: Vec<Arc<str>> = Vec::new();
+        while self.peek().kind == Kind::Field {
+            let token = self.next();
+            names.push(self.lossy(&token)[1..].into());
+        }
+        let Node { form, .. } = &mut self.nodes[id.0 as usize];
+        match form {
+            Form::Field(known) | Form::Variable(known) => {
+                known.append(&mut names);
+                self.nodes[id.0 as usize].at = at;
+                Ok(Some(id))
+            }
+            Form::Bool(_) | Form::String(..) | Form::Number(..) | Form::Nil | Form::Dot => {
+                let shown = self.shown_constant(id);
+                let shown = quote(shown.as_bytes(), Quoting::Printable);
+                let shown = String::from_utf8_lossy(&shown);
+                Err(self.error(format!("unexpected . after term {shown}")))
+            }
+            _ => Ok(Some(self.node(at, Form::Chain(id, names)))),
+        }
+    }
+
+    fn shown_constant(&self, id: Id) -> String {
+        match &self.nodes[id.0 as usize].form {
+            Form::Bool(truth) => truth.to_string(),
+            Form::Number(_, text) => text.to_string(),
+            Form::String(start, end, _) => String::from_utf8_lossy(&self.text[*start..*end]).into(),
+            Form::Nil => "nil".to_owned(),
+            _ => ".".to_owned(),
+        }
+    }
+
+    fn lossy(&self, token: &Token) -> String {
+        String::from_utf8_lossy(&self.text[token.start..token.end]).into_owned()
+    }
+
+    fn term(&mut self) -> Result<Option<Id>> {
+        let token = self.next_non_space();
+        let shown = |parser: &Self| parser.lossy(&token);
+        let form = match token.kind {
+            Kind::Identifier => {
+                let name = shown(self);
+                if !(self.settings.has_function)(&name) {
+                    let name = quote(name.as_bytes(), Quoting::Printable);
+                    let name = String::from_utf8_lossy(&name);
+                    return Err(self.error(format!("function {name} not defined")));
+                }
+                Form::Identifier(name.into())
+            }
+            Kind::Dot => Form::Dot,
+            Kind::Nil => Form::Nil,
+            Kind::Variable => {
+                let name = shown(self);
+                if !self.scope.variables.iter().any(|known| **known == *name) {
+                    let name = quote(name.as_bytes(), Quoting::Printable);
+                    let name = String::from_utf8_lossy(&name);
+                    return Err(self.error(format!("undefined variable {name}")));
+                }
+                Form::Variable(vec![name.into()])
+            }
+            Kind::Field => Form::Field(vec![shown(self)[1..].into()]),
+            Kind::Bool => Form::Bool(shown(self) == "true"),
+            Kind::CharConstant | Kind::Complex | Kind::Number => {
+                let text = &self.text[token.start..token.end];
+                let number = Number::parse(text, token.kind).map_err(|error| self.error(error))?;
+                Form::Number(number, shown(self).into())
+            }
+            Kind::LeftParen => return self.parenthesis().map(Some),
+            Kind::String | Kind::RawString => {
+                let meant = unquote(&self.text[token.start..token.end])
+                    .map_err(|error| self.error(error.to_string()))?;
+                Form::String(token.start, token.end, meant.into())
+            }
+            _ => {
+                self.backup();
+                return Ok(None);
+            }
+        };
+        Ok(Some(self.node(token.start, form)))
+    }
+
+    fn parenthesis(&mut self) -> Result<Id> {
+        if self.scope.parentheses >= PARENTHESES {
+            return Err(self.error("max expression depth exceeded"));
+        }
+        self.scope.parentheses += 1;
+        let id = self.pipeline("parenthesized pipeline", Kind::RightParen)?;
+        self.scope.parentheses -= 1;
+        Ok(id)
+    }
+}

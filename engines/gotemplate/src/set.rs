@@ -1,0 +1,175 @@
+//! Templates that know each other by name.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use golang::Value;
+
+use crate::builtin;
+use crate::error::{Failure, ParseError};
+use crate::exec;
+use crate::function::Functions;
+use crate::limits::{Budget, Limits};
+use crate::parse::{self, Settings, Tree};
+
+/// What a map without the key of a field gives; Go's option `missingkey`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingKey {
+    /// No value: prints as `<no value>`, and a field of it is no value either.
+    #[default]
+    Default,
+    /// The zero value of the map's type: for `interface {}` a nil, of which a field is an error.
+    Zero,
+    /// An error.
+    Error,
+}
+
+/// Templates by name, the functions they may call, and how they are read and run.
+///
+/// A clone shares all templates; what is parsed into it later is seen in it only.
+#[derive(Debug, Clone)]
+pub struct Set {
+    name: Arc<str>,
+    functions: Arc<Functions>,
+    missing_key: MissingKey,
+    limits: Limits,
+    delimiters: (Arc<str>, Arc<str>),
+    layer: Arc<Layer>,
+}
+
+/// A template that was parsed from a text, which may be hidden in its set by another of its name.
+#[derive(Debug, Clone)]
+pub struct Template(pub(crate) Tree);
+
+impl Template {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+/// Templates that hide those of the same name below.
+#[derive(Debug, Default)]
+struct Layer {
+    templates: BTreeMap<Arc<str>, Tree>,
+    below: Option<Arc<Self>>,
+}
+
+impl Set {
+    /// An empty set; the name is used in messages only.
+    pub fn new(name: &str, functions: Functions) -> Self {
+        Self {
+            name: name.into(),
+            functions: Arc::new(functions),
+            missing_key: MissingKey::default(),
+            limits: Limits::default(),
+            delimiters: ("{{".into(), "}}".into()),
+            layer: Arc::default(),
+        }
+    }
+
+    /// With another answer to missing keys.
+    #[must_use]
+    pub fn with_missing_key(mut self, missing_key: MissingKey) -> Self {
+        self.missing_key = missing_key;
+        self
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// With other delimiters for what is parsed from here on; an empty one stands for Go's own.
+    #[must_use]
+    pub fn with_delimiters(mut self, left: &str, right: &str) -> Self {
+        let or = |given: &str, own: &str| if given.is_empty() { own } else { given }.into();
+        self.delimiters = (or(left, "{{"), or(right, "}}"));
+        self
+    }
+
+    /// Parses a text as the template of that name, and those that it defines.
+    ///
+    /// A template replaces one of the same name, unless it is empty but for white space and comments; the one
+    /// that is given back is what the text says, also then. Nothing changes when there is an error.
+    ///
+    /// # Errors
+    /// When the text is no template: Go's message.
+    pub fn parse(&mut self, name: &str, text: &[u8]) -> Result<Template, ParseError> {
+        if u32::try_from(text.len()).is_err() {
+            let message = "the text is longer than 4 GiB".to_owned();
+            return Err(ParseError { template: name.to_owned(), line: 1, message });
+        }
+        let functions = &self.functions;
+        let has_function =
+            |name: &str| functions.get(name).is_some() || builtin::find(name).is_some();
+        let settings = Settings {
+            left: &self.delimiters.0,
+            right: &self.delimiters.1,
+            nesting: self.limits.nesting,
+            has_function: &has_function,
+        };
+        let (tree, trees) = parse::parse(name, text, &settings)?;
+        if Arc::get_mut(&mut self.layer).is_none() {
+            let below = Some(Arc::clone(&self.layer));
+            self.layer = Arc::new(Layer { templates: BTreeMap::new(), below });
+        }
+        for (name, tree) in trees {
+            if tree.source.is_empty(tree.root) && self.get(&name).is_some() {
+                continue;
+            }
+            if let Some(layer) = Arc::get_mut(&mut self.layer) {
+                layer.templates.insert(name, tree);
+            }
+        }
+        Ok(Template(tree))
+    }
+
+    /// Whether there is a template of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The name of the set.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs a template and gives its output.
+    ///
+    /// # Errors
+    /// When there is no such template, it fails, or a limit is reached.
+    pub fn run(&self, name: &str, data: Value) -> Result<Vec<u8>, Failure> {
+        self.run_with(name, data, &())
+    }
+
+    /// [`Set::run`] with something for the functions, which [`crate::Call::host`] gives them.
+    ///
+    /// # Errors
+    /// As [`Set::run`].
+    pub fn run_with(&self, name: &str, data: Value, host: &dyn Any) -> Result<Vec<u8>, Failure> {
+        exec::run(self, name, data, host, &mut Budget::new(self.limits))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Tree> {
+        let mut layer = Some(&*self.layer);
+        while let Some(known) = layer {
+            if let Some(tree) = known.templates.get(name) {
+                return Some(tree);
+            }
+            layer = known.below.as_deref();
+        }
+        None
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    pub(crate) fn missing_key(&self) -> MissingKey {
+        self.missing_key
+    }
+}

@@ -1,0 +1,96 @@
+//! Values during a run: Go's `reflect.Value`, which also knows how a value was reached.
+
+use golang::Value;
+use golang::value::Type;
+
+/// How a value was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Not at all: there is none.
+    Absent,
+    /// As itself.
+    Plain,
+    /// Out of something that holds an `interface {}`, which may be nil.
+    Interface,
+    /// As a field of something behind a pointer.
+    Addressable,
+}
+
+/// A value, or none, and how it was reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    value: Value,
+    how: How,
+}
+
+impl Slot {
+    pub(crate) const ABSENT: Self = Self { value: Value::Nil, how: How::Absent };
+
+    /// A value as itself; nil is none.
+    pub(crate) fn plain(value: Value) -> Self {
+        match value {
+            Value::Nil => Self::ABSENT,
+            value => Self { value, how: How::Plain },
+        }
+    }
+
+    /// A value out of something that holds values of a type.
+    pub(crate) fn of(value: Value, held: &Type) -> Self {
+        match held {
+            Type::Any => Self { value, how: How::Interface },
+            _ => Self::plain(value),
+        }
+    }
+
+    pub(crate) fn addressable(value: Value) -> Self {
+        match value {
+            Value::Nil => Self { value, how: How::Interface },
+            value => Self { value, how: How::Addressable },
+        }
+    }
+
+    /// The value; nil for none.
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        self.value
+    }
+
+    /// Whether there is no value, not even a nil in an `interface {}`.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.how == How::Absent
+    }
+
+    pub(crate) fn is_addressable(&self) -> bool {
+        self.how == How::Addressable
+    }
+
+    /// Whether it is a nil in an `interface {}`.
+    pub(crate) fn is_nil_interface(&self) -> bool {
+        self.how == How::Interface && matches!(self.value, Value::Nil)
+    }
+
+    /// The value without the `interface {}` around it.
+    pub(crate) fn unboxed(self) -> Self {
+        match self.how {
+            How::Interface => Self::plain(self.value),
+            _ => self,
+        }
+    }
+
+    /// The type in which it is held; nothing for no value.
+    pub(crate) fn held_as(&self) -> Option<Type> {
+        match self.how {
+            How::Absent => None,
+            How::Interface => Some(Type::Any),
+            How::Plain | How::Addressable => self.value.type_of(),
+        }
+    }
+
+    /// [`Slot::held_as`] for messages.
+    pub(crate) fn held_name(&self) -> String {
+        self.held_as().map_or_else(|| "<nil>".to_owned(), |held| held.to_string())
+    }
+}

@@ -1,0 +1,232 @@
+//! What the recorded answers do not hold: objects, limits, bad input, and sets that share templates.
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::{Function, Kind, List, Object, Signature, Str, Type};
+use proptest::prelude::*;
+
+use crate::{Failure, Functions, LimitError, Limits, MissingKey, STACK, Set};
+
+fn functions() -> Functions {
+    let mut functions = Functions::default();
+    functions.insert(
+        "include",
+        Signature::new([Type::String, Type::Any], Type::String),
+        |call, values| {
+            let Value::String(name) = &values[0] else { return Ok(Value::Nil) };
+            Ok(Value::string(call.run(&name.lossy(), values[1].clone())?))
+        },
+    );
+    functions.insert("list", Signature::variadic([Type::Any], Type::list()), |_, items| {
+        Ok(Value::list(items.iter().cloned()))
+    });
+    functions
+}
+
+fn run_with(text: &str, data: Value, limits: Limits) -> Result<String, Failure> {
+    let mut set = Set::new("t", functions()).with_missing_key(MissingKey::Zero).with_limits(limits);
+    set.parse("t", text.as_bytes())?;
+    set.run("t", data).map(|output| String::from_utf8(output).unwrap())
+}
+
+fn check(text: &str, data: Value, wanted: &str) {
+    let got = run_with(text, data, Limits::default()).unwrap_or_else(|error| error.to_string());
+    assert_eq!(got, wanted, "{text}");
+}
+
+/// Runs something on a thread with the stack that the limits ask for.
+fn with_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).unwrap();
+        thread.join().unwrap()
+    })
+}
+
+#[derive(Debug)]
+struct Versions;
+
+impl Object for Versions {
+    fn type_name(&self) -> &'static str {
+        "common.VersionSet"
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::List(List::new(Type::String, vec![Value::from("v1"), Value::from("apps/v1")])))
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        let signature = Signature::new([Type::String], Type::Bool);
+        (name == "Has").then(|| {
+            Function::new(signature, |values| {
+                Ok(Value::Bool(matches!(&values[0], Value::String(text) if **text == *b"v1")))
+            })
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Release {
+    is_pointer: bool,
+}
+
+impl Object for Release {
+    fn type_name(&self) -> &'static str {
+        if self.is_pointer { "*common.Capabilities" } else { "common.KubeVersion" }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.is_pointer { Kind::Pointer } else { Kind::Struct }
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        match self.is_pointer {
+            true => vec![("KubeVersion", Value::object(Self { is_pointer: false }))],
+            false => vec![("Version", Value::from("v1.2.3-gke"))],
+        }
+    }
+
+    fn addressed_text(&self) -> Option<Str> {
+        (!self.is_pointer).then(|| Str::from("v1.2.3"))
+    }
+}
+
+#[test]
+fn objects_have_fields_methods_and_text() {
+    let data = || {
+        Value::map([
+            ("V", Value::object(Versions)),
+            ("C", Value::object(Release { is_pointer: true })),
+        ])
+    };
+    check("{{.V.Has \"v1\"}} {{.V.Has \"v2\"}} {{\"v1\" | .V.Has}}", data(), "true false true");
+    check(
+        "{{range $i, $v := .V}}{{$i}}{{$v}} {{end}}{{len .V}} {{index .V 1}} {{.V}}",
+        data(),
+        "0v1 1apps/v1 2 apps/v1 [v1 apps/v1]",
+    );
+    check("{{.C.KubeVersion}} {{.C.KubeVersion.Version}}", data(), "v1.2.3 v1.2.3-gke");
+    check("{{printf \"%v\" .C.KubeVersion}} {{.C}}", data(), "{v1.2.3-gke} {{v1.2.3-gke}}");
+    for (text, wanted) in [
+        (
+            "{{.V.Has}}",
+            "template: t:1:4: executing \"t\" at <.V.Has>: wrong number of args for Has: want 1 got 0",
+        ),
+        ("{{.V.Has 1}}", "template: t:1:9: executing \"t\" at <1>: expected string; found 1"),
+        (
+            "{{.C.Nope}}",
+            "template: t:1:4: executing \"t\" at <.C.Nope>: can't evaluate field Nope in type interface {}",
+        ),
+        (
+            "{{.V.x}}",
+            "template: t:1:4: executing \"t\" at <.V.x>: can't evaluate field x in type interface {}",
+        ),
+        (
+            "{{.C.KubeVersion.Version 1}}",
+            "template: t:1:4: executing \"t\" at <.C.KubeVersion.Version>: Version has arguments but cannot be invoked as function",
+        ),
+    ] {
+        check(text, data(), wanted);
+    }
+}
+
+#[test]
+fn a_position_out_of_an_interface_is_taken_by_index_only() {
+    let data = || Value::map([("n", Value::int(1)), ("l", Value::strings(["a", "b"]))]);
+    check("{{index .l .n}}", data(), "b");
+    let wanted = "template: t:1:2: executing \"t\" at <slice .l .n>: error calling slice: \
+                  cannot index slice/array with type interface {}";
+    check("{{slice .l .n}}", data(), wanted);
+}
+
+#[test]
+fn what_is_parsed_into_a_clone_is_seen_in_it_only() {
+    let mut set = Set::new("s", functions());
+    set.parse("a", b"{{define \"x\"}}old{{end}}{{template \"x\"}}").unwrap();
+    let mut other = set.clone();
+    let empty = other.parse("a", b"{{define \"x\"}}new{{end}} ").unwrap();
+    assert_eq!(set.run("a", Value::Nil).unwrap(), b"old");
+    // The text itself is empty, so that it does not replace the one before.
+    assert_eq!(other.run("a", Value::Nil).unwrap(), b"new");
+    assert_eq!(empty.name(), "a");
+    let error = set.run("b", Value::Nil).unwrap_err();
+    assert_eq!(error.to_string(), "template: no template \"b\" associated with template \"s\"");
+}
+
+#[test]
+fn an_error_says_where_it_is_and_keeps_its_source() {
+    let text = "{{define \"x\"}}\n {{.a.b.c}}{{end}}{{include \"x\" .}}";
+    let error = run_with(text, Value::map([("a", Value::Nil)]), Limits::default()).unwrap_err();
+    let Failure::Exec(outer) = error else { panic!("{error}") };
+    let Some(Failure::Exec(inner)) = outer.source.as_deref() else { panic!("{outer}") };
+    let place = inner.place.clone().unwrap();
+    assert_eq!(
+        (inner.template.as_str(), place.line, place.column, place.node.as_str()),
+        ("x", 2, 5, ".a.b.c")
+    );
+    assert_eq!(inner.message, "nil pointer evaluating interface {}.b");
+    assert!(outer.to_string().ends_with(&inner.to_string()));
+}
+
+#[test]
+fn runs_without_end_reach_a_limit() {
+    let few = Limits { steps: 10_000, output: 100_000, ..Limits::default() };
+    let limit = |text: &str| run_with(text, Value::Nil, few).unwrap_err().limit();
+    assert_eq!(limit("{{range 9223372036854775807}}{{end}}"), Some(LimitError::Steps(10_000)));
+    assert!(limit("{{printf \"%1000000d\" 1}}").is_some());
+    assert_eq!(
+        limit("{{range 4000}}{{printf \"%60d\" 1}}{{end}}"),
+        Some(LimitError::Output(100_000))
+    );
+    let doubling = "{{$x := list 1}}{{range 100}}{{$x = list $x $x}}{{end}}{{$x}}";
+    assert!(limit(doubling).is_some());
+    assert!(limit("{{$x := 1}}{{range 3000}}{{$x = list $x}}{{end}}{{$x}}").is_some());
+}
+
+#[test]
+fn nothing_is_nested_deeper_than_the_stack_allows() {
+    with_stack(|| {
+        let recursion = "{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}";
+        check(
+            recursion,
+            Value::Nil,
+            "template: t:1:25: executing \"r\" at <{{template \"r\"}}>: exceeded maximum template depth (100000)",
+        );
+        let include = "{{define \"r\"}}{{include \"r\" .}}{{end}}{{include \"r\" .}}";
+        let error = run_with(include, Value::Nil, Limits::default()).unwrap_err();
+        assert_eq!(error.limit(), Some(LimitError::Calls(12_000)));
+        drop(error);
+        let parentheses = |count| format!("{{{{{}1{}}}}}", "(".repeat(count), ")".repeat(count));
+        check(&parentheses(10_000), Value::Nil, "1");
+        check(&parentheses(10_001), Value::Nil, "template: t:1: max expression depth exceeded");
+        let blocks = |count| "{{if 1}}".repeat(count) + "x" + &"{{end}}".repeat(count);
+        check(&blocks(2_000), Value::Nil, "x");
+        check(&blocks(2_001), Value::Nil, "template: t:1: max nesting of blocks exceeded (2000)");
+    });
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_or_a_run_panic(
+        pieces in prop::collection::vec(prop::sample::select(vec![
+            "{{", "}}", "{{-", "-}}", " ", "- ", ".a", ".", "$x", "$", ":=", "=", ",", "|", "(", ")", "\"s\"",
+            "`r`", "1", "-3", "1.5e3", "0x", "1i", "'a'", "if", "range", "with", "else", "end", "define",
+            "template", "block", "break", "continue", "nil", "true", "printf", "index", "slice", "len", "eq",
+            "lt", "and", "or", "not", "call", "list", "include", "\"t\"", "\n", "/*", "*/", "é", "\u{a0}", "text",
+        ]), 0..24),
+    ) {
+        let text = pieces.concat();
+        let limits = Limits { steps: 5_000, output: 50_000, calls: 50, templates: 50, nesting: 50 };
+        let data = Value::map([("a", Value::list([Value::int(1), Value::from("b"), Value::Nil]))]);
+        drop(run_with(&text, data.clone(), limits));
+        drop(run_with(&format!("{{{{ {text} }}}}"), data, limits));
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let mut set = Set::new("t", Functions::default());
+        drop(set.parse("t", &bytes));
+        drop(set.parse("t", &[b"{{", &*bytes, b"}}"].concat()));
+    }
+}
