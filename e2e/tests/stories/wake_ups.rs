@@ -8,7 +8,9 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 /// For each story here, on a machine that is busy with others.
@@ -127,5 +129,45 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     story
         .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition))
         .await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_in_our_own_name_is_put_back_at_the_interval() -> Result<()> {
+    let story = Story::with_windlass("own-name").await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({"interval": "2s"})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    // The same fields by the same manager: no watch of metadata can tell that they are not what was applied.
+    let map = story.expect(&Target::config_map("map")).await?;
+    let edit = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "map", "labels": map.labels()}, "data": {"value": "edited"}});
+    let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let ours = PatchParams::apply("kustomize-controller");
+    maps.patch("map", &ours, &Patch::Apply(edit)).await?;
+    story.await_value("map", "edited").await?;
+    story.await_value("map", "1").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()> {
+    let story = Story::with_windlass("spelling").await?;
+    let quota = |cpu: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q}}, spec: {{hard: {{cpu: {cpu:?}}}}}}}"
+        )
+    };
+    let upstream = story.follow("app", &[("q.yaml", quota("1000m"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let revision = upstream.push(&[("q.yaml", quota("1"))]).await?;
+    story.await_applied("app", &revision).await?;
+    let events = story.events("Kustomization", "app").await?;
+    ensure!(!events.iter().any(|event| event.contains("configured")), "{events:#?}");
+    // A change that is one is told.
+    upstream.push(&[("q.yaml", quota("2"))]).await?;
+    story.await_event("Kustomization", "app", "ResourceQuota").await?;
+    story.await_event("Kustomization", "app", "configured").await?;
     story.end().await
 }

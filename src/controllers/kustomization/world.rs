@@ -43,6 +43,8 @@ struct Known {
     seen: BTreeMap<ObjectId, SeenState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
+    /// Versions of live objects that were not read, as their dry-runs told them.
+    tried: BTreeMap<ObjectId, String>,
     healthy: BTreeSet<ObjectId>,
     /// resourceVersions in which health was last read; 0 for what was not there.
     examined: BTreeMap<ObjectId, u64>,

@@ -10,6 +10,7 @@ use objects::{Object, ObjectId};
 use reconcile::{Edge, Rest, Wake, reason};
 use serde_json::Value;
 
+use super::write::version;
 use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
@@ -18,7 +19,7 @@ use crate::controllers::observer::{Knowledge, MANAGER};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
-    dry.meta("resourceVersion").and_then(Value::as_str).is_none_or(str::is_empty)
+    version(dry).is_empty()
 }
 
 /// The API server's own word for a refusal.
@@ -92,6 +93,7 @@ impl World {
                     observer.released(&self.node, id);
                     return Ok(SeenState::Skipped);
                 }
+                self.known().tried.insert(id.clone(), version(&dry));
                 Ok(SeenState::Differs)
             }
             Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {

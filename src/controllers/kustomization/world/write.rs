@@ -14,6 +14,11 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::controllers::observer::MANAGER;
 
+/// The version in which an object is stored.
+pub(super) fn version(object: &Object) -> String {
+    object.meta("resourceVersion").and_then(|v| v.as_str()).unwrap_or_default().to_owned()
+}
+
 /// How often a recreated object is looked for until it is gone.
 const GONE_POLL: Duration = Duration::from_millis(100);
 
@@ -89,10 +94,14 @@ impl World {
                 let mut known = self.known();
                 known.seen.insert(id.clone(), SeenState::InSync);
                 known.healthy.remove(id);
+                // Another manifest may still mean the same object.
+                let changed = known.tried.get(id).is_none_or(|tried| *tried != version(&written));
                 known.live.insert(id.clone(), written);
                 let action =
                     if was_missing || recreate { Action::Created } else { Action::Configured };
-                known.changes.push((id.clone(), action));
+                if changed {
+                    known.changes.push((id.clone(), action));
+                }
                 Ok(())
             }
             Err(error) => {
