@@ -1,14 +1,18 @@
 //! The small languages that Go programs brought into specs: users wrote them for Go's libraries, so they
 //! mean here what they mean there.
 //!
-//! Here: versions and version ranges ([`semver`]), Go's values as templates see them ([`value`]), their text
-//! ([`fmt`], [`strconv`]), classes of characters ([`unicode`]).
+//! Here: versions and version ranges ([`semver`]), regular expressions ([`regexp`]), times ([`time`]), globs ([`glob`]),
+//! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), classes of characters
+//! ([`unicode`]).
 //! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
 //! answers to single texts (`cargo xtask conformance`).
 
 pub mod fmt;
+pub mod glob;
+pub mod regexp;
 pub mod semver;
 pub mod strconv;
+pub mod time;
 pub mod unicode;
 pub mod value;
 

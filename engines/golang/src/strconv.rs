@@ -1,17 +1,122 @@
-//! Texts of single values as Go's `strconv` writes and reads them.
+//! Numbers, truth values and quoted text as Go's `strconv` reads and writes them.
 //!
-//! Here: what is offered. Elsewhere: quoting (`strconv/quote.rs`), numbers out (`strconv/float.rs`) and in
-//! (`strconv/number.rs`).
+//! Here: errors, truth values. Below: integers, floats in (`decimal`) and out (`float`), quoting. Elsewhere: verbs such as `%5.2f` (Go's `fmt`).
+//!
+//! ```
+//! use golang::strconv;
+//!
+//! assert_eq!(strconv::parse_int("0x_1f", 0, 64), Ok(31));
+//! assert_eq!(
+//!     strconv::parse_int("07x", 0, 64).unwrap_err().to_string(),
+//!     r#"strconv.ParseInt: parsing "07x": invalid syntax"#,
+//! );
+//! ```
 
+mod decimal;
 mod float;
-mod number;
+mod integer;
 mod quote;
 
+pub use decimal::parse_float;
 pub use float::{FloatForm, format_float};
-pub use number::{parse_float, parse_int, parse_uint};
+pub use integer::{atoi, parse_int, parse_uint};
 pub use quote::{Quoting, can_backquote, quote, quote_char, unquote, unquote_char};
 
-/// A text has not the form that Go's `strconv` asks for.
+/// A quoted text has not the form that Go's `strconv` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid syntax")]
 pub struct SyntaxError;
+
+/// Which function of Go's package failed; its error texts begin with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// [`atoi`].
+    Atoi,
+    /// [`parse_bool`].
+    ParseBool,
+    /// [`parse_float`].
+    ParseFloat,
+    /// [`parse_int`].
+    ParseInt,
+    /// [`parse_uint`].
+    ParseUint,
+}
+
+/// What is wrong with a text that should be a number or a truth value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// It has not the form of one.
+    #[error("invalid syntax")]
+    Syntax,
+    /// It has the form, and is more than the type holds.
+    #[error("value out of range")]
+    Range,
+    /// The base is neither 0 nor 2 to 36.
+    #[error("invalid base {0}")]
+    Base(u32),
+    /// The number of bits is over 64.
+    #[error("invalid bit size {0}")]
+    BitSize(u32),
+}
+
+/// Why a text was not read, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.{function:?}: parsing {}: {reason}", shown(text))]
+pub struct NumError {
+    /// The function that was called.
+    pub function: Function,
+    /// What it was called with.
+    pub text: String,
+    /// What is wrong with that.
+    pub reason: Reason,
+}
+
+/// A text as Go quotes it in errors.
+fn shown(text: &str) -> String {
+    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+}
+
+impl NumError {
+    fn new(function: Function, text: &str, reason: Reason) -> Self {
+        Self { function, text: text.to_owned(), reason }
+    }
+}
+
+/// Reads a truth value: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the same of false.
+///
+/// # Errors
+/// For every other text.
+pub fn parse_bool(text: &str) -> Result<bool, NumError> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(NumError::new(Function::ParseBool, text, Reason::Syntax)),
+    }
+}
+
+/// Whether underscores stand only between digits, or between the prefix of a base and a digit.
+fn is_underscored_well(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
+    let prefix = match text {
+        [b'0', letter, ..] if matches!(letter | 0x20, b'b' | b'o' | b'x') => Some(letter | 0x20),
+        _ => None,
+    };
+    let is_digit =
+        |byte: &u8| byte.is_ascii_digit() || prefix == Some(b'x') && byte.is_ascii_hexdigit();
+    // A prefix counts as a digit.
+    let (mut before, rest) = match prefix {
+        Some(_) => (true, &text[2..]),
+        None => (false, text),
+    };
+    let mut bytes = rest.iter().peekable();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'_' && !(before && bytes.peek().copied().is_some_and(is_digit)) {
+            return false;
+        }
+        before = is_digit(byte);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

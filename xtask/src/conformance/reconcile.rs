@@ -1,4 +1,4 @@
-//! Durations as Go reads and writes them.
+//! Durations as a spec may have them: Go's, and never negative. Elsewhere: all of Go's time (`golang.rs`).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Topic;
 use super::case::{Answer, Case, Fault, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
-    name: "recorded/gotime",
+    name: "recorded/gotime (specs)",
     path: "recorded/gotime.jsonl",
     judge: time,
     exceptions: &[],
@@ -20,7 +20,8 @@ fn time(case: Case) -> Judgement {
     match case.op.as_str() {
         "duration" => duration(&case),
         "string" => string(&case),
-        _ => Err(case.unsupported(&["format", "parse"])),
+        "format" | "parse" => Err(Fault::NotRun("times: no spec has any".to_owned())),
+        _ => Err(case.unsupported(&[])),
     }
 }
 

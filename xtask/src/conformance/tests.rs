@@ -32,9 +32,12 @@ fn every_recorded_case_is_answered_as_recorded() {
     expect![[r#"
         flux/crds: 8 of 8 passed, 7 not run
         gotemplate/snippets: 531 of 531 passed, 0 not run
+        misc/regexp: 59 of 59 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
+        recorded/globfiles: 78 of 78 passed, 0 not run
         recorded/gotemplate2: 472 of 472 passed, 0 not run
-        recorded/gotime: 71 of 71 passed, 176 not run
+        recorded/gotime: 247 of 247 passed, 0 not run
+        recorded/gotime (specs): 71 of 71 passed, 176 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run
         recorded/printf: 455 of 455 passed, 0 not run

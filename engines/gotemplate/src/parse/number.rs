@@ -1,6 +1,6 @@
 //! Number constants, which are of every type that can hold them until they are used.
 
-use golang::strconv::{Quoting, parse_float, parse_int, parse_uint, quote, unquote_char};
+use golang::strconv::{self, Quoting, quote, unquote_char};
 
 use super::lex::Kind;
 
@@ -21,6 +21,18 @@ fn whole(float: f64) -> (Option<i64>, Option<u64>) {
     let is_int = int as f64 == float && int != i64::MAX;
     let is_uint = uint as f64 == float && uint != u64::MAX;
     (is_int.then_some(int), is_uint.then_some(uint))
+}
+
+fn parse_int(text: &[u8]) -> Option<i64> {
+    strconv::parse_int(std::str::from_utf8(text).ok()?, 0, 64).ok()
+}
+
+fn parse_uint(text: &[u8]) -> Option<u64> {
+    strconv::parse_uint(std::str::from_utf8(text).ok()?, 0, 64).ok()
+}
+
+fn parse_float(text: &[u8]) -> Option<f64> {
+    strconv::parse_float(std::str::from_utf8(text).ok()?, 64).ok()
 }
 
 impl Number {

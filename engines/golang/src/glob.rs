@@ -1,0 +1,99 @@
+//! Globs: those of Go's `path.Match`, and those of gobwas/glob, with which charts choose their files.
+//!
+//! Here: what a caller sees. Below: `path.Match` (`path.rs`); gobwas: reading (`pattern.rs`), choosing how to
+//! match (`compile.rs`), matching (`matcher.rs`).
+//! Elsewhere: `.helmignore`, `.sourceignore` (each its own rules around such globs).
+//!
+//! gobwas matches by shortcuts that do not always mean what a pattern says: `{**,x}/d` does not match `a/b/d`.
+//! Charts were written against that, so the shortcuts are the same here.
+//!
+//! ```
+//! use golang::glob::{Glob, path_match};
+//!
+//! assert_eq!(path_match("*.yaml", "values.yaml"), Ok(true));
+//! let glob = Glob::new("conf/**.{yaml,json}", &['/'])?;
+//! assert!(glob.is_match("conf/a/b.json")?);
+//! # Ok::<(), golang::glob::Error>(())
+//! ```
+
+mod compile;
+mod matcher;
+mod path;
+mod pattern;
+
+pub use path::{BadPattern, path_match};
+
+/// Longest glob that is read, in bytes. Differs(go): it has no limit.
+pub const MAX_GLOB: usize = 512;
+
+/// How deep braces may nest. Differs(go): it has no limit.
+pub const MAX_NESTING: usize = 32;
+
+/// Most steps that matching one text takes, about one for each byte that is looked at. Differs(go): it has no
+/// limit, and time can grow with the length of the text to the power of the number of stars.
+pub const MAX_STEPS: usize = 4 << 20;
+
+/// Why a text is no glob, in gobwas' words, or has not been matched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A `[` without `]`.
+    #[error("unexpected end of input")]
+    UnexpectedEnd,
+    /// Something behind the second end of a range.
+    #[error("expected close range character")]
+    RangeNotClosed,
+    /// A range whose second end comes before its first.
+    #[error("hi character '{high}' should be greater than lo '{low}'")]
+    RangeReversed {
+        /// The first end.
+        low: char,
+        /// The second end.
+        high: char,
+    },
+    /// An empty class.
+    #[error("could not parse range")]
+    EmptyRange,
+    /// A replacement character: what was there was no UTF-8.
+    #[error("could not read rune")]
+    NotUtf8,
+    /// Longer than [`MAX_GLOB`].
+    #[error("the glob is longer than {MAX_GLOB} bytes")]
+    TooLong,
+    /// Deeper than [`MAX_NESTING`].
+    #[error("the braces of the glob nest deeper than {MAX_NESTING}")]
+    NestsTooDeeply,
+    /// Longer than [`MAX_STEPS`].
+    #[error("matching the glob takes more than {MAX_STEPS} steps; write it with fewer `*`")]
+    TooManySteps,
+}
+
+/// A glob as gobwas/glob reads it: `*` and `?` stop at separators, `**` does not; `[a-z]`, `[!abc]`, `{a,b*}`,
+/// `\` before what is meant literally.
+#[derive(Debug, Clone)]
+pub struct Glob {
+    matcher: matcher::Matcher,
+}
+
+impl Glob {
+    /// Reads a glob.
+    ///
+    /// # Errors
+    /// If gobwas would refuse it, or it is too long or deep.
+    pub fn new(glob: &str, separators: &[char]) -> Result<Self, Error> {
+        let tree = pattern::parse(glob)?;
+        Ok(Self { matcher: compile::compile(tree, separators) })
+    }
+
+    /// Whether all of a text matches.
+    ///
+    /// # Errors
+    /// If that takes too long to find out.
+    pub fn is_match(&self, text: &str) -> Result<bool, Error> {
+        let mut steps = matcher::Steps::new(MAX_STEPS);
+        let is_match = self.matcher.is_match(text.as_bytes(), &mut steps);
+        if steps.are_left() { Ok(is_match) } else { Err(Error::TooManySteps) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Choosing how a glob is matched, by the shortcuts of gobwas/glob.
+//!
+//! Parity(gobwas): what is chosen decides what matches, so the choices are the same here, in the same order.
+//! Elsewhere: reading (`pattern.rs`), matching (`matcher.rs`).
+
+use super::matcher::{Matcher, Tree};
+use super::pattern::Node;
+
+/// Chooses the matcher of a glob.
+pub(super) fn compile(node: Node, separators: &[char]) -> Matcher {
+    match node {
+        Node::AnyOf(alternatives) => match without_common_ends(alternatives) {
+            Ok(node) => compile(node, separators),
+            Err(alternatives) => Matcher::AnyOf(compile_all(alternatives, separators)),
+        },
+        Node::Pattern(nodes) if nodes.is_empty() => Matcher::Nothing,
+        Node::Pattern(nodes) => simplified(tree(&glued(compile_all(nodes, separators)))),
+        Node::Any => simplified(Matcher::Any(separators.to_vec())),
+        Node::Super => Matcher::Super,
+        Node::Single => Matcher::Single(separators.to_vec()),
+        Node::Nothing => Matcher::Nothing,
+        Node::List { characters, is_negated } => {
+            simplified(Matcher::List { characters, is_negated })
+        }
+        Node::Range { low, high, is_negated } => Matcher::Range { low, high, is_negated },
+        Node::Text(text) => Matcher::Text(text),
+    }
+}
+
+fn compile_all(nodes: Vec<Node>, separators: &[char]) -> Vec<Matcher> {
+    nodes.into_iter().map(|node| simplified(compile(node, separators))).collect()
+}
+
+/// Replaces a matcher by one that is as good in every use that is made of it.
+fn simplified(matcher: Matcher) -> Matcher {
+    match matcher {
+        Matcher::Any(separators) if separators.is_empty() => Matcher::Super,
+        Matcher::AnyOf(mut alternatives) if alternatives.len() == 1 => alternatives.remove(0),
+        Matcher::List { characters, is_negated: false } if characters.len() == 1 => {
+            Matcher::Text(characters.into_iter().collect())
+        }
+        Matcher::Tree(tree) => simplified_tree(*tree),
+        other => other,
+    }
+}
+
+fn simplified_tree(mut tree: Tree) -> Matcher {
+    tree.left = tree.left.map(simplified);
+    tree.right = tree.right.map(simplified);
+    let Matcher::Text(text) = &tree.value else { return Matcher::Tree(Box::new(tree)) };
+    let text = text.clone();
+    match (tree.left, tree.right) {
+        (None, None) => Matcher::Text(text),
+        (Some(Matcher::Super), Some(Matcher::Super)) => Matcher::Contains(text),
+        (Some(Matcher::Super), None) => Matcher::Suffix(text),
+        (None, Some(Matcher::Super)) => Matcher::Prefix(text),
+        (None, Some(Matcher::Suffix(suffix))) => Matcher::PrefixSuffix(text, suffix),
+        (Some(Matcher::Prefix(prefix)), None) => Matcher::PrefixSuffix(prefix, text),
+        (Some(Matcher::Any(separators)), None) => Matcher::SuffixAny(text, separators),
+        (None, Some(Matcher::Any(separators))) => Matcher::PrefixAny(text, separators),
+        (left, right) => Matcher::Tree(Box::new(Tree { left, right, ..tree })),
+    }
+}
+
+/// One matcher for a sequence: around its longest part of a known length, or its first.
+fn tree(matchers: &[Matcher]) -> Matcher {
+    if let [only] = matchers {
+        return only.clone();
+    }
+    if let Some(glued) = glue(matchers) {
+        return glued;
+    }
+    let longest = matchers
+        .iter()
+        .enumerate()
+        .filter_map(|(index, matcher)| Some((matcher.length()?, index)))
+        // Of equal ones, the last.
+        .max();
+    let middle = longest.map_or(0, |(_, index)| index);
+    let side = |side: &[Matcher]| (!side.is_empty()).then(|| tree(side));
+    let (left, right) = (side(&matchers[..middle]), side(&matchers[middle + 1..]));
+    Matcher::Tree(Box::new(Tree::new(matchers[middle].clone(), left, right)))
+}
+
+/// Glues runs of a sequence together, the longest first, until nothing can be glued any more.
+fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
+    loop {
+        let mut best: Option<(Matcher, usize, usize)> = None;
+        for begin in 0..matchers.len() {
+            // A run that can be glued can be without its end, which is never better.
+            let end = begin + longest_run(&matchers[begin..]);
+            let Some(matcher) = glue(&matchers[begin..end]) else { continue };
+            let is_better = best.as_ref().is_none_or(|(best, from, to)| {
+                let lengths = best.length().zip(matcher.length());
+                lengths.is_some_and(|(best, new)| new > best) || to - from < end - begin
+            });
+            if is_better {
+                best = Some((matcher, begin, end));
+            }
+        }
+        let Some((matcher, begin, end)) = best else { return matchers };
+        matchers.splice(begin..end, [matcher]);
+    }
+}
+
+/// How many matchers from the first on can be glued.
+fn longest_run(matchers: &[Matcher]) -> usize {
+    let first = matchers.first().and_then(stops);
+    let alike =
+        matchers.iter().take_while(|matcher| first.is_some() && stops(matcher) == first).count();
+    let fixed = matchers.iter().take_while(|matcher| matcher.length().is_some()).count();
+    alike.max(fixed)
+}
+
+/// The characters at which a matcher of any others stops.
+fn stops(matcher: &Matcher) -> Option<&[char]> {
+    match matcher {
+        Matcher::Super => Some(&[]),
+        Matcher::Any(separators) | Matcher::Single(separators) => Some(separators),
+        Matcher::List { characters, is_negated: true } => Some(characters),
+        _ => None,
+    }
+}
+
+fn glue(matchers: &[Matcher]) -> Option<Matcher> {
+    if matchers.len() < 2 {
+        return None;
+    }
+    glue_as_every(matchers).or_else(|| {
+        let lengths: Option<Vec<usize>> = matchers.iter().map(Matcher::length).collect();
+        Some(Matcher::Row(matchers.to_vec(), lengths?.into_iter().sum()))
+    })
+}
+
+/// A run of matchers that all stop at the same characters, as what all of it has in common.
+fn glue_as_every(matchers: &[Matcher]) -> Option<Matcher> {
+    let stops = matchers.first().and_then(self::stops)?;
+    if matchers.iter().any(|matcher| self::stops(matcher) != Some(stops)) {
+        return None;
+    }
+    let has_super = matchers.iter().any(|matcher| matches!(matcher, Matcher::Super));
+    let has_any = matchers.iter().any(|matcher| matches!(matcher, Matcher::Any(_)));
+    let is_one = |matcher: &&Matcher| matches!(matcher, Matcher::Single(_) | Matcher::List { .. });
+    let least = matchers.iter().filter(is_one).count();
+    if has_super && !has_any && least == 0 {
+        return Some(Matcher::Super);
+    }
+    if has_any && !has_super && least == 0 {
+        return Some(Matcher::Any(stops.to_vec()));
+    }
+    if (has_any || has_super) && least > 0 && stops.is_empty() {
+        return Some(Matcher::Min(least));
+    }
+    let mut every = Vec::new();
+    if least > 0 {
+        every.push(Matcher::Min(least));
+        if !has_any && !has_super {
+            every.push(Matcher::Max(least));
+        }
+    }
+    if !stops.is_empty() {
+        // Parity(gobwas): the separators are one text here, not each a separator.
+        every.push(Matcher::ContainsNot(stops.iter().collect()));
+    }
+    Some(Matcher::EveryOf(every))
+}
+
+/// Takes what all alternatives begin and end with out of them; gives them back if there is nothing.
+fn without_common_ends(alternatives: Vec<Node>) -> Result<Node, Vec<Node>> {
+    let patterns: Option<Vec<&[Node]>> = alternatives
+        .iter()
+        .map(|node| if let Node::Pattern(nodes) = node { Some(nodes.as_slice()) } else { None })
+        .collect();
+    let Some(patterns) = patterns else { return Err(alternatives) };
+    let (left, right) = common_ends(&patterns);
+    if left == 0 && right == 0 {
+        return Err(alternatives);
+    }
+    let first = patterns[0];
+    let mut result = Vec::new();
+    if left > 0 {
+        result.push(Node::Pattern(first[..left].to_vec()));
+    }
+    let mut middles = Vec::new();
+    for pattern in &patterns {
+        let middle = &pattern[left..pattern.len() - right];
+        let node = if middle.is_empty() { Node::Nothing } else { Node::Pattern(middle.to_vec()) };
+        if !middles.contains(&node) {
+            middles.push(node);
+        }
+    }
+    match middles.as_slice() {
+        [Node::Nothing] => {}
+        [_] => result.append(&mut middles),
+        _ => result.push(Node::AnyOf(middles)),
+    }
+    if right > 0 {
+        result.push(Node::Pattern(first[first.len() - right..].to_vec()));
+    }
+    Ok(Node::Pattern(result))
+}
+
+/// How many nodes all sequences begin with, and end with.
+fn common_ends(sequences: &[&[Node]]) -> (usize, usize) {
+    let shortest = sequences.iter().enumerate().min_by_key(|(_, sequence)| sequence.len());
+    let Some((place, shortest)) = shortest else { return (0, 0) };
+    let others: Vec<&&[Node]> = sequences[..place].iter().chain(&sequences[place + 1..]).collect();
+    if others.is_empty() {
+        return (0, 0);
+    }
+    let (mut left, mut right) = (0, 0);
+    let (mut left_ends, mut right_ends) = (false, false);
+    for index in 0..shortest.len() {
+        if left + right >= shortest.len() || left_ends && right_ends {
+            break;
+        }
+        let from_end = shortest.len() - 1 - index;
+        for sequence in &others {
+            left_ends |= sequence[index] != shortest[index];
+            // What belongs to the left does not belong to the right too.
+            right_ends |= !left_ends && from_end <= index;
+            right_ends |= sequence[sequence.len() - 1 - index] != shortest[from_end];
+        }
+        left += usize::from(!left_ends);
+        right += usize::from(!right_ends);
+    }
+    (left, right)
+}

@@ -1,0 +1,249 @@
+//! Regular expressions as Go's `regexp` reads them (the RE2 dialect), run by the `regex` crate.
+//!
+//! Here: matching, and the texts of errors. Below: reading a pattern into the crate's dialect (`parse.rs`,
+//! `class.rs`), replacing (`replace.rs`).
+//! Both prefer the leftmost match and, there, what Perl would find; neither ever goes back, so time grows with
+//! the length of pattern times text.
+//!
+//! ```
+//! use golang::regexp::Regexp;
+//!
+//! let version = Regexp::new(r"v(?P<major>\d+)\.(\d+)")?;
+//! assert_eq!(version.find("app-v1.25.3"), Some("v1.25"));
+//! assert_eq!(version.replace_all("v1.25", "${major}_$2")?, "1_25");
+//! assert_eq!(
+//!     Regexp::new("a**").unwrap_err().to_string(),
+//!     "error parsing regexp: invalid nested repetition operator: `**`",
+//! );
+//! # Ok::<(), golang::regexp::Error>(())
+//! ```
+
+mod class;
+mod parse;
+mod replace;
+
+use regex::RegexBuilder;
+
+use crate::strconv;
+
+/// Longest pattern that is read, in bytes. Differs(go): it has no limit.
+pub const MAX_PATTERN: usize = 32 << 10;
+
+/// Most bytes that a compiled pattern takes. Differs(go): it counts instructions, of which a class of
+/// characters is one, so a few patterns such as `\pL{1000}` are too large here and not there.
+pub const MAX_COMPILED: usize = 32 << 20;
+
+/// Most bytes of a text with replacements. Differs(go): it has no limit.
+pub const MAX_REPLACED: usize = 64 << 20;
+
+/// How deep a pattern may nest: groups that capture, sequences, alternatives, repetitions. Differs(go): there
+/// it is 1000, for which the compiler of the crate would need more than a usual stack.
+pub const MAX_NESTING: usize = 250;
+
+/// What is wrong with a pattern, or too much about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A class such as `[z-a]`, `[[:word` or `\p{Nobody}`.
+    #[error("invalid character class range")]
+    ClassRange,
+    /// A `\` before something that it gives no meaning.
+    #[error("invalid escape sequence")]
+    Escape,
+    /// A group's name that is none.
+    #[error("invalid named capture")]
+    NamedCapture,
+    /// A `(?` that Go does not know.
+    #[error("invalid or unsupported Perl syntax")]
+    PerlSyntax,
+    /// A repetition of a repetition.
+    #[error("invalid nested repetition operator")]
+    NestedRepetition,
+    /// More than a thousand times.
+    #[error("invalid repeat count")]
+    RepeatCount,
+    /// A `[` without `]`.
+    #[error("missing closing ]")]
+    MissingBracket,
+    /// A `(` without `)`.
+    #[error("missing closing )")]
+    MissingParen,
+    /// A repetition of nothing.
+    #[error("missing argument to repetition operator")]
+    MissingArgument,
+    /// A `\` at the end.
+    #[error("trailing backslash at end of expression")]
+    TrailingBackslash,
+    /// A `)` without `(`.
+    #[error("unexpected )")]
+    UnexpectedParen,
+    /// Deeper than [`MAX_NESTING`].
+    #[error("expression nests too deeply")]
+    NestsTooDeeply,
+    /// More than [`MAX_PATTERN`] or [`MAX_COMPILED`].
+    #[error("expression too large")]
+    TooLarge,
+}
+
+/// Why a pattern is none, or a replacement was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// In Go's words.
+    #[error("error parsing regexp: {fault}: `{at}`")]
+    Pattern {
+        /// What is wrong.
+        fault: Fault,
+        /// The part of the pattern that is.
+        at: String,
+    },
+    /// The result would be longer than [`MAX_REPLACED`].
+    #[error("the text with its replacements is longer than {MAX_REPLACED} bytes")]
+    TooLong,
+}
+
+impl Error {
+    fn pattern(fault: Fault, at: &str) -> Self {
+        Self::Pattern { fault, at: at.to_owned() }
+    }
+
+    /// The text of the panic that Go's `MustCompile` ends with; templates show it.
+    pub fn as_panic(&self, pattern: &str) -> String {
+        let quoted = if strconv::can_backquote(pattern.as_bytes()) {
+            format!("`{pattern}`")
+        } else {
+            let quoted = strconv::quote(pattern.as_bytes(), strconv::Quoting::Printable);
+            String::from_utf8_lossy(&quoted).into_owned()
+        };
+        format!("regexp: Compile({quoted}): {self}")
+    }
+}
+
+/// A pattern that is ready to be used. Texts are UTF-8, so that of bytes which are not nothing is said here.
+#[derive(Debug, Clone)]
+pub struct Regexp {
+    pattern: String,
+    regex: regex::Regex,
+    /// The names of the groups, in order; those without a name are empty. The first is the whole match.
+    names: Vec<String>,
+}
+
+impl Regexp {
+    /// Reads and compiles a pattern.
+    ///
+    /// # Errors
+    /// If Go would refuse it, or it passes one of the limits.
+    pub fn new(pattern: &str) -> Result<Self, Error> {
+        if pattern.len() > MAX_PATTERN {
+            return Err(Error::pattern(Fault::TooLarge, pattern));
+        }
+        let parse::Parsed { regex, names } = parse::parse(pattern)?;
+        let regex = RegexBuilder::new(&regex)
+            .size_limit(MAX_COMPILED)
+            .dfa_size_limit(2 << 20)
+            .nest_limit(u32::MAX)
+            .build()
+            // Whatever Go refuses has been refused, so the size is all that is left.
+            .map_err(|_| Error::pattern(Fault::TooLarge, pattern))?;
+        Ok(Self { pattern: pattern.to_owned(), regex, names })
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.pattern
+    }
+
+    /// The names of the groups in order, empty for those without one; the first is the whole match.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether the pattern is found anywhere in a text.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The first match. Go's `FindString` says an empty text for none.
+    pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.regex.find(text).map(|found| found.as_str())
+    }
+
+    /// The groups of the first match, the whole of it first; `None` for groups that took no part.
+    pub fn find_groups<'t>(&self, text: &'t str) -> Option<Vec<Option<&'t str>>> {
+        let groups = self.regex.captures(text)?;
+        // The crate forgets groups at the end that are repeated zero times.
+        let group = |index| groups.get(index).map(|group| group.as_str());
+        Some((0..self.names.len()).map(group).collect())
+    }
+
+    /// All matches one after the other, at most `limit` of them. Empty ones right behind another are left out.
+    pub fn find_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
+        self.matches(text, limit).into_iter().map(|(start, end)| &text[start..end]).collect()
+    }
+
+    /// The parts of a text between the matches: at most `limit` parts, the last with all the rest.
+    pub fn split<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
+        if limit == Some(0) {
+            return Vec::new();
+        }
+        if !self.pattern.is_empty() && text.is_empty() {
+            return vec![""];
+        }
+        let mut parts = Vec::new();
+        let (mut begin, mut last) = (0, 0);
+        for (start, end) in self.matches(text, limit) {
+            if limit.is_some_and(|limit| parts.len() + 1 >= limit) {
+                break;
+            }
+            last = start;
+            // Parity(go): an empty match at the very beginning splits nothing off.
+            if end != 0 {
+                parts.push(&text[begin..start]);
+            }
+            begin = end;
+        }
+        // Parity(go): where the last match begins at the end of the text, nothing follows it.
+        if last != text.len() {
+            parts.push(&text[begin..]);
+        }
+        parts
+    }
+
+    fn matches(&self, text: &str, limit: Option<usize>) -> Vec<(usize, usize)> {
+        let limit = limit.unwrap_or(usize::MAX);
+        let mut matches = Vec::new();
+        let (mut position, mut last_end) = (0, None);
+        while matches.len() < limit && position <= text.len() {
+            let Some(found) = self.regex.find_at(text, position) else { break };
+            let is_behind_another = found.end() == position && last_end == Some(found.start());
+            position = if found.end() == position {
+                position + width(text, position).max(1)
+            } else {
+                found.end()
+            };
+            last_end = Some(found.end());
+            if !is_behind_another {
+                matches.push((found.start(), found.end()));
+            }
+        }
+        matches
+    }
+}
+
+/// How many bytes the character at a place takes; none at the end.
+fn width(text: &str, at: usize) -> usize {
+    text[at..].chars().next().map_or(0, char::len_utf8)
+}
+
+/// A pattern that matches a text and nothing else.
+pub fn quote_meta(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for character in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(character) {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! Reading a pattern as Go's `regexp/syntax` does, and writing it in the dialect of the `regex` crate.
+//!
+//! Here: the stack of what has been read, groups, repetitions, flags. Below: escapes and classes (`escape.rs`).
+//! No tree is built: what is on the stack is already text of the other dialect, so nothing here recurses.
+
+mod escape;
+
+use super::class::folded;
+use super::{Error, Fault, MAX_NESTING};
+
+/// A pattern in the other dialect.
+pub(super) struct Parsed {
+    pub(super) regex: String,
+    /// The names of the groups, the whole match first.
+    pub(super) names: Vec<String>,
+}
+
+/// Reads a whole pattern.
+pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
+    let mut parser =
+        Parser { pattern, flags: Flags::default(), stack: Vec::new(), names: vec![String::new()] };
+    let mut rest = pattern;
+    let mut repetition = None;
+    while !rest.is_empty() {
+        let before = rest;
+        let is_repetition;
+        (rest, is_repetition) = parser.step(rest, repetition)?;
+        repetition = is_repetition.then_some(before);
+    }
+    let part = parser.alternation()?;
+    if !parser.stack.is_empty() {
+        return Err(Error::pattern(Fault::MissingParen, pattern));
+    }
+    Ok(Parsed { regex: part.text, names: parser.names })
+}
+
+/// What `(?imsU)` sets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flags {
+    fold_case: bool,
+    multi_line: bool,
+    dot_newline: bool,
+    lazy: bool,
+}
+
+/// A part that has been read.
+struct Part {
+    /// It in the other dialect.
+    text: String,
+    /// Whether a repetition may follow the text as it is.
+    is_atom: bool,
+    /// How deep it nests.
+    height: usize,
+    /// How many copies of its innermost part the counted repetitions in it make.
+    copies: u32,
+}
+
+/// What is on the stack.
+enum Item {
+    Part(Part),
+    /// A `|`.
+    Bar,
+    /// A `(`, with the flags that come back behind its `)`.
+    Open {
+        is_capture: bool,
+        flags: Flags,
+    },
+}
+
+struct Parser<'p> {
+    pattern: &'p str,
+    flags: Flags,
+    stack: Vec<Item>,
+    names: Vec<String>,
+}
+
+impl<'p> Parser<'p> {
+    /// Reads what comes next; says what follows, and whether it was a repetition.
+    ///
+    /// `repetition` is the pattern from a repetition on that stands right before.
+    fn step(&mut self, at: &'p str, repetition: Option<&'p str>) -> Result<(&'p str, bool), Error> {
+        let (first, rest) = first(at);
+        match first {
+            '(' if rest.starts_with('?') => return Ok((self.perl_group(at)?, false)),
+            '(' => self.open(Some(String::new())),
+            '|' => {
+                let part = self.concatenation()?;
+                self.stack.push(Item::Part(part));
+                self.stack.push(Item::Bar);
+            }
+            ')' => self.close()?,
+            '^' => self.atom(if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
+            '$' => self.atom(if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
+            '.' => self.atom(if self.flags.dot_newline { "(?s:.)" } else { r"[^\n]" }),
+            '[' => return Ok((self.class(at)?, false)),
+            '*' => return Ok((self.repeat(at, rest, Count::STAR, repetition)?, true)),
+            '+' => return Ok((self.repeat(at, rest, Count::PLUS, repetition)?, true)),
+            '?' => return Ok((self.repeat(at, rest, Count::QUESTION, repetition)?, true)),
+            '{' => {
+                let Some((count, rest)) = counted(at) else {
+                    self.literal('{');
+                    return Ok((rest, false));
+                };
+                let invalid = || Error::pattern(Fault::RepeatCount, until(at, rest));
+                let count = count.ok_or_else(invalid)?;
+                return Ok((self.repeat(at, rest, count, repetition)?, true));
+            }
+            '\\' => return Ok((self.backslash(at)?, false)),
+            _ => self.literal(first),
+        }
+        Ok((rest, false))
+    }
+
+    /// Puts a part on the stack that needs no brackets.
+    fn atom(&mut self, text: impl Into<String>) {
+        let part = Part { text: text.into(), is_atom: true, height: 1, copies: 1 };
+        self.stack.push(Item::Part(part));
+    }
+
+    fn literal(&mut self, character: char) {
+        let mut text = [0; 4];
+        let text = regex::escape(character.encode_utf8(&mut text));
+        self.atom(folded(text, self.flags.fold_case));
+    }
+
+    /// Opens a group; one with a name (an empty one, if it has none) is a capture.
+    fn open(&mut self, name: Option<String>) {
+        self.stack.push(Item::Open { is_capture: name.is_some(), flags: self.flags });
+        self.names.extend(name);
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        let mut part = self.alternation()?;
+        let Some(Item::Open { is_capture, flags }) = self.stack.pop() else {
+            return Err(Error::pattern(Fault::UnexpectedParen, self.pattern));
+        };
+        self.flags = flags;
+        if is_capture {
+            part.text = format!("({})", part.text);
+            part.is_atom = true;
+            part.height += 1;
+            self.check_height(part.height)?;
+        }
+        self.stack.push(Item::Part(part));
+        Ok(())
+    }
+
+    /// Takes all parts from the stack down to a `|` or `(`, as one.
+    fn concatenation(&mut self) -> Result<Part, Error> {
+        let is_part = |item: &Item| matches!(item, Item::Part(_));
+        let begin = self.stack.iter().rposition(|item| !is_part(item)).map_or(0, |index| index + 1);
+        let parts: Vec<Part> = self.stack.drain(begin..).filter_map(Item::into_part).collect();
+        self.join(parts, "")
+    }
+
+    /// Takes all from the stack down to a `(`, as one.
+    fn alternation(&mut self) -> Result<Part, Error> {
+        let last = self.concatenation()?;
+        let is_open = |item: &Item| matches!(item, Item::Open { .. });
+        let begin = self.stack.iter().rposition(is_open).map_or(0, |index| index + 1);
+        let mut parts: Vec<Part> = self.stack.drain(begin..).filter_map(Item::into_part).collect();
+        parts.push(last);
+        let mut part = self.join(parts, "|")?;
+        if !part.is_atom {
+            part.text = format!("(?:{})", part.text);
+            part.is_atom = true;
+        }
+        Ok(part)
+    }
+
+    fn join(&self, mut parts: Vec<Part>, between: &str) -> Result<Part, Error> {
+        if parts.len() == 1 {
+            return Ok(parts.remove(0));
+        }
+        let height = 1 + parts.iter().map(|part| part.height).max().unwrap_or(0);
+        self.check_height(height)?;
+        let copies = parts.iter().map(|part| part.copies).max().unwrap_or(1);
+        let texts: Vec<String> = parts.into_iter().map(|part| part.text).collect();
+        Ok(Part { text: texts.join(between), is_atom: false, height, copies })
+    }
+
+    fn check_height(&self, height: usize) -> Result<(), Error> {
+        if height > MAX_NESTING {
+            return Err(Error::pattern(Fault::NestsTooDeeply, self.pattern));
+        }
+        Ok(())
+    }
+
+    /// Repeats what is on top of the stack. The operator goes from `at` to `rest`, and a `?` may follow it.
+    fn repeat(
+        &mut self,
+        at: &'p str,
+        rest: &'p str,
+        count: Count,
+        repetition: Option<&'p str>,
+    ) -> Result<&'p str, Error> {
+        let (rest, is_lazy) = match rest.strip_prefix('?') {
+            Some(rest) => (rest, !self.flags.lazy),
+            None => (rest, self.flags.lazy),
+        };
+        if let Some(repetition) = repetition {
+            return Err(Error::pattern(Fault::NestedRepetition, until(repetition, rest)));
+        }
+        let Some(Item::Part(part)) = self.stack.pop() else {
+            return Err(Error::pattern(Fault::MissingArgument, until(at, rest)));
+        };
+        let copies = count.copies(part.copies);
+        if count.is_checked() && copies > Count::MOST {
+            return Err(Error::pattern(Fault::RepeatCount, until(at, rest)));
+        }
+        let height = part.height + 1;
+        self.check_height(height)?;
+        let lazy = if is_lazy { "?" } else { "" };
+        let text = if part.is_atom { part.text } else { format!("(?:{})", part.text) };
+        // In brackets, so that another repetition may follow.
+        let text = format!("(?:{text}{}{lazy})", count.written());
+        self.stack.push(Item::Part(Part { text, is_atom: true, height, copies }));
+        Ok(rest)
+    }
+
+    /// Reads what begins with `(?`: a named group, or flags, or a group with flags.
+    fn perl_group(&mut self, at: &'p str) -> Result<&'p str, Error> {
+        let name = match (at.strip_prefix("(?P<"), at.strip_prefix("(?<")) {
+            (Some(name), _) | (None, Some(name)) if !name.is_empty() => Some(name),
+            _ => None,
+        };
+        if let Some(name) = name {
+            let Some((name, rest)) = name.split_once('>') else {
+                return Err(Error::pattern(Fault::NamedCapture, at));
+            };
+            let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if name.is_empty() || !name.bytes().all(is_of_name) {
+                return Err(Error::pattern(Fault::NamedCapture, until(at, rest)));
+            }
+            self.open(Some(name.to_owned()));
+            return Ok(rest);
+        }
+        let mut flags = self.flags;
+        let (mut value, mut has_flag) = (true, false);
+        let mut rest = &at[2..];
+        while !rest.is_empty() {
+            let letter;
+            (letter, rest) = first(rest);
+            let flag = match letter {
+                'i' => &mut flags.fold_case,
+                'm' => &mut flags.multi_line,
+                's' => &mut flags.dot_newline,
+                'U' => &mut flags.lazy,
+                '-' if value => {
+                    (value, has_flag) = (false, false);
+                    continue;
+                }
+                ':' | ')' if value || has_flag => {
+                    if letter == ':' {
+                        self.open(None);
+                    }
+                    self.flags = flags;
+                    return Ok(rest);
+                }
+                _ => break,
+            };
+            (*flag, has_flag) = (value, true);
+        }
+        Err(Error::pattern(Fault::PerlSyntax, until(at, rest)))
+    }
+}
+
+impl Item {
+    fn into_part(self) -> Option<Part> {
+        match self {
+            Self::Part(part) => Some(part),
+            Self::Bar | Self::Open { .. } => None,
+        }
+    }
+}
+
+/// How often something is repeated.
+#[derive(Debug, Clone, Copy)]
+enum Count {
+    /// `*`, `+` and `?`.
+    Sign(char),
+    /// `{2,5}`, or without the second number.
+    Numbers(u32, Option<u32>),
+}
+
+impl Count {
+    const STAR: Self = Self::Sign('*');
+    const PLUS: Self = Self::Sign('+');
+    const QUESTION: Self = Self::Sign('?');
+    /// Go's limit of repetitions, also of those within each other.
+    const MOST: u32 = 1000;
+
+    fn written(self) -> String {
+        match self {
+            Self::Sign(sign) => sign.to_string(),
+            Self::Numbers(least, Some(most)) => format!("{{{least},{most}}}"),
+            Self::Numbers(least, None) => format!("{{{least},}}"),
+        }
+    }
+
+    /// How many copies of the innermost part there are, if what is repeated holds so many.
+    fn copies(self, inner: u32) -> u32 {
+        match self {
+            Self::Sign(_) | Self::Numbers(0, None) => inner,
+            Self::Numbers(_, Some(0)) => 1,
+            Self::Numbers(least, most) => inner.saturating_mul(most.unwrap_or(least)),
+        }
+    }
+
+    /// Parity(go): only repetitions by two or more are looked at.
+    fn is_checked(self) -> bool {
+        match self {
+            Self::Sign(_) => false,
+            Self::Numbers(least, most) => least >= 2 || most.is_some_and(|most| most >= 2),
+        }
+    }
+}
+
+/// Reads `{n}`, `{n,}` or `{n,m}` and what follows; the count is missing if its numbers are impossible.
+fn counted(at: &str) -> Option<(Option<Count>, &str)> {
+    let (least, rest) = number(at.strip_prefix('{')?)?;
+    let (most, rest) = match rest.strip_prefix(',') {
+        None => (Some(least), rest),
+        Some(rest) if rest.starts_with('}') => (None, rest),
+        Some(rest) => {
+            let (most, rest) = number(rest)?;
+            (Some(most), rest)
+        }
+    };
+    let rest = rest.strip_prefix('}')?;
+    let is_possible =
+        least <= Count::MOST && most.is_none_or(|most| most <= Count::MOST && least <= most);
+    Some((is_possible.then_some(Count::Numbers(least, most)), rest))
+}
+
+/// Reads digits without leading zeros.
+fn number(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    Some((digits.parse().unwrap_or(u32::MAX), rest))
+}
+
+/// The first character and what follows; at the end, a NUL that no caller looks at.
+fn first(text: &str) -> (char, &str) {
+    let mut characters = text.chars();
+    (characters.next().unwrap_or_default(), characters.as_str())
+}
+
+/// The part of a text before its end `rest`.
+fn until<'p>(text: &'p str, rest: &str) -> &'p str {
+    &text[..text.len() - rest.len()]
+}

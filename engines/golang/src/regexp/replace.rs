@@ -1,0 +1,135 @@
+//! Replacing matches, and the `$` of what they are replaced by.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::{Error, MAX_REPLACED, Regexp, width};
+
+impl Regexp {
+    /// Replaces all matches. In `template`, `$1`, `$name` and `${name}` stand for groups, `$$` for `$`; a group
+    /// that is unknown or took no part is empty, and a name is as long as it can be, so `$1x` is a group `1x`.
+    ///
+    /// # Errors
+    /// If the result would be longer than [`MAX_REPLACED`].
+    pub fn replace_all(&self, text: &str, template: &str) -> Result<String, Error> {
+        let parts = self.parts(template);
+        self.replace(text, |groups, result| {
+            for part in &parts {
+                match part {
+                    Part::Text(text) => push(result, text)?,
+                    Part::Group(index) => {
+                        push(result, groups.get(*index).map_or("", |group| group.as_str()))?;
+                    }
+                    // The first group of the name that took part.
+                    Part::Named(indices) => {
+                        let group = indices.iter().find_map(|index| groups.get(*index));
+                        push(result, group.map_or("", |group| group.as_str()))?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces all matches by a text, in which `$` is nothing special.
+    ///
+    /// # Errors
+    /// If the result would be longer than [`MAX_REPLACED`].
+    pub fn replace_all_literal(&self, text: &str, replacement: &str) -> Result<String, Error> {
+        self.replace(text, |_, result| push(result, replacement))
+    }
+
+    fn replace(
+        &self,
+        text: &str,
+        replacement: impl Fn(&Captures<'_>, &mut String) -> Result<(), Error>,
+    ) -> Result<String, Error> {
+        let mut result = String::new();
+        let (mut position, mut last_end) = (0, 0);
+        while position <= text.len() {
+            let Some(groups) = self.regex.captures_at(text, position) else { break };
+            let Some(found) = groups.get(0) else { break };
+            push(&mut result, &text[last_end..found.start()])?;
+            // Parity(go): an empty match right behind another is not replaced.
+            if found.end() > last_end || found.start() == 0 {
+                replacement(&groups, &mut result)?;
+            }
+            last_end = found.end();
+            position = found.end().max(position + width(text, position).max(1));
+        }
+        push(&mut result, &text[last_end..])?;
+        Ok(result)
+    }
+
+    /// Reads a template.
+    fn parts<'t>(&self, template: &'t str) -> Vec<Part<'t>> {
+        let mut parts = Vec::new();
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('$') {
+            parts.push(Part::Text(before));
+            if let Some(after) = after.strip_prefix('$') {
+                parts.push(Part::Text("$"));
+                rest = after;
+            } else if let Some((name, after)) = name(after) {
+                parts.push(match number(name) {
+                    Some(number) => Part::Group(number),
+                    None => {
+                        let named = self.names.iter().enumerate().filter(|(_, it)| *it == name);
+                        Part::Named(named.map(|(index, _)| index).collect())
+                    }
+                });
+                rest = after;
+            } else {
+                parts.push(Part::Text("$"));
+                rest = after;
+            }
+        }
+        parts.push(Part::Text(rest));
+        parts
+    }
+}
+
+enum Part<'t> {
+    Text(&'t str),
+    Group(usize),
+    Named(Vec<usize>),
+}
+
+fn push(result: &mut String, text: &str) -> Result<(), Error> {
+    if result.len() + text.len() > MAX_REPLACED {
+        return Err(Error::TooLong);
+    }
+    result.push_str(text);
+    Ok(())
+}
+
+/// The name behind a `$`, and what follows.
+fn name(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('{').unwrap_or(text);
+    let end = inner.find(|character| !is_of_name(character)).unwrap_or(inner.len());
+    let (name, rest) = inner.split_at(end);
+    let rest = if inner.len() == text.len() { rest } else { rest.strip_prefix('}')? };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+/// Letters, decimal digits of all scripts, and `_`.
+fn is_of_name(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_alphanumeric() || character == '_';
+    }
+    // Beyond ASCII `is_alphabetic` and `is_numeric` hold more than letters and decimal digits.
+    let mut text = [0; 4];
+    NAME.is_match(character.encode_utf8(&mut text))
+}
+
+static NAME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[\p{L}\p{Nd}]").expect("both are categories of Unicode"));
+
+/// A group's number; a name that begins with another digit than its only one is none.
+fn number(name: &str) -> Option<usize> {
+    if name.len() > 1 && name.starts_with('0') || name.len() > 9 {
+        return None;
+    }
+    name.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.parse().ok()).flatten()
+}

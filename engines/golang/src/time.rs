@@ -1,0 +1,212 @@
+//! Times, layouts and durations as Go's `time` reads and writes them.
+//!
+//! Here: a time. Below: durations (`duration.rs`), the calendar (`calendar.rs`), zones (`zone.rs`), layouts
+//! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) by them.
+//! Elsewhere: what the time is; a caller says that.
+//!
+//! ```
+//! use golang::time::{RFC1123, Time, Zone};
+//!
+//! let time = Time::parse("2006-01-02 15:04", "2027-03-04 05:06", &Zone::Utc)?;
+//! let there = time.in_zone(Zone::load("America/New_York")?);
+//! assert_eq!(there.format(RFC1123), "Thu, 04 Mar 2027 00:06:00 EST");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod calendar;
+mod duration;
+mod format;
+mod layout;
+mod parse;
+mod zone;
+
+use std::cmp::Ordering;
+use std::fmt;
+
+pub use calendar::{Clock, Date};
+pub use duration::{Duration, DurationError};
+pub use parse::ParseError;
+pub use zone::{Zone, ZoneError};
+
+/// `Mon Jan _2 15:04:05 2006`
+pub const ANSIC: &str = "Mon Jan _2 15:04:05 2006";
+/// `Mon Jan _2 15:04:05 MST 2006`
+pub const UNIX_DATE: &str = "Mon Jan _2 15:04:05 MST 2006";
+/// `Mon Jan 02 15:04:05 -0700 2006`
+pub const RUBY_DATE: &str = "Mon Jan 02 15:04:05 -0700 2006";
+/// `02 Jan 06 15:04 MST`
+pub const RFC822: &str = "02 Jan 06 15:04 MST";
+/// `02 Jan 06 15:04 -0700`
+pub const RFC822Z: &str = "02 Jan 06 15:04 -0700";
+/// `Monday, 02-Jan-06 15:04:05 MST`
+pub const RFC850: &str = "Monday, 02-Jan-06 15:04:05 MST";
+/// `Mon, 02 Jan 2006 15:04:05 MST`
+pub const RFC1123: &str = "Mon, 02 Jan 2006 15:04:05 MST";
+/// `Mon, 02 Jan 2006 15:04:05 -0700`
+pub const RFC1123Z: &str = "Mon, 02 Jan 2006 15:04:05 -0700";
+/// `2006-01-02T15:04:05Z07:00`
+pub const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
+/// `2006-01-02T15:04:05.999999999Z07:00`
+pub const RFC3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
+/// `3:04PM`
+pub const KITCHEN: &str = "3:04PM";
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// A moment, and the zone in which it is written.
+///
+/// Equality and order are those of the moment (Go's `Equal` and `Compare`), whatever the zone.
+/// Years beyond ±292 billion are not reached; arithmetic stops there, where Go's wraps around.
+#[derive(Debug, Clone)]
+pub struct Time {
+    /// Since 1970, rounded down.
+    seconds: i64,
+    /// Since the second began.
+    nanos: u32,
+    zone: Zone,
+}
+
+impl Time {
+    /// The time so many seconds and nanoseconds after 1970 began in UTC; both may be anything.
+    pub fn from_unix(seconds: i64, nanos: i64, zone: Zone) -> Self {
+        let seconds = seconds.saturating_add(nanos.div_euclid(NANOS_PER_SECOND));
+        let nanos = nanos.rem_euclid(NANOS_PER_SECOND) as u32;
+        Self { seconds, nanos, zone }
+    }
+
+    /// What a clock shows in a zone. A time that a change of the clock leaves out is read by the offset that
+    /// holds before or after it; of two that show the same, it is one of both (which ones, Go does not say).
+    pub fn from_civil(date: Date, clock: Clock, zone: Zone) -> Self {
+        let shown = calendar::seconds(date, clock);
+        let seconds = shown.saturating_sub(zone.offset_of_civil(shown).into());
+        Self { seconds, nanos: clock.nanosecond, zone }
+    }
+
+    /// Reads a time by a layout, in which `2006-01-02T15:04:05Z07:00` and its like stand for the parts.
+    ///
+    /// `local` is the zone whose abbreviations and offsets are known; a time without a zone is one of UTC.
+    ///
+    /// # Errors
+    /// If the text is not of the layout, or no time.
+    pub fn parse(layout: &str, text: &str, local: &Zone) -> Result<Self, ParseError> {
+        parse::parse(layout, text, &Zone::Utc, local)
+    }
+
+    /// As [`Time::parse`], with a time without a zone being one of `zone` too (Go's `ParseInLocation`).
+    ///
+    /// # Errors
+    /// If the text is not of the layout, or no time.
+    pub fn parse_in(layout: &str, text: &str, zone: &Zone) -> Result<Self, ParseError> {
+        parse::parse(layout, text, zone, zone)
+    }
+
+    /// The time by a layout.
+    pub fn format(&self, layout: &str) -> String {
+        format::format(self, layout)
+    }
+
+    /// The same moment in another zone.
+    #[must_use]
+    pub fn in_zone(&self, zone: Zone) -> Self {
+        Self { zone, ..*self }
+    }
+
+    /// The zone in which it is written.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// The abbreviation and the offset, in seconds east of UTC, that hold then in its zone.
+    /// The abbreviation is empty where only the offset is known.
+    pub fn abbreviation_and_offset(&self) -> (String, i32) {
+        let period = self.zone.period(self.seconds);
+        (period.abbreviation, period.offset)
+    }
+
+    /// Whole seconds since 1970 in UTC, rounded down.
+    pub fn unix(&self) -> i64 {
+        self.seconds
+    }
+
+    /// Nanoseconds since the second began.
+    pub fn nanosecond(&self) -> u32 {
+        self.nanos
+    }
+
+    /// The date in its zone.
+    pub fn date(&self) -> Date {
+        calendar::date(self.shown())
+    }
+
+    /// The time of day in its zone.
+    pub fn clock(&self) -> Clock {
+        Clock { nanosecond: self.nanos, ..calendar::clock(self.shown()) }
+    }
+
+    /// This time and a duration later.
+    #[must_use]
+    pub fn add(&self, duration: Duration) -> Self {
+        let Duration(nanos) = duration;
+        let seconds = self.seconds.saturating_add(nanos.div_euclid(NANOS_PER_SECOND));
+        let nanos = i64::from(self.nanos) + nanos.rem_euclid(NANOS_PER_SECOND);
+        Self::from_unix(seconds, nanos, self.zone.clone())
+    }
+
+    /// How long this is after another time, at most the longest duration there is.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Duration {
+        let seconds = i128::from(self.seconds) - i128::from(earlier.seconds);
+        let nanos = seconds * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos)
+            - i128::from(earlier.nanos);
+        let clamped = nanos.clamp(i64::MIN.into(), i64::MAX.into());
+        Duration(i64::try_from(clamped).unwrap_or_default())
+    }
+
+    /// Seconds since 1970 as its clock shows them.
+    fn shown(&self) -> i64 {
+        self.seconds.saturating_add(self.zone.period(self.seconds).offset.into())
+    }
+}
+
+impl PartialEq for Time {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.format("2006-01-02 15:04:05.999999999 -0700 MST"))
+    }
+}
+
+/// Quotes as Go's `time` does: simpler than `strconv`, byte by byte.
+fn quote(text: &[u8]) -> String {
+    let mut quoted = String::from("\"");
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(*byte)]),
+            b' '..=0x7f => quoted.push(char::from(*byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The Gregorian calendar before and after its time, and the clock. Elsewhere: zones.
+
+const SECONDS_PER_DAY: i64 = 86_400;
+const DAYS_PER_CYCLE: i64 = 146_097;
+
+/// After so many seconds the calendar repeats itself, weekdays included.
+pub(super) const CYCLE: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
+
+/// A day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Date {
+    /// The year; 0 is the one before 1.
+    pub year: i64,
+    /// From 1 to 12.
+    pub month: u32,
+    /// From 1.
+    pub day: u32,
+}
+
+/// A time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Clock {
+    /// From 0 to 23.
+    pub hour: u32,
+    /// From 0 to 59.
+    pub minute: u32,
+    /// From 0 to 59.
+    pub second: u32,
+    /// From 0 to 999999999.
+    pub nanosecond: u32,
+}
+
+impl Date {
+    /// The day of its year, from 1.
+    pub fn year_day(self) -> u32 {
+        let first = Self { month: 1, day: 1, ..self };
+        u32::try_from(days(self) - days(first) + 1).unwrap_or_default()
+    }
+
+    /// Days since Sunday.
+    pub fn weekday(self) -> usize {
+        // 1970 began on a Thursday.
+        usize::try_from((days(self) + 4).rem_euclid(7)).unwrap_or_default()
+    }
+}
+
+/// Whether a year has a 29th of February.
+pub(super) fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// How many days a month has.
+pub(super) fn days_in(month: u32, year: i64) -> u32 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970 began. Months are counted from March, so that the odd day comes last.
+fn days(Date { year, month, day }: Date) -> i64 {
+    let (year, month) =
+        if month > 2 { (year, i64::from(month) - 3) } else { (year - 1, i64::from(month) + 9) };
+    let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + i64::from(day) - 1;
+    let of_cycle = of_cycle * 365 + of_cycle / 4 - of_cycle / 100 + of_year;
+    cycle.saturating_mul(DAYS_PER_CYCLE).saturating_add(of_cycle - 719_468)
+}
+
+/// Seconds since 1970 began that a clock shows.
+pub(super) fn seconds(date: Date, clock: Clock) -> i64 {
+    let of_day = (clock.hour * 60 + clock.minute) * 60 + clock.second;
+    days(date).saturating_mul(SECONDS_PER_DAY).saturating_add(of_day.into())
+}
+
+/// The date so many seconds after 1970 began.
+pub(super) fn date(seconds: i64) -> Date {
+    let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
+    let (cycle, of_cycle) = (days.div_euclid(DAYS_PER_CYCLE), days.rem_euclid(DAYS_PER_CYCLE));
+    let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
+    let of_year = of_cycle - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    Date {
+        year: cycle * 400 + year + i64::from(month <= 2),
+        month: u32::try_from(month).unwrap_or_default(),
+        day: u32::try_from(day).unwrap_or_default(),
+    }
+}
+
+/// The time of day so many seconds after 1970 began.
+pub(super) fn clock(seconds: i64) -> Clock {
+    let of_day = u32::try_from(seconds.rem_euclid(SECONDS_PER_DAY)).unwrap_or_default();
+    Clock { hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60, nanosecond: 0 }
+}

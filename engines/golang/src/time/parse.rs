@@ -1,0 +1,187 @@
+//! Reading a time by a layout.
+//!
+//! Here: the parts, and what they come to. Below: reading one part (`field.rs`).
+
+mod field;
+
+use super::calendar::{self, Clock, Date};
+use super::layout::{self, Chunk};
+use super::{Time, Zone, quote};
+use field::Fault;
+
+/// Why a text is not a time of a layout, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// A part of the text is not of the part of the layout that stands there.
+    #[error(
+        "parsing time {} as {}: cannot parse {} as {}",
+        quote(text.as_bytes()), quote(layout.as_bytes()), quote(rest), quote(element)
+    )]
+    Mismatch {
+        /// The layout.
+        layout: String,
+        /// The text.
+        text: String,
+        /// The text from there on.
+        rest: Vec<u8>,
+        /// The part of the layout.
+        element: Vec<u8>,
+    },
+    /// Something follows the time.
+    #[error("parsing time {}: extra text: {}", quote(text.as_bytes()), quote(rest))]
+    ExtraText {
+        /// The text.
+        text: String,
+        /// What follows.
+        rest: Vec<u8>,
+    },
+    /// A number that is impossible there.
+    #[error("parsing time {}: {what} out of range", quote(text.as_bytes()))]
+    OutOfRange {
+        /// The text.
+        text: String,
+        /// What the number counts.
+        what: &'static str,
+    },
+    /// A day of the year and a month or day that contradict it.
+    #[error("parsing time {}: day-of-year does not match {what}", quote(text.as_bytes()))]
+    YearDay {
+        /// The text.
+        text: String,
+        /// What contradicts it.
+        what: &'static str,
+    },
+}
+
+/// The parts that have been read; those that the layout lacks keep these values.
+#[derive(Default)]
+struct Parts {
+    year: i64,
+    month: Option<u32>,
+    day: Option<u32>,
+    year_day: Option<u32>,
+    clock: Clock,
+    /// Whether `PM` was read; `None` for neither.
+    is_afternoon: Option<bool>,
+    is_utc: bool,
+    /// Seconds east of UTC.
+    offset: Option<i32>,
+    /// An abbreviation.
+    zone: Option<String>,
+}
+
+/// Reads a time; `zone` is the one of times without a zone, `local` the one whose names are known.
+pub(super) fn parse(
+    layout: &str,
+    text: &str,
+    zone: &Zone,
+    local: &Zone,
+) -> Result<Time, ParseError> {
+    let mismatch = |rest: &[u8], element: &[u8]| ParseError::Mismatch {
+        layout: layout.to_owned(),
+        text: text.to_owned(),
+        rest: rest.to_owned(),
+        element: element.to_owned(),
+    };
+    let mut parts = Parts::default();
+    let (mut layout_left, mut left) = (layout.as_bytes(), text.as_bytes());
+    while let Some(Chunk { before, spelled, element, after }) = layout::chunk(layout_left) {
+        left = skip(left, before).map_err(|rest| mismatch(rest, before))?;
+        layout_left = after;
+        left = parts.read(element, left, layout_left).map_err(|fault| match fault {
+            Fault::Mismatch => mismatch(left, spelled),
+            Fault::OutOfRange(what) => ParseError::OutOfRange { text: text.to_owned(), what },
+        })?;
+    }
+    left = skip(left, layout_left).map_err(|rest| mismatch(rest, layout_left))?;
+    if !left.is_empty() {
+        return Err(ParseError::ExtraText { text: text.to_owned(), rest: left.to_owned() });
+    }
+    if parts.is_afternoon == Some(true) && parts.clock.hour < 12 {
+        parts.clock.hour += 12;
+    } else if parts.is_afternoon == Some(false) && parts.clock.hour == 12 {
+        parts.clock.hour = 0;
+    }
+    let date = parts.date(text)?;
+    Ok(parts.time(date, zone, local))
+}
+
+/// Takes literal text away; runs of spaces are equal. In an error, the text where it is another.
+fn skip<'t>(mut text: &'t [u8], mut literal: &[u8]) -> Result<&'t [u8], &'t [u8]> {
+    while let [byte, rest @ ..] = literal {
+        if *byte == b' ' {
+            if text.first().is_some_and(|byte| *byte != b' ') {
+                return Err(text);
+            }
+            (literal, text) = (without_spaces(literal), without_spaces(text));
+            continue;
+        }
+        text = text.strip_prefix(&[*byte]).ok_or(text)?;
+        literal = rest;
+    }
+    Ok(text)
+}
+
+fn without_spaces(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|byte| **byte == b' ').count()..]
+}
+
+impl Parts {
+    /// The day that was read, if there is one.
+    fn date(&self, text: &str) -> Result<Date, ParseError> {
+        let out_of_range = |what| ParseError::OutOfRange { text: text.to_owned(), what };
+        let year = self.year;
+        let Some(year_day) = self.year_day else {
+            let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+            if day < 1 || day > calendar::days_in(month, year) {
+                return Err(out_of_range("day"));
+            }
+            return Ok(Date { year, month, day });
+        };
+        if year_day < 1 || year_day > if calendar::is_leap(year) { 366 } else { 365 } {
+            return Err(out_of_range("day-of-year"));
+        }
+        let (mut month, mut day) = (1, year_day);
+        while day > calendar::days_in(month, year) {
+            day -= calendar::days_in(month, year);
+            month += 1;
+        }
+        let contradicts = |what| ParseError::YearDay { text: text.to_owned(), what };
+        if self.month.is_some_and(|read| read != month) {
+            return Err(contradicts("month"));
+        }
+        if self.day.is_some_and(|read| read != day) {
+            return Err(contradicts("day"));
+        }
+        Ok(Date { year, month, day })
+    }
+
+    fn time(self, date: Date, zone: &Zone, local: &Zone) -> Time {
+        let clock = self.clock;
+        if self.is_utc {
+            return Time::from_civil(date, clock, Zone::Utc);
+        }
+        let shown = calendar::seconds(date, clock);
+        let at = |offset: i32, zone| {
+            let seconds = shown - i64::from(offset);
+            Time::from_unix(seconds, clock.nanosecond.into(), zone)
+        };
+        // Parity(go): it marks a missing offset by the number -1, so that one is no offset.
+        if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
+            let period = local.period(shown - i64::from(offset));
+            let is_named = self.zone.as_ref().is_none_or(|name| *name == period.abbreviation);
+            if period.offset == offset && is_named {
+                return at(offset, local.clone());
+            }
+            return at(offset, Zone::fixed(&self.zone.unwrap_or_default(), offset));
+        }
+        let Some(name) = self.zone else { return Time::from_civil(date, clock, zone.clone()) };
+        if let Some(offset) = local.offset_of_name(&name, shown) {
+            return at(offset, local.clone());
+        }
+        // An unknown abbreviation is kept, and says nothing of the offset; only `GMT+3` does.
+        let hours = name.strip_prefix("GMT").and_then(|hours| hours.parse().ok()).unwrap_or(0);
+        // Parity(go): there, what is read is the time of UTC.
+        Time::from_unix(shown, clock.nanosecond.into(), Zone::fixed(&name, hours * 3600))
+    }
+}

@@ -1,0 +1,289 @@
+//! Reading one part of a time. Elsewhere: what the parts come to (`parse.rs`).
+
+use super::super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
+use super::Parts;
+
+/// Why a part cannot be read.
+pub(super) enum Fault {
+    /// It has not the form of one.
+    Mismatch,
+    /// A number that is impossible, and what it counts.
+    OutOfRange(&'static str),
+}
+
+type Read<'t, T> = Result<(T, &'t [u8]), Fault>;
+
+impl Parts {
+    /// Reads a part; gives what follows. `layout` is what follows in the layout.
+    pub(super) fn read<'t>(
+        &mut self,
+        element: Element,
+        text: &'t [u8],
+        layout: &[u8],
+    ) -> Result<&'t [u8], Fault> {
+        let rest;
+        match element {
+            Element::Year => {
+                let (digits, after) = text.split_at_checked(2).ok_or(Fault::Mismatch)?;
+                let year = signed(digits)?;
+                self.year = year + if year >= 69 { 1900 } else { 2000 };
+                rest = after;
+            }
+            Element::LongYear => {
+                let (digits, after) = text.split_at_checked(4).ok_or(Fault::Mismatch)?;
+                if !digits[0].is_ascii_digit() {
+                    return Err(Fault::Mismatch);
+                }
+                self.year = signed(digits)?;
+                rest = after;
+            }
+            Element::Month | Element::LongMonth => {
+                let is_long = element == Element::LongMonth;
+                let month;
+                (month, rest) = name(&MONTHS, is_long, text)?;
+                self.month = Some(month + 1);
+            }
+            Element::Weekday | Element::LongWeekday => {
+                (_, rest) = name(&WEEKDAYS, element == Element::LongWeekday, text)?;
+            }
+            Element::NumMonth | Element::ZeroMonth => {
+                let month;
+                (month, rest) = number(text, element == Element::ZeroMonth)?;
+                self.month = Some(month);
+                within("month", 1..=12, month)?;
+            }
+            Element::Day | Element::UnderDay | Element::ZeroDay => {
+                let text = without_spaces(text, u32::from(element == Element::UnderDay));
+                let day;
+                (day, rest) = number(text, element == Element::ZeroDay)?;
+                self.day = Some(day);
+            }
+            Element::UnderYearDay | Element::ZeroYearDay => {
+                let is_padded = element == Element::UnderYearDay;
+                let text = without_spaces(text, if is_padded { 2 } else { 0 });
+                let day;
+                (day, rest) = year_day(text, !is_padded)?;
+                self.year_day = Some(day);
+            }
+            Element::Hour | Element::Hour12 | Element::ZeroHour12 => {
+                (self.clock.hour, rest) = number(text, element == Element::ZeroHour12)?;
+                let most = if element == Element::Hour { 23 } else { 12 };
+                within("hour", 0..=most, self.clock.hour)?;
+            }
+            Element::Minute | Element::ZeroMinute => {
+                (self.clock.minute, rest) = number(text, element == Element::ZeroMinute)?;
+                within("minute", 0..=59, self.clock.minute)?;
+            }
+            Element::Second | Element::ZeroSecond => {
+                let (second, after) = number(text, element == Element::ZeroSecond)?;
+                self.clock.second = second;
+                within("second", 0..=59, second)?;
+                rest = self.unannounced_fraction(after, layout)?;
+            }
+            Element::HalfDay { is_upper } => {
+                let (half, after) = text.split_at_checked(2).ok_or(Fault::Mismatch)?;
+                self.is_afternoon = Some(match (is_upper, half) {
+                    (true, b"PM") | (false, b"pm") => true,
+                    (true, b"AM") | (false, b"am") => false,
+                    _ => return Err(Fault::Mismatch),
+                });
+                rest = after;
+            }
+            Element::Abbreviation => rest = self.abbreviation(text)?,
+            Element::Offset(form) => rest = self.offset(form, text)?,
+            Element::Fraction { digits, is_trimmed: false, .. } => {
+                rest = self.fraction(text, 1 + digits)?;
+            }
+            Element::Fraction { is_trimmed: true, .. } => {
+                rest = if has_fraction(text) { self.fraction(text, length(text))? } else { text };
+            }
+        }
+        Ok(rest)
+    }
+
+    /// A fraction may follow the seconds also where the layout has none.
+    fn unannounced_fraction<'t>(
+        &mut self,
+        text: &'t [u8],
+        layout: &[u8],
+    ) -> Result<&'t [u8], Fault> {
+        let next = layout::chunk(layout).map(|chunk| chunk.element);
+        if !has_fraction(text) || matches!(next, Some(Element::Fraction { .. })) {
+            return Ok(text);
+        }
+        self.fraction(text, length(text))
+    }
+
+    /// Reads a point or comma and digits, `length` bytes together; those behind the ninth digit do not count.
+    fn fraction<'t>(&mut self, text: &'t [u8], length: usize) -> Result<&'t [u8], Fault> {
+        let (fraction, rest) = text.split_at_checked(length).ok_or(Fault::Mismatch)?;
+        if !matches!(fraction.first(), Some(b'.' | b',')) {
+            return Err(Fault::Mismatch);
+        }
+        let digits = &fraction[1..fraction.len().min(10)];
+        // Parity(go): a sign is taken for a digit.
+        let number = signed(digits)?;
+        let scale = 10i64.pow(u32::try_from(9 - digits.len()).unwrap_or_default());
+        let nanos = u32::try_from(number * scale);
+        self.clock.nanosecond = nanos.map_err(|_| Fault::OutOfRange("fractional second"))?;
+        Ok(rest)
+    }
+
+    fn offset<'t>(&mut self, form: Offset, text: &'t [u8]) -> Result<&'t [u8], Fault> {
+        if form.has_z
+            && let Some(rest) = text.strip_prefix(b"Z")
+        {
+            self.is_utc = true;
+            return Ok(rest);
+        }
+        let Offset { has_colon, has_minutes, has_seconds, .. } = form;
+        let places: &[usize] = match (has_minutes, has_seconds, has_colon) {
+            (false, ..) => &[1],
+            (true, false, false) => &[1, 3],
+            (true, false, true) => &[1, 4],
+            (true, true, false) => &[1, 3, 5],
+            (true, true, true) => &[1, 4, 7],
+        };
+        let length = places[places.len() - 1] + 2;
+        let (text, rest) = text.split_at_checked(length).ok_or(Fault::Mismatch)?;
+        if places[1..].iter().any(|place| has_colon && text[place - 1] != b':') {
+            return Err(Fault::Mismatch);
+        }
+        let mut units = [0; 3];
+        let mut is_number = true;
+        for (unit, place) in units.iter_mut().zip(places) {
+            match number(&text[*place..], true) {
+                Ok((number, _)) if is_number => *unit = number,
+                Ok(_) => {}
+                Err(_) => is_number = false,
+            }
+        }
+        let [hours, minutes, seconds] = units;
+        // As Go, 24 hours and 60 minutes or seconds are taken: some write so.
+        within("time zone offset second", 0..=60, seconds)?;
+        within("time zone offset minute", 0..=60, minutes)?;
+        within("time zone offset hour", 0..=24, hours)?;
+        let total = i32::try_from((hours * 60 + minutes) * 60 + seconds).unwrap_or_default();
+        match text[0] {
+            _ if !is_number => return Err(Fault::Mismatch),
+            b'+' => self.offset = Some(total),
+            b'-' => self.offset = Some(-total),
+            _ => return Err(Fault::Mismatch),
+        }
+        Ok(rest)
+    }
+
+    fn abbreviation<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Fault> {
+        if let Some(rest) = text.strip_prefix(b"UTC") {
+            self.is_utc = true;
+            return Ok(rest);
+        }
+        let length = abbreviation(text).ok_or(Fault::Mismatch)?;
+        let (name, rest) = text.split_at(length);
+        self.zone = Some(String::from_utf8_lossy(name).into_owned());
+        Ok(rest)
+    }
+}
+
+fn within(
+    what: &'static str,
+    range: std::ops::RangeInclusive<u32>,
+    number: u32,
+) -> Result<(), Fault> {
+    if range.contains(&number) { Ok(()) } else { Err(Fault::OutOfRange(what)) }
+}
+
+fn without_spaces(text: &[u8], most: u32) -> &[u8] {
+    (0..most).fold(text, |text, _| text.strip_prefix(b" ").unwrap_or(text))
+}
+
+/// One or two digits; exactly two, if it is fixed.
+fn number(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
+    let digit = |at: usize| {
+        text.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'))
+    };
+    match (digit(0), digit(1)) {
+        (Some(tens), Some(ones)) => Ok((tens * 10 + ones, &text[2..])),
+        (Some(ones), None) if !is_fixed => Ok((ones, &text[1..])),
+        (Some(_) | None, _) => Err(Fault::Mismatch),
+    }
+}
+
+/// Up to three digits; exactly three, if it is fixed.
+fn year_day(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
+    let length = text.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+    if length == 0 || is_fixed && length != 3 {
+        return Err(Fault::Mismatch);
+    }
+    let (digits, rest) = text.split_at(length);
+    Ok((digits.iter().fold(0, |day, digit| day * 10 + u32::from(digit - b'0')), rest))
+}
+
+/// A number that is all of a text, which may have a sign and then be nothing else.
+fn signed(text: &[u8]) -> Result<i64, Fault> {
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] => (1, digits),
+        digits => (1, digits),
+    };
+    let number = digits.iter().try_fold(0, |number, digit| match digit {
+        b'0'..=b'9' => Ok(number * 10 + i64::from(digit - b'0')),
+        _ => Err(Fault::Mismatch),
+    });
+    number.map(|number| sign * number)
+}
+
+/// The place of a name in a list, in any case; short names are the first three letters.
+fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> Read<'t, u32> {
+    for (index, name) in (0..).zip(names) {
+        let name = if is_long { name } else { &name[..3] };
+        if let Some((head, rest)) = text.split_at_checked(name.len())
+            && head.eq_ignore_ascii_case(name.as_bytes())
+        {
+            return Ok((index, rest));
+        }
+    }
+    Err(Fault::Mismatch)
+}
+
+fn has_fraction(text: &[u8]) -> bool {
+    matches!(text, [b'.' | b',', b'0'..=b'9', ..])
+}
+
+/// The length of a fraction, with its point.
+fn length(text: &[u8]) -> usize {
+    1 + text[1..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// The length of what looks like an abbreviation: three capitals, or some more with a T at the end.
+fn abbreviation(text: &[u8]) -> Option<usize> {
+    if text.len() < 3 {
+        return None;
+    }
+    if text.starts_with(b"ChST") || text.starts_with(b"MeST") {
+        return Some(4);
+    }
+    if let Some(rest) = text.strip_prefix(b"GMT") {
+        return Some(3 + signed_hours(rest));
+    }
+    if matches!(text[0], b'+' | b'-') {
+        return Some(signed_hours(text)).filter(|length| *length > 0);
+    }
+    let capitals = text.iter().take(6).take_while(|byte| byte.is_ascii_uppercase()).count();
+    match capitals {
+        3 => Some(3),
+        4 if text[3] == b'T' || text.starts_with(b"WITA") => Some(4),
+        5 if text[4] == b'T' => Some(5),
+        _ => None,
+    }
+}
+
+/// The length of a sign and a number up to 23; 0 if that is not there.
+fn signed_hours(text: &[u8]) -> usize {
+    let [b'+' | b'-', digits @ ..] = text else { return 0 };
+    let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let hours = digits[..length]
+        .iter()
+        .fold(0u32, |hours, digit| hours.saturating_mul(10).saturating_add((digit - b'0').into()));
+    if length == 0 || hours > 23 { 0 } else { 1 + length }
+}

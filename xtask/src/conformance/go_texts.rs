@@ -1,0 +1,153 @@
+//! Go's texts: regular expressions, times, globs. Elsewhere: versions and `fmt` (`golang`).
+
+use ::golang::glob::Glob;
+use ::golang::regexp::Regexp;
+use ::golang::strconv::{Quoting, quote};
+use ::golang::time::{self, Duration, Time, Zone};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Topic;
+use super::case::{Case, Fault, Judgement, same};
+
+pub(super) const TOPICS: [Topic; 3] = [
+    Topic { name: "misc/regexp", path: "misc/regexp.jsonl", judge: regexp, exceptions: &[] },
+    Topic {
+        name: "recorded/globfiles",
+        path: "recorded/globfiles.jsonl",
+        judge: globfiles,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/gotime",
+        path: "recorded/gotime.jsonl",
+        judge: gotime,
+        exceptions: &[],
+    },
+];
+
+/// A pattern and a text, and the answer.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    input: (String, String),
+    go: String,
+}
+
+fn quoted(text: &str) -> String {
+    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+}
+
+/// A pattern and a text; the answer is all matches, quoted.
+fn regexp(case: Case) -> Judgement {
+    let Pair { input: (pattern, text), go } = case.inputs()?;
+    let Ok(pattern) = Regexp::new(&pattern) else { return same(&go, "ERR") };
+    let matches: Vec<String> = pattern.find_all(&text, None).into_iter().map(quoted).collect();
+    same(&go, &format!("[{}]", matches.join(" ")))
+}
+
+/// A glob and the files of a chart; the answer is those that match.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Files {
+    pattern: String,
+    files: Vec<String>,
+}
+
+fn globfiles(case: Case) -> Judgement {
+    let Files { pattern, mut files } = case.inputs()?;
+    // Helm takes all files where the glob is none.
+    let glob = Glob::new(&pattern, &['/']).or_else(|_| Glob::new("**", &['/']));
+    files.sort();
+    let matching = glob.and_then(|glob| {
+        let mut matching = Vec::new();
+        for file in files {
+            if glob.is_match(&file)? {
+                matching.push(file);
+            }
+        }
+        Ok(matching)
+    });
+    case.judge(matching.map(Value::from).map_err(|error| error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Format {
+    time: String,
+    zone: String,
+    layout: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parse {
+    layout: String,
+    r#in: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    r#in: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nanoseconds {
+    ns: String,
+}
+
+fn gotime(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "format" => {
+            let Format { time, zone, layout } = case.inputs()?;
+            let formatted = Time::parse(time::RFC3339, &time, &Zone::Utc)
+                .map_err(|error| error.to_string())
+                .and_then(|time| match zone.as_str() {
+                    "" => Ok(time),
+                    zone => Zone::load(zone)
+                        .map(|zone| time.in_zone(zone))
+                        .map_err(|error| error.to_string()),
+                })
+                .map(|time| Value::from(time.format(&layout)));
+            case.judge(formatted)
+        }
+        "parse" => {
+            let Parse { layout, r#in } = case.inputs()?;
+            let parsed = Time::parse(&layout, &r#in, &Zone::Utc).map(|time| {
+                let (zone, offset) = time.abbreviation_and_offset();
+                json!({"time": time.format(time::RFC3339_NANO), "zone": zone, "offset": offset})
+            });
+            case.judge(parsed.map_err(|error| error.to_string()))
+        }
+        "duration" => {
+            let Reading { r#in } = case.inputs()?;
+            let parsed = Duration::parse(&r#in).map(|duration| {
+                json!({"ns": duration.nanoseconds().to_string(), "string": duration.to_string()})
+            });
+            case.judge(parsed.map_err(|error| error.to_string()))
+        }
+        "string" => {
+            let Nanoseconds { ns } = case.inputs()?;
+            let duration = ns.parse().map(Duration);
+            let duration = duration
+                .map_err(|_| Fault::NotRun("`ns` is not 64 bits of a number".to_owned()))?;
+            case.judge(Ok(json!({
+                "string": duration.to_string(),
+                "round_second": duration.round(Duration::SECOND).to_string(),
+                "truncate_minute": duration.truncate(Duration::MINUTE).to_string(),
+                "hours": in_json(duration.hours()),
+                "minutes": in_json(duration.minutes()),
+                "seconds": in_json(duration.seconds()),
+            })))
+        }
+        _ => Err(case.unsupported(&[])),
+    }
+}
+
+/// A number as Go writes it: whole ones have no fraction.
+fn in_json(number: f64) -> Value {
+    let whole = number as i64;
+    if whole as f64 == number { Value::from(whole) } else { Value::from(number) }
+}
