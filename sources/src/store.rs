@@ -47,6 +47,8 @@ pub struct Options {
     pub records: usize,
     /// How many bytes of extracted trees stay in memory when nobody uses them.
     pub cache_bytes: u64,
+    /// How long a tree that nobody uses stays in memory.
+    pub cache_time: Duration,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             ttl: Duration::from_secs(60),
             records: 2,
             cache_bytes: 64 << 20,
+            cache_time: Duration::from_secs(60),
         }
     }
 }
@@ -176,7 +179,7 @@ impl Store {
         // Links are resolved once, so that every later path can be compared with this one.
         let root = root.canonicalize().map_err(failed("open", root))?;
         garbage::sweep(&root)?;
-        let cache = Cache::new(options.cache_bytes);
+        let cache = Cache::new(options.cache_bytes, options.cache_time);
         Ok(Self { root, options, verified: Mutex::default(), cache })
     }
 

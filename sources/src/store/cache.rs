@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 use tree::Memory;
@@ -20,14 +21,24 @@ const ENTRY_BYTES: u64 = 128;
 
 /// Trees by what they were extracted from.
 ///
-/// A tree that somebody holds is always shared; one that nobody holds stays while it is among the most recent
-/// that fit into the budget together.
+/// A tree that somebody holds is always shared; one that nobody holds stays while it was used a short time ago and is
+/// among the most recent that fit into the budget together. Every push leaves a tree behind that nobody will ask for.
 #[derive(Debug)]
 pub(super) struct Cache {
     budget: u64,
+    /// How long a tree stays without being used.
+    patience: Duration,
     places: Mutex<BTreeMap<Key, Arc<Place>>>,
     /// Oldest use first.
-    recent: Mutex<Vec<(Key, Arc<Memory>)>>,
+    recent: Mutex<Vec<Recent>>,
+}
+
+/// A tree that is kept although nobody may hold it.
+#[derive(Debug)]
+struct Recent {
+    key: Key,
+    tree: Arc<Memory>,
+    used: Instant,
 }
 
 /// One tree; the lock is held while it is extracted, so that others wait for it instead of repeating it.
@@ -37,8 +48,8 @@ struct Place {
 }
 
 impl Cache {
-    pub(super) fn new(budget: u64) -> Self {
-        Self { budget, places: Mutex::default(), recent: Mutex::default() }
+    pub(super) fn new(budget: u64, patience: Duration) -> Self {
+        Self { budget, patience, places: Mutex::default(), recent: Mutex::default() }
     }
 
     pub(super) fn get_or_load<E>(
@@ -68,15 +79,15 @@ impl Cache {
 
     /// Makes the tree the most recent, and lets go of the oldest that no longer fit.
     fn use_now(&self, key: Key, tree: &Arc<Memory>) {
+        let now = Instant::now();
         let mut recent = lock(&self.recent);
-        recent.retain(|(held, _)| *held != key);
+        recent.retain(|it| it.key != key && now.duration_since(it.used) < self.patience);
         if cost(tree) <= self.budget {
-            recent.push((key, Arc::clone(tree)));
+            recent.push(Recent { key, tree: Arc::clone(tree), used: now });
         }
-        let mut total: u64 = recent.iter().map(|(_, tree)| cost(tree)).sum();
+        let mut total: u64 = recent.iter().map(|it| cost(&it.tree)).sum();
         while total > self.budget && !recent.is_empty() {
-            let (_, oldest) = recent.remove(0);
-            total -= cost(&oldest);
+            total -= cost(&recent.remove(0).tree);
         }
     }
 }
@@ -99,6 +110,9 @@ mod tests {
 
     use super::*;
 
+    /// Longer than any of these tests.
+    const PATIENCE: Duration = Duration::from_secs(3600);
+
     fn key(digest: &str) -> Key {
         (digest.to_owned(), ExtractOptions::default())
     }
@@ -117,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_oldest_trees_go_when_the_budget_is_used_up() {
-        let cache = Cache::new(3000);
+        let cache = Cache::new(3000, PATIENCE);
         assert!(load(&cache, "a", 1000).1);
         assert!(load(&cache, "b", 1000).1);
         assert!(!load(&cache, "a", 1000).1, "both fit");
@@ -127,8 +141,16 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_that_nobody_used_for_long_goes_with_the_next_one() {
+        let cache = Cache::new(3000, Duration::ZERO);
+        assert!(load(&cache, "a", 1000).1);
+        assert!(load(&cache, "b", 1000).1);
+        assert!(load(&cache, "a", 1000).1, "it was not used since");
+    }
+
+    #[test]
     fn a_tree_in_use_is_shared_even_when_it_does_not_fit() {
-        let cache = Cache::new(10);
+        let cache = Cache::new(10, PATIENCE);
         let (held, _) = load(&cache, "big", 1000);
         let (again, was_loaded) = load(&cache, "big", 1000);
         assert!(!was_loaded);
@@ -139,7 +161,7 @@ mod tests {
 
     #[test]
     fn trees_that_nobody_holds_leave_no_trace() {
-        let cache = Cache::new(0);
+        let cache = Cache::new(0, PATIENCE);
         for number in 0..100 {
             load(&cache, &number.to_string(), 10);
         }
@@ -148,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_failed_load_is_tried_again() {
-        let cache = Cache::new(1000);
+        let cache = Cache::new(1000, PATIENCE);
         let failed = cache.get_or_load(key("a"), || Err::<Memory, _>("broken"));
         assert_eq!(failed.err(), Some("broken"));
         assert!(load(&cache, "a", 1).1);
@@ -156,7 +178,7 @@ mod tests {
 
     #[test]
     fn everybody_who_asks_at_once_gets_the_same_tree() {
-        let cache = Cache::new(0);
+        let cache = Cache::new(0, PATIENCE);
         let extracted = Mutex::new(0);
         let trees: Vec<Arc<Memory>> = std::thread::scope(|scope| {
             let ask = || {
