@@ -54,7 +54,7 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 17] = [
+const WITHOUT_ENGINE: [(&str, &str); 15] = [
     ("helm/functions.tsv", ""),
     ("kustomize/cases.jsonl", ""),
     ("recorded/charts.jsonl", ""),
@@ -70,8 +70,6 @@ const WITHOUT_ENGINE: [(&str, &str); 17] = [
     ("recorded/strvals.jsonl", ""),
     ("recorded/values-merge.jsonl", ""),
     ("recorded/yaml2-emit.jsonl", " (pretty)"),
-    ("recorded/yaml2-read.jsonl", " (v3)"),
-    ("yaml/read.jsonl", " (v3)"),
 ];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.

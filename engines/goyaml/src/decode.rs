@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use crate::Dialect;
 use crate::error::Error;
 use crate::limits::Budget;
 use crate::node::{Node, NodeId, NodeKind, Nodes};
@@ -19,7 +20,7 @@ use crate::resolve::{Scalar, resolve, tag};
 use crate::value::{GoValue, Key, ValueId, Values};
 
 /// Go's base64 reads what is left over in the last character without a look.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
@@ -27,7 +28,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// How many duplicate keys an error lists.
-const MAX_DUPLICATES: usize = 1_000;
+pub(crate) const MAX_DUPLICATES: usize = 1_000;
 
 /// Decodes a document; returns its values and which of them is the root.
 ///
@@ -313,8 +314,8 @@ impl<'n> Decoder<'n, '_> {
         if node.tag.is_empty() && !implicit {
             return Ok(GoValue::Str(Cow::Borrowed(text)));
         }
-        let meaning =
-            resolve(&node.tag, text).map_err(|mismatch| Error::node(mismatch, node.start))?;
+        let meaning = resolve(Dialect::V2, &node.tag, text)
+            .map_err(|mismatch| Error::node(mismatch, node.start))?;
         Ok(match meaning {
             Scalar::Null => GoValue::Null,
             Scalar::Bool(bool) => GoValue::Bool(bool),
@@ -349,7 +350,7 @@ fn is_merge(node: &Node) -> bool {
 }
 
 /// How much of a document may come from aliases: 99 % of a small one, 10 % of a huge one.
-fn allowed_alias_ratio(decoded: usize) -> f64 {
+pub(crate) fn allowed_alias_ratio(decoded: usize) -> f64 {
     const LOW: usize = 400_000;
     const HIGH: usize = 4_000_000;
     match decoded {

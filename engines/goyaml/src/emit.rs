@@ -35,15 +35,14 @@
 //! 5. `writer` puts the text down, and folds lines that grow beyond 80 columns.
 //!
 //! Of these, 1 to 3 and the choice of a style belong to version 2 of go-yaml.
-//! The writer is what another version would share, its width and step apart.
 //!
-//! Elsewhere: reading YAML (the crate's root).
+//! Elsewhere: reading YAML (the crate's root), writing nodes with their comments ([`crate::v3`]).
 
 mod number;
 mod order;
 mod reread;
-mod scalar;
-mod writer;
+pub(crate) mod scalar;
+pub(crate) mod writer;
 
 use std::{slice, vec};
 

@@ -49,6 +49,16 @@ impl Error {
         Self { text, line: Some(at.line + 1) }
     }
 
+    /// Characters that form no token, in something that began at `start`, which the text names.
+    pub(crate) fn token_from(problem: &str, start: Mark, at: Mark) -> Self {
+        Self { line: Some(at.line + 1), ..Self::token(problem, start) }
+    }
+
+    /// Tokens that form no document, in something that began at `start`, which the text names.
+    pub(crate) fn grammar_from(problem: &str, start: Mark, at: Mark) -> Self {
+        Self { line: Some(at.line + 1), ..Self::grammar(problem, start) }
+    }
+
     /// Tokens that form no document.
     pub(crate) fn grammar(problem: &str, at: Mark) -> Self {
         // Parity(go-yaml v2): only the scanner's lines are counted from 1.

@@ -41,9 +41,28 @@ pub(crate) struct Properties {
     pub(crate) tag: String,
 }
 
+/// The comments of an event, lines with their `#`; empty in version 2.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Comments {
+    /// Above it.
+    pub(crate) head: String,
+    /// Behind it.
+    pub(crate) line: String,
+    /// Below it.
+    pub(crate) foot: String,
+}
+
 /// An event and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
     pub(crate) start: Mark,
+    pub(crate) comments: Comments,
+}
+
+impl Event {
+    /// An event without comments.
+    pub(crate) fn new(kind: EventKind, start: Mark) -> Self {
+        Self { kind, start, comments: Comments::default() }
+    }
 }

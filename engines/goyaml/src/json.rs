@@ -134,7 +134,7 @@ fn entries(values: &Values<'_>, map: usize) -> Result<Vec<(String, ValueId)>, Er
 }
 
 /// A float as a JSON parser reads what Go writes; `None` when it is not finite.
-fn number(float: f64) -> Option<Number> {
+pub(crate) fn number(float: f64) -> Option<Number> {
     let whole = float.fract() == 0.0 && float.abs() < 1e21;
     if whole && !(float == 0.0 && float.is_sign_negative()) {
         // The shortest digits, filled up with zeros: not the same as converting the float.
@@ -150,7 +150,7 @@ fn number(float: f64) -> Option<Number> {
 }
 
 /// Replaces every byte that belongs to no character, one by one as Go does.
-fn replace_invalid(bytes: &[u8]) -> String {
+pub(crate) fn replace_invalid(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -9,6 +9,8 @@
 //! (`node`), Go values (`decode`, `resolve`) and JSON (`json`).
 //! Nothing recurses over its input, and [`Limits`] bound it.
 //! Writing is in [`emit`](mod@emit).
+//! Version 3, whose nodes are read, changed and written with their comments, is in [`v3`]; it shares
+//! all up to the parser.
 //!
 //! What a value means as a Kubernetes object is not known here.
 
@@ -26,6 +28,7 @@ mod reader;
 mod resolve;
 mod scanner;
 mod token;
+pub mod v3;
 mod value;
 
 pub use documents::{Document, documents};
@@ -44,6 +47,8 @@ pub enum Dialect {
     /// own readers, and everything that kustomize writes.
     #[default]
     V2,
+    /// go-yaml v3.0.4: the manifests that kustomize reads and edits, with their comments.
+    V3,
 }
 
 /// Reads the first document of `input`, as `YAMLToJSON` of `sigs.k8s.io/yaml` does.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Dialect;
 use crate::error::Error;
 use crate::event::{Event, EventKind, Properties};
 use crate::limits::Budget;
@@ -82,7 +83,7 @@ pub(crate) fn first_document(
     line: usize,
     budget: &mut Budget,
 ) -> Result<Option<Nodes>, Error> {
-    let mut parser = Parser::new(input, line);
+    let mut parser = Parser::new(input, line, Dialect::V2);
     parser.next()?;
     if parser.next()?.kind == EventKind::StreamEnd {
         return Ok(None);

@@ -1,13 +1,15 @@
 //! Tokens to events: the grammar of streams, documents and nodes.
 //! Collections are in `parser/collections.rs`; what an event means for a value is decided by the
-//! composer and the decoder.
+//! composer and the decoder. Which comments an event takes is in `parser/comment.rs`.
 //!
 //! The parser is a machine with a stack of states, so nesting costs no stack of the thread.
 
 mod collections;
+mod comment;
 
+use crate::Dialect;
 use crate::error::Error;
-use crate::event::{Event, EventKind, Properties};
+use crate::event::{Comments, Event, EventKind, Properties};
 use crate::reader::Mark;
 use crate::resolve::tag;
 use crate::scanner::Scanner;
@@ -58,16 +60,27 @@ pub(crate) struct Parser<'i> {
     states: Vec<State>,
     /// Handle and prefix of the tags that this document may abbreviate.
     tag_directives: Vec<(String, String)>,
+    dialect: Dialect,
+    /// Where the collections begin that are not complete, but for lists without an indentation.
+    marks: Vec<Mark>,
+    /// Comments that no event has taken.
+    comments: Comments,
+    /// The head comment of a `-` in front of a collection, which takes it.
+    stem: String,
 }
 
 impl<'i> Parser<'i> {
     /// A parser of `input`, whose first line counts as `line` (from 0).
-    pub(crate) fn new(input: &'i [u8], line: usize) -> Self {
+    pub(crate) fn new(input: &'i [u8], line: usize, dialect: Dialect) -> Self {
         Self {
-            scanner: Scanner::new(input, line),
+            scanner: Scanner::new(input, line, dialect),
             state: State::StreamStart,
             states: Vec::new(),
             tag_directives: Vec::new(),
+            dialect,
+            marks: Vec::new(),
+            comments: Comments::default(),
+            stem: String::new(),
         }
     }
 
@@ -75,6 +88,11 @@ impl<'i> Parser<'i> {
     ///
     /// After the end of the stream it keeps saying so; after an error it must not be called again.
     pub(crate) fn next(&mut self) -> Result<Event, Error> {
+        let event = self.next_event()?;
+        self.scanner.take_deferred().map_or(Ok(event), Err)
+    }
+
+    fn next_event(&mut self) -> Result<Event, Error> {
         match self.state {
             State::StreamStart => self.stream_start(),
             State::ImplicitDocumentStart => self.document_start(true),
@@ -83,19 +101,19 @@ impl<'i> Parser<'i> {
             State::DocumentEnd => self.document_end(),
             State::BlockNode => self.node(Place::Block),
             State::BlockSequenceFirstEntry => {
-                self.scanner.next()?;
+                self.begin_collection()?;
                 self.block_sequence_entry()
             }
             State::BlockSequenceEntry => self.block_sequence_entry(),
             State::IndentlessSequenceEntry => self.indentless_sequence_entry(),
             State::BlockMappingFirstKey => {
-                self.scanner.next()?;
+                self.begin_collection()?;
                 self.block_mapping_key()
             }
             State::BlockMappingKey => self.block_mapping_key(),
             State::BlockMappingValue => self.block_mapping_value(),
             State::FlowSequenceFirstEntry => {
-                self.scanner.next()?;
+                self.begin_collection()?;
                 self.flow_sequence_entry(true)
             }
             State::FlowSequenceEntry => self.flow_sequence_entry(false),
@@ -103,22 +121,36 @@ impl<'i> Parser<'i> {
             State::FlowSequenceEntryMappingValue => self.flow_sequence_entry_mapping_value(),
             State::FlowSequenceEntryMappingEnd => self.flow_sequence_entry_mapping_end(),
             State::FlowMappingFirstKey => {
-                self.scanner.next()?;
+                self.begin_collection()?;
                 self.flow_mapping_key(true)
             }
             State::FlowMappingKey => self.flow_mapping_key(false),
             State::FlowMappingValue => self.flow_mapping_value(false),
             State::FlowMappingEmptyValue => self.flow_mapping_value(true),
-            State::End => Ok(Event { kind: EventKind::StreamEnd, start: Mark::default() }),
+            State::End => Ok(Event::new(EventKind::StreamEnd, Mark::default())),
         }
     }
 
+    /// Looks at the next token, and collects the comments that belong to it.
+    fn peek(&mut self) -> Result<&Token, Error> {
+        if self.dialect == Dialect::V3 {
+            self.scanner.peek()?;
+            self.collect_comments();
+        }
+        self.scanner.peek()
+    }
+
+    fn take(&mut self) -> Result<Token, Error> {
+        self.peek()?;
+        self.scanner.next()
+    }
+
     fn next_is(&mut self, kinds: impl FnOnce(&TokenKind) -> bool) -> Result<bool, Error> {
-        self.scanner.peek().map(|token| kinds(&token.kind))
+        self.peek().map(|token| kinds(&token.kind))
     }
 
     fn next_start(&mut self) -> Result<Mark, Error> {
-        self.scanner.peek().map(|token| token.start)
+        self.peek().map(|token| token.start)
     }
 
     /// Goes on with what was interrupted by the current node.
@@ -134,23 +166,50 @@ impl<'i> Parser<'i> {
         }
     }
 
+    /// An error at the next token, in a collection.
+    fn fail_in_collection(&mut self, problem: &str) -> Error {
+        let start = self.marks.pop().unwrap_or_default();
+        self.fail_in(start, problem)
+    }
+
+    /// An error at the next token, in something that began at `start`.
+    fn fail_in(&mut self, start: Mark, problem: &str) -> Error {
+        match self.next_start() {
+            Ok(at) => self.error_in(start, problem, at),
+            Err(error) => error,
+        }
+    }
+
+    fn error_in(&self, start: Mark, problem: &str, at: Mark) -> Error {
+        match self.dialect {
+            Dialect::V3 if start.line > 0 => Error::grammar_from(problem, start, at),
+            Dialect::V2 | Dialect::V3 => Error::grammar(problem, at),
+        }
+    }
+
+    fn begin_collection(&mut self) -> Result<(), Error> {
+        let token = self.take()?;
+        self.marks.push(token.start);
+        Ok(())
+    }
+
     fn stream_start(&mut self) -> Result<Event, Error> {
-        let token = self.scanner.next()?;
+        let token = self.take()?;
         self.state = State::ImplicitDocumentStart;
-        Ok(Event { kind: EventKind::StreamStart, start: token.start })
+        Ok(Event::new(EventKind::StreamStart, token.start))
     }
 
     fn document_start(&mut self, implicit: bool) -> Result<Event, Error> {
         if !implicit {
             while self.next_is(|next| *next == TokenKind::DocumentEnd)? {
-                self.scanner.next()?;
+                self.take()?;
             }
         }
         let start = self.next_start()?;
         if self.next_is(|next| *next == TokenKind::StreamEnd)? {
-            self.scanner.next()?;
+            self.take()?;
             self.state = State::End;
-            return Ok(Event { kind: EventKind::StreamEnd, start });
+            return Ok(Event::new(EventKind::StreamEnd, start));
         }
         let bare = implicit
             && !self.next_is(|next| {
@@ -163,16 +222,18 @@ impl<'i> Parser<'i> {
             })?;
         self.directives()?;
         self.states.push(State::DocumentEnd);
+        let mut event = Event::new(EventKind::DocumentStart, start);
         if bare {
             self.state = State::BlockNode;
+            event.comments.head = self.split_document_head();
         } else {
             if !self.next_is(|next| *next == TokenKind::DocumentStart)? {
                 return Err(self.fail("did not find expected <document start>"));
             }
-            self.scanner.next()?;
+            self.take()?;
             self.state = State::DocumentContent;
         }
-        Ok(Event { kind: EventKind::DocumentStart, start })
+        Ok(event)
     }
 
     fn document_content(&mut self) -> Result<Event, Error> {
@@ -197,19 +258,22 @@ impl<'i> Parser<'i> {
     fn document_end(&mut self) -> Result<Event, Error> {
         let start = self.next_start()?;
         if self.next_is(|next| *next == TokenKind::DocumentEnd)? {
-            self.scanner.next()?;
+            self.take()?;
         }
         self.tag_directives.clear();
         self.state = State::DocumentStart;
-        Ok(Event { kind: EventKind::DocumentEnd, start })
+        let mut event = self.commented(EventKind::DocumentEnd, start);
+        if event.comments.foot.is_empty() {
+            event.comments.foot = std::mem::take(&mut event.comments.head);
+        }
+        Ok(event)
     }
 
     fn directives(&mut self) -> Result<(), Error> {
         let mut versioned = false;
         loop {
-            let token = self.scanner.peek()?;
-            let start = token.start;
-            match &token.kind {
+            let start = self.next_start()?;
+            match &self.scanner.peek()?.kind {
                 TokenKind::VersionDirective { .. } if versioned => {
                     return Err(Error::grammar("found duplicate %YAML directive", start));
                 }
@@ -225,7 +289,7 @@ impl<'i> Parser<'i> {
                 }
                 _ => break,
             }
-            self.scanner.next()?;
+            self.take()?;
         }
         for (handle, prefix) in [("!", "!"), ("!!", tag::PREFIX)] {
             if self.tag_directives.iter().all(|(known, _)| known != handle) {
@@ -239,22 +303,23 @@ impl<'i> Parser<'i> {
         let start = self.next_start()?;
         if self.next_is(|next| matches!(next, TokenKind::Alias(_)))? {
             self.pop_state();
-            let Token { kind: TokenKind::Alias(anchor), start, .. } = self.scanner.next()? else {
+            let Token { kind: TokenKind::Alias(anchor), start, .. } = self.take()? else {
                 return Err(Error::grammar("did not find expected alias", start));
             };
-            return Ok(Event { kind: EventKind::Alias { anchor }, start });
+            return Ok(self.commented(EventKind::Alias { anchor }, start));
         }
 
-        let properties = self.properties()?;
-        let token = self.scanner.peek()?;
-        let (kind, state) = match &token.kind {
-            TokenKind::BlockEntry if place == Place::BlockOrIndentless => (
-                EventKind::SequenceStart { properties, flow: false },
-                State::IndentlessSequenceEntry,
-            ),
+        let properties = self.properties(start)?;
+        let block = place != Place::Flow;
+        let (kind, state) = match &self.peek()?.kind {
+            TokenKind::BlockEntry if place == Place::BlockOrIndentless => {
+                let kind = EventKind::SequenceStart { properties, flow: false };
+                self.state = State::IndentlessSequenceEntry;
+                return Ok(Event::new(kind, start));
+            }
             TokenKind::Scalar { .. } => {
                 let kind = self.scalar(properties)?;
-                return Ok(Event { kind, start });
+                return Ok(self.commented(kind, start));
             }
             TokenKind::FlowSequenceStart => {
                 (EventKind::SequenceStart { properties, flow: true }, State::FlowSequenceFirstEntry)
@@ -262,11 +327,11 @@ impl<'i> Parser<'i> {
             TokenKind::FlowMappingStart => {
                 (EventKind::MappingStart { properties, flow: true }, State::FlowMappingFirstKey)
             }
-            TokenKind::BlockSequenceStart if place != Place::Flow => (
+            TokenKind::BlockSequenceStart if block => (
                 EventKind::SequenceStart { properties, flow: false },
                 State::BlockSequenceFirstEntry,
             ),
-            TokenKind::BlockMappingStart if place != Place::Flow => {
+            TokenKind::BlockMappingStart if block => {
                 (EventKind::MappingStart { properties, flow: false }, State::BlockMappingFirstKey)
             }
             _ if properties != Properties::default() => {
@@ -274,16 +339,21 @@ impl<'i> Parser<'i> {
                 let implicit = properties.tag.is_empty();
                 let (text, style) = (String::new(), Style::Plain);
                 let kind = EventKind::Scalar { properties, text, style, implicit };
-                return Ok(Event { kind, start });
+                return Ok(Event::new(kind, start));
             }
-            _ => return Err(Error::grammar("did not find expected node content", token.start)),
+            _ => return Err(self.fail_in(start, "did not find expected node content")),
         };
         self.state = state;
-        Ok(Event { kind, start })
+        if matches!(state, State::FlowSequenceFirstEntry | State::FlowMappingFirstKey) {
+            return Ok(self.commented(kind, start));
+        }
+        let mut event = Event::new(kind, start);
+        event.comments.head = std::mem::take(&mut self.stem);
+        Ok(event)
     }
 
     fn scalar(&mut self, properties: Properties) -> Result<EventKind, Error> {
-        let token = self.scanner.next()?;
+        let token = self.take()?;
         self.pop_state();
         let TokenKind::Scalar { text, style } = token.kind else {
             return Err(Error::grammar("did not find expected node content", token.start));
@@ -292,8 +362,8 @@ impl<'i> Parser<'i> {
         Ok(EventKind::Scalar { properties, text, style, implicit })
     }
 
-    /// Reads an anchor and a tag, in either order.
-    fn properties(&mut self) -> Result<Properties, Error> {
+    /// Reads an anchor and a tag, in either order, of the node that begins at `start`.
+    fn properties(&mut self, start: Mark) -> Result<Properties, Error> {
         let mut anchor = None;
         let mut tag = None;
         loop {
@@ -305,7 +375,7 @@ impl<'i> Parser<'i> {
             if !self.next_is(kinds)? {
                 break;
             }
-            let token = self.scanner.next()?;
+            let token = self.take()?;
             match token.kind {
                 TokenKind::Anchor(name) => anchor = Some(name),
                 TokenKind::Tag { handle, suffix } => tag = Some((handle, suffix, token.start)),
@@ -319,7 +389,7 @@ impl<'i> Parser<'i> {
                 let known = self.tag_directives.iter().find(|(known, _)| *known == handle);
                 match known {
                     Some((_, prefix)) => format!("{prefix}{suffix}"),
-                    None => return Err(Error::grammar("found undefined tag handle", at)),
+                    None => return Err(self.error_in(start, "found undefined tag handle", at)),
                 }
             }
         };
@@ -335,5 +405,5 @@ fn empty_scalar(at: Mark) -> Event {
         style: Style::Plain,
         implicit: true,
     };
-    Event { kind, start: at }
+    Event::new(kind, at)
 }

@@ -47,6 +47,8 @@ pub(crate) struct Reader<'i> {
     /// Where Go's buffer of decoded characters begins.
     buffer: usize,
     pub(crate) mark: Mark,
+    /// Line breaks passed since the last character that was neither break nor blank.
+    pub(crate) newlines: usize,
 }
 
 impl<'i> Reader<'i> {
@@ -63,6 +65,7 @@ impl<'i> Reader<'i> {
             unread: 0,
             buffer: 0,
             mark: Mark { index: 0, line, column: 0 },
+            newlines: 0,
         }
     }
 
@@ -177,6 +180,9 @@ impl<'i> Reader<'i> {
     /// Passes one character that is no line break.
     #[inline]
     pub(crate) fn skip(&mut self) {
+        if !self.is_blank(0) {
+            self.newlines = 0;
+        }
         self.advance(self.width(), 1);
     }
 
@@ -211,7 +217,11 @@ impl<'i> Reader<'i> {
     #[inline]
     pub(crate) fn read_run(&mut self, into: &mut Vec<u8>, ordinary: impl Fn(u8) -> bool) {
         let run = self.run(ordinary);
-        into.extend_from_slice(&self.text[self.at..self.at + run]);
+        let text = &self.text[self.at..self.at + run];
+        if text.iter().any(|byte| !matches!(byte, b' ' | b'\t')) {
+            self.newlines = 0;
+        }
+        into.extend_from_slice(text);
         self.advance(run, run);
     }
 
@@ -220,12 +230,13 @@ impl<'i> Reader<'i> {
         if self.peek(0) == b'\r' && self.peek(1) == b'\n' {
             self.advance(2, 2);
         } else if self.is_break(0) {
-            self.skip();
+            self.advance(self.width(), 1);
         } else {
             return;
         }
         self.mark.column = 0;
         self.mark.line += 1;
+        self.newlines += 1;
     }
 
     /// Passes a line break and appends it to `into`: the Unicode separators as they are, all others
@@ -241,12 +252,18 @@ impl<'i> Reader<'i> {
 
     /// Passes blanks, and a comment up to the end of its line.
     pub(crate) fn skip_blanks_and_comment(&mut self) -> Result<(), Error> {
+        self.skip_blanks()?;
+        self.skip_comment()
+    }
+
+    /// Passes spaces and tabs.
+    pub(crate) fn skip_blanks(&mut self) -> Result<(), Error> {
         self.cache(1)?;
         while self.is_blank(0) {
             self.skip();
             self.cache(1)?;
         }
-        self.skip_comment()
+        Ok(())
     }
 
     /// Passes a comment up to the end of its line, if there is one.

@@ -1,12 +1,15 @@
-//! What a scalar's text means: go-yaml v2's resolution, YAML 1.1 with Go's numbers.
+//! What a scalar's text means: Go's numbers, with the words of YAML 1.1 in go-yaml v2 and fewer of
+//! them in v3.
 //!
 //! The reader asks with the node's tag; the emitter asks without one, to learn whether a text must
 //! be quoted to stay a string.
 //! Dates live in `resolve/timestamp.rs`; merging, binary data and conversion to JSON are elsewhere.
 
-mod timestamp;
+pub(crate) mod timestamp;
 
 use std::fmt;
+
+use crate::Dialect;
 
 /// The tags that resolution knows, in their long form.
 pub(crate) mod tag {
@@ -34,7 +37,7 @@ pub(crate) enum Scalar {
     Uint(u64),
     Float(f64),
     Str,
-    /// A date; Go keeps it as its text when it decodes into an untyped value.
+    /// A date; version 2 keeps it as its text when it decodes into an untyped value.
     Timestamp,
     /// Base64 text under `!!binary`, not yet decoded.
     Binary,
@@ -69,13 +72,13 @@ impl fmt::Display for Short {
 /// Returns the meaning of `text` under `tag` (long form; empty when the scalar carries none).
 ///
 /// Without a tag this never fails.
-pub(crate) fn resolve(tag: &str, text: &str) -> Result<Scalar, Mismatch> {
+pub(crate) fn resolve(dialect: Dialect, tag: &str, text: &str) -> Result<Scalar, Mismatch> {
     let found = match tag {
         tag::BINARY => return Ok(Scalar::Binary),
         tag::STR => return Ok(Scalar::Str),
-        "" => return Ok(untagged(text, true)),
-        tag::BOOL | tag::INT | tag::FLOAT | tag::NULL => untagged(text, false),
-        tag::TIMESTAMP => untagged(text, true),
+        "" => return Ok(untagged(dialect, text, true)),
+        tag::BOOL | tag::INT | tag::FLOAT | tag::NULL => untagged(dialect, text, false),
+        tag::TIMESTAMP => untagged(dialect, text, true),
         _ => return Ok(Scalar::Other),
     };
     let name = match (found, tag) {
@@ -96,19 +99,21 @@ pub(crate) fn resolve(tag: &str, text: &str) -> Result<Scalar, Mismatch> {
 }
 
 /// Go looks at the first byte before anything else; a text that starts otherwise is a string.
-fn untagged(text: &str, dates: bool) -> Scalar {
+fn untagged(dialect: Dialect, text: &str, dates: bool) -> Scalar {
     let Some(&first) = text.as_bytes().first() else { return Scalar::Null };
     match first {
-        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text),
-        b'.' => match word(text) {
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => {
+            word(dialect, text)
+        }
+        b'.' => match word(dialect, text) {
             // Parity(go-yaml v2): here the text goes to Go's float parser as it stands, so
             // underscores must separate digits; after a digit or sign they are dropped first.
             Scalar::Str if separates_digits(text) => float(&text.replace('_', "")),
             found => found,
         },
-        b'0'..=b'9' | b'+' | b'-' => match word(text) {
+        b'0'..=b'9' | b'+' | b'-' => match word(dialect, text) {
             Scalar::Str if dates && timestamp::is_timestamp(text) => Scalar::Timestamp,
-            Scalar::Str => number(text),
+            Scalar::Str => number(dialect, text),
             found => found,
         },
         // Parity(go-yaml v2): `<<` is not in the table of first bytes, so it is an ordinary string
@@ -117,23 +122,29 @@ fn untagged(text: &str, dates: bool) -> Scalar {
     }
 }
 
-fn word(text: &str) -> Scalar {
+fn word(dialect: Dialect, text: &str) -> Scalar {
     match text {
         "~" | "null" | "Null" | "NULL" => Scalar::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Scalar::Bool(true)
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Scalar::Bool(false)
-        }
+        "true" | "True" | "TRUE" => Scalar::Bool(true),
+        "false" | "False" | "FALSE" => Scalar::Bool(false),
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Scalar::Float(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => Scalar::Float(f64::NEG_INFINITY),
+        _ if dialect == Dialect::V2 => old_bool(text).map_or(Scalar::Str, Scalar::Bool),
         _ => Scalar::Str,
     }
 }
 
-fn number(text: &str) -> Scalar {
+/// The words that only YAML 1.1 takes for booleans.
+pub(crate) fn old_bool(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(dialect: Dialect, text: &str) -> Scalar {
     let without;
     let plain = if text.contains('_') {
         without = text.replace('_', "");
@@ -149,10 +160,13 @@ fn number(text: &str) -> Scalar {
     }
     // Parity(go-yaml v2): what follows `0b` is parsed again by itself, so a second sign is allowed:
     // `0b-101` is -5.
-    match plain.strip_prefix("0b") {
-        Some(rest) => signed(rest, 2).unwrap_or(Scalar::Str),
-        None => Scalar::Str,
-    }
+    // Version 3 does the same for `0o`.
+    let (rest, base) = match (plain.strip_prefix("0b"), plain.strip_prefix("0o")) {
+        (Some(rest), _) => (rest, 2),
+        (None, Some(rest)) if dialect == Dialect::V3 => (rest, 8),
+        (None, _) => return Scalar::Str,
+    };
+    signed(rest, base).unwrap_or(Scalar::Str)
 }
 
 /// Go's `ParseInt` and then `ParseUint` with base 0: a prefix or a leading zero names the base.

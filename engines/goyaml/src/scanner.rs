@@ -5,8 +5,10 @@
 //! A key without `?` is known as one only at its `:`, so tokens wait in a queue while the first of
 //! them may still turn out to be a key; then KEY, and where needed BLOCK-MAPPING-START, are put in
 //! front of it.
+//! Comments are tokens of no grammar: version 3 collects them beside the queue (`scanner/comment.rs`).
 
 mod block_scalar;
+mod comment;
 mod directive;
 mod plain_scalar;
 mod quoted_scalar;
@@ -14,15 +16,22 @@ mod tag;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::Dialect;
 use crate::error::Error;
 use crate::reader::{Mark, Reader};
 use crate::token::{Token, TokenKind};
+
+pub(crate) use comment::{Comment, CommentPlace};
 
 /// The deepest nesting of flow collections, and likewise of block collections.
 const MAX_NESTING: usize = 10_000;
 
 /// How many characters a simple key may be long.
 const MAX_SIMPLE_KEY: usize = 1024;
+
+/// How many tokens version 3 keeps behind the next one, so that comments which follow a token are
+/// known before it is taken.
+const LOOKAHEAD: usize = 2;
 
 /// A place where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +47,12 @@ struct SimpleKey {
 /// A source of tokens.
 #[derive(Debug)]
 pub(crate) struct Scanner<'i> {
+    dialect: Dialect,
     reader: Reader<'i>,
+    /// Comments that no token has taken, in the order of the text; version 2 drops them.
+    comments: VecDeque<Comment>,
+    /// What went wrong while looking ahead for comments, where Go goes on.
+    deferred: Option<Error>,
     tokens: VecDeque<Token>,
     /// Tokens taken from the queue so far.
     taken: i64,
@@ -64,8 +78,11 @@ const APPEND: i64 = -1;
 
 impl<'i> Scanner<'i> {
     /// A scanner of `input`, whose first line counts as `line` (from 0).
-    pub(crate) fn new(input: &'i [u8], line: usize) -> Self {
+    pub(crate) fn new(input: &'i [u8], line: usize, dialect: Dialect) -> Self {
         Self {
+            dialect,
+            comments: VecDeque::new(),
+            deferred: None,
             reader: Reader::new(input, line),
             tokens: VecDeque::new(),
             taken: 0,
@@ -102,8 +119,18 @@ impl<'i> Scanner<'i> {
         token.ok_or_else(|| Error::token("unexpected end of tokens", self.reader.mark))
     }
 
+    /// An error here.
     fn error(&self, problem: &str) -> Error {
         Error::token(problem, self.reader.mark)
+    }
+
+    /// An error here, in something that began at `start`.
+    fn error_in(&self, start: Mark, problem: &str) -> Error {
+        match self.dialect {
+            // Parity(go-yaml v3): the line that is named is where the broken thing began.
+            Dialect::V3 if start.line > 0 => Error::token_from(problem, start, self.reader.mark),
+            Dialect::V2 | Dialect::V3 => self.error(problem),
+        }
     }
 
     fn insert(&mut self, at: i64, token: Token) {
@@ -114,8 +141,12 @@ impl<'i> Scanner<'i> {
     }
 
     fn fetch_more_tokens(&mut self) -> Result<(), Error> {
+        let behind = match self.dialect {
+            Dialect::V2 => 0,
+            Dialect::V3 => LOOKAHEAD,
+        };
         loop {
-            if !self.tokens.is_empty() {
+            if self.tokens.len() > behind {
                 let Some(&key) = self.simple_keys_by_token.get(&self.taken) else { break };
                 if !self.simple_key_is_valid(key)? {
                     break;
@@ -132,22 +163,29 @@ impl<'i> Scanner<'i> {
         if !self.started {
             return self.fetch_stream_start();
         }
+        let scan = self.reader.mark;
         self.skip_to_next_token()?;
-        self.unroll_indent(self.column());
+        self.unroll_indent(self.column(), scan);
         self.reader.cache(4)?;
 
-        let reader = &self.reader;
-        let line_start = reader.mark.column == 0;
-        let flow = self.flow_level > 0;
-        match reader.peek(0) {
+        match self.reader.peek(0) {
             0 => self.fetch_stream_end(),
-            b'%' if line_start => self.fetch_directive(),
-            b'-' if reader.is_document_indicator() => {
+            b'%' if self.reader.mark.column == 0 => self.fetch_directive(),
+            b'-' if self.reader.is_document_indicator() => {
                 self.fetch_document_indicator(TokenKind::DocumentStart)
             }
-            b'.' if reader.is_document_indicator() => {
+            b'.' if self.reader.is_document_indicator() => {
                 self.fetch_document_indicator(TokenKind::DocumentEnd)
             }
+            _ if self.dialect == Dialect::V3 => self.fetch_commented_token(),
+            _ => self.fetch_content_token(),
+        }
+    }
+
+    fn fetch_content_token(&mut self) -> Result<(), Error> {
+        let reader = &self.reader;
+        let flow = self.flow_level > 0;
+        match reader.peek(0) {
             b'[' => self.fetch_flow_collection_start(TokenKind::FlowSequenceStart),
             b'{' => self.fetch_flow_collection_start(TokenKind::FlowMappingStart),
             b']' => self.fetch_flow_collection_end(TokenKind::FlowSequenceEnd),
@@ -182,7 +220,8 @@ impl<'i> Scanner<'i> {
         };
         if key.mark.line < now.line || key.mark.index + MAX_SIMPLE_KEY < now.index {
             if key.required {
-                return Err(self.error("could not find expected ':'"));
+                let start = key.mark;
+                return Err(self.error_in(start, "could not find expected ':'"));
             }
             key.possible = false;
             return Ok(false);
@@ -219,7 +258,8 @@ impl<'i> Scanner<'i> {
             return Ok(());
         };
         if key.required {
-            return Err(self.error("could not find expected ':'"));
+            let start = key.mark;
+            return Err(self.error_in(start, "could not find expected ':'"));
         }
         key.possible = false;
         self.simple_keys_by_token.remove(&key.token);
@@ -259,20 +299,28 @@ impl<'i> Scanner<'i> {
         self.indents.push(self.indent);
         self.indent = column;
         if self.indents.len() > MAX_NESTING {
-            return Err(self.error(&format!("exceeded max depth of {MAX_NESTING}")));
+            let start = self.simple_keys.last().map_or(mark, |key| key.mark);
+            return Err(self.error_in(start, &format!("exceeded max depth of {MAX_NESTING}")));
         }
         let at = key.map_or(APPEND, |key| key.token - self.taken);
         self.insert(at, Token { kind, start: mark, end: mark });
         Ok(())
     }
 
-    /// Closes the block collections that are deeper than `column`.
-    fn unroll_indent(&mut self, column: i64) {
-        if self.flow_level > 0 {
+    /// Closes the block collections that are deeper than `column`, where the search for the next
+    /// token began at `scan`.
+    fn unroll_indent(&mut self, column: i64, scan: Mark) {
+        if self.flow_level > 0 || self.indent <= column {
             return;
         }
-        let mark = self.reader.mark;
+        let mut mark = match self.dialect {
+            Dialect::V2 => self.reader.mark,
+            // In front of the comments, as those that follow may belong to an outer block.
+            Dialect::V3 => Mark { index: scan.index.saturating_sub(1), ..scan },
+        };
+        let ends = self.ends_before_comments(mark.index);
         while self.indent > column {
+            mark = ends.get(&self.indent).copied().unwrap_or(mark);
             self.insert(APPEND, Token { kind: TokenKind::BlockEnd, start: mark, end: mark });
             self.indent = self.indents.pop().unwrap_or(-1);
         }
@@ -291,7 +339,7 @@ impl<'i> Scanner<'i> {
             self.reader.mark.column = 0;
             self.reader.mark.line += 1;
         }
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.reader.mark);
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let mark = self.reader.mark;
@@ -300,7 +348,7 @@ impl<'i> Scanner<'i> {
     }
 
     fn fetch_directive(&mut self) -> Result<(), Error> {
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.reader.mark);
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let token = self.scan_directive()?;
@@ -309,7 +357,7 @@ impl<'i> Scanner<'i> {
     }
 
     fn fetch_document_indicator(&mut self, kind: TokenKind) -> Result<(), Error> {
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.reader.mark);
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         self.push_indicator(kind, 3);
@@ -419,6 +467,7 @@ impl<'i> Scanner<'i> {
     }
 
     fn skip_to_next_token(&mut self) -> Result<(), Error> {
+        let scan = self.reader.mark;
         loop {
             self.reader.cache(1)?;
             if self.reader.mark.column == 0 && self.reader.is_bom() {
@@ -431,7 +480,10 @@ impl<'i> Scanner<'i> {
                 self.reader.skip();
                 self.reader.cache(1)?;
             }
-            self.reader.skip_comment()?;
+            match self.dialect {
+                Dialect::V2 => self.reader.skip_comment()?,
+                Dialect::V3 => self.collect_comments(scan)?,
+            }
             if !self.reader.is_break(0) {
                 return Ok(());
             }

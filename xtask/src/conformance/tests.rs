@@ -47,8 +47,10 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/tarball: 23 of 23 passed, 0 not run
         recorded/yaml2-emit v2: 749 of 749 passed, 0 not run
         recorded/yaml2-read v2: 434 of 434 passed, 0 not run
+        recorded/yaml2-read v3: 434 of 434 passed, 0 not run
         yaml/emit v2: 1271 of 1271 passed, 0 not run
         yaml/read v2: 602 of 602 passed, 0 not run
+        yaml/read v3: 602 of 602 passed, 0 not run
     "#]]
     .assert_eq(&counts.collect::<String>());
 }
@@ -153,10 +155,10 @@ fn a_folder_in_which_nothing_is_recorded_is_an_error() {
 #[test]
 fn files_that_belong_to_no_topic_are_named() {
     let folder = recorded("recorded/news.jsonl", "{}");
-    std::fs::write(folder.path().join("recorded/yaml2-read.jsonl"), "").unwrap();
+    std::fs::write(folder.path().join("recorded/yaml2-emit.jsonl"), "").unwrap();
     std::fs::write(folder.path().join("recorded/notes.txt"), "").unwrap();
     let wanted = [
-        ("recorded/yaml2-read.jsonl (v3)".to_owned(), "no engine yet"),
+        ("recorded/yaml2-emit.jsonl (pretty)".to_owned(), "no engine yet"),
         ("recorded/news.jsonl".to_owned(), "not a known topic"),
     ];
     assert_eq!(without_engine(folder.path()).unwrap(), wanted);

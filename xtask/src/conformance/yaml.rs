@@ -1,14 +1,16 @@
-//! YAML of the V2 dialect: verdicts and values, strict verdicts, round trips, emission.
+//! YAML of both dialects: verdicts and values, strict verdicts, round trips and emission of V2,
+//! nodes and their emission of V3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use goyaml::v3::{self, Kind, Layout, Node};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Topic;
 use super::case::{Case, Fault, Judgement, same};
 
-pub(super) const TOPICS: [Topic; 4] = [
+pub(super) const TOPICS: [Topic; 6] = [
     Topic { name: "yaml/read v2", path: "yaml/read.jsonl", judge: read, exceptions: &[] },
     Topic { name: "yaml/emit v2", path: "yaml/emit.jsonl", judge: emission, exceptions: &[] },
     Topic {
@@ -23,6 +25,13 @@ pub(super) const TOPICS: [Topic; 4] = [
         judge: emission,
         exceptions: &[],
     },
+    Topic { name: "yaml/read v3", path: "yaml/read.jsonl", judge: nodes, exceptions: &[] },
+    Topic {
+        name: "recorded/yaml2-read v3",
+        path: "recorded/yaml2-read.jsonl",
+        judge: nodes,
+        exceptions: &[],
+    },
 ];
 
 /// Cases that Go answers in two ways, as it ranges over a map in random order, with the other
@@ -32,6 +41,18 @@ const RANDOM_VALUES: [(&str, &str); 1] = [("dup3", r#"{"1":"b"}"#)];
 /// Values whose keys Go sorts differently from run to run; their lines count in any order.
 const RANDOM_ORDER: [&str; 1] =
     [r#"{"a01": 1, "a1": 1, "a001": 1, "a10b": 1, "a1b": 1, "a01b": 1}"#];
+
+/// The text of a case.
+fn input(yaml: Option<&String>, base64: Option<&String>) -> Result<Vec<u8>, Fault> {
+    match (yaml, base64) {
+        (Some(text), _) => Ok(text.clone().into_bytes()),
+        (None, Some(encoded)) => STANDARD
+            .decode(encoded)
+            .map_err(|error| Fault::NotRun(format!("`yaml_base64` cannot be read: {error}"))),
+        // The recorder leaves out an empty input.
+        (None, None) => Ok(Vec::new()),
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,14 +69,7 @@ struct Recorded {
 fn read(mut case: Case) -> Judgement {
     case.forget("v3_");
     let recorded: Recorded = case.inputs()?;
-    let input = match (&recorded.yaml, &recorded.yaml_base64) {
-        (Some(text), _) => text.clone().into_bytes(),
-        (None, Some(encoded)) => STANDARD
-            .decode(encoded)
-            .map_err(|error| Fault::NotRun(format!("`yaml_base64` cannot be read: {error}")))?,
-        // The recorder leaves out an empty input.
-        (None, None) => Vec::new(),
-    };
+    let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
     let value = goyaml::to_json(&input).map_err(|error| error.to_string());
     let strict = goyaml::to_json_strict(&input).err().map(|error| error.to_string());
     let values = match (&recorded.v2_json, &recorded.v2_error) {
@@ -76,6 +90,124 @@ fn read(mut case: Case) -> Judgement {
         (Err(_), _) => Ok(()),
     };
     all([("values", values), ("strict", strict), ("round trip", round_trip)])
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedNodes {
+    yaml: Option<String>,
+    yaml_base64: Option<String>,
+    /// Of all documents before an error.
+    #[serde(default)]
+    v3_nodes: String,
+    #[serde(default)]
+    v3_error: String,
+    #[serde(default)]
+    v3_v3emit: String,
+}
+
+/// Reads all documents, lists their nodes and writes them again.
+fn nodes(mut case: Case) -> Judgement {
+    case.forget("v2_");
+    let recorded: RecordedNodes = case.inputs()?;
+    let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
+    let (mut documents, mut error) = (Vec::new(), String::new());
+    let stream = v3::Documents::new(&input, &goyaml::Limits::default());
+    match stream.map(|stream| stream.collect::<Vec<_>>()) {
+        Ok(read) => {
+            for document in read {
+                match document {
+                    Ok(document) => documents.push(document),
+                    Err(problem) => error = problem.to_string(),
+                }
+            }
+        }
+        Err(problem) => error = problem.to_string(),
+    }
+    let layout = Layout { indent: 2, compact_sequences: true };
+    let text =
+        v3::emit_documents(&documents, &layout).unwrap_or_else(|error| format!("ERR {error}"));
+    let listed: String = documents.iter().map(listed).collect();
+    all([
+        ("nodes", same(&without_numbers(&recorded.v3_nodes), &listed)),
+        ("error", same(&recorded.v3_error, &error)),
+        ("emission", same(&recorded.v3_v3emit, &text)),
+    ])
+}
+
+/// How deep the recorder looks; it puts `…` for what is below.
+const MAX_LISTED: usize = 200;
+
+/// A document as the recorder lists it, a line a node.
+fn listed(document: &Node) -> String {
+    let line = |(depth, node): (usize, &Node)| {
+        if depth > MAX_LISTED {
+            return "…".to_owned();
+        }
+        let kind = match node.kind {
+            Kind::Document => 1,
+            Kind::Sequence => 2,
+            Kind::Mapping => 4,
+            Kind::Scalar => 8,
+            Kind::Alias => 16,
+        };
+        let [value, anchor, head, tail, foot] =
+            [&node.value, &node.anchor, &node.head_comment, &node.line_comment, &node.foot_comment]
+                .map(|text| quoted(text));
+        let (indent, style, tag) = (" ".repeat(depth + 1), node.style.bits(), &node.tag);
+        let (line, column) = (node.line, node.column);
+        format!(
+            "{indent}k{kind} s{style} tag={tag} v={value} a={anchor} hc={head} lc={tail} fc={foot} @{line}:{column}\n"
+        )
+    };
+    document.walk().filter(|(depth, _)| *depth <= MAX_LISTED + 1).map(line).collect()
+}
+
+/// A text in quotes, with escapes for what would be hard to read.
+fn quoted(text: &str) -> String {
+    let mut out = "\"".to_owned();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' | '\r' | '\t' => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A recorded list with the characters themselves where Go's `%q` has their numbers.
+fn without_numbers(listed: &str) -> String {
+    let mut out = String::new();
+    let mut rest = listed;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = &rest[at..];
+        let digits = match escape.as_bytes().get(1) {
+            Some(b'x') => 2,
+            Some(b'u') => 4,
+            Some(b'U') => 8,
+            _ => 0,
+        };
+        let number = escape.get(2..2 + digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let width = match number.and_then(char::from_u32) {
+            Some(c) => {
+                out.push(c);
+                2 + digits
+            }
+            None => {
+                out.push_str(&escape[..escape.len().min(2)]);
+                escape.len().min(2)
+            }
+        };
+        rest = &escape[width..];
+    }
+    out + rest
 }
 
 fn shown(value: &Result<Value, String>) -> String {

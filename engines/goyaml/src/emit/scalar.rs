@@ -4,6 +4,7 @@
 //! Elsewhere: writing in that style (`writer`), what a plain text would be read as
 //! (`crate::resolve`).
 
+use crate::Dialect;
 use crate::resolve::{Scalar, resolve};
 
 /// How a scalar is written.
@@ -110,27 +111,27 @@ impl Findings {
 }
 
 /// Whether this is a line break in YAML 1.1.
-pub(super) fn is_break(c: char) -> bool {
+pub(crate) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Whether go-yaml v2 writes this character as it is.
 ///
 /// Parity(go-yaml v2): characters beyond U+FFFF are not, though YAML calls them printable.
-pub(super) fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && c != '\u{feff}'
 }
 
 /// Whether the plain text would be read back as a string, by this reader and by older ones.
 fn reads_as_string(text: &str) -> bool {
-    matches!(resolve("", text), Ok(Scalar::Str)) && !is_base60(text)
+    matches!(resolve(Dialect::V2, "", text), Ok(Scalar::Str)) && !is_base60(text)
 }
 
 /// Whether YAML 1.1 calls this a number in base 60, such as `1:30`.
 ///
 /// Parity(go-yaml v2): it quotes them although it reads them as strings.
-fn is_base60(text: &str) -> bool {
+pub(crate) fn is_base60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
     let mut parts = whole.split(':');

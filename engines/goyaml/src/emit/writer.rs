@@ -210,32 +210,9 @@ impl Writer {
     }
 
     fn escape(&mut self, c: char) {
-        let short = match c {
-            '\0' => '0',
-            '\u{7}' => 'a',
-            '\u{8}' => 'b',
-            '\t' => 't',
-            '\n' => 'n',
-            '\u{b}' => 'v',
-            '\u{c}' => 'f',
-            '\r' => 'r',
-            '\u{1b}' => 'e',
-            '"' | '\\' => c,
-            '\u{85}' => 'N',
-            '\u{a0}' => '_',
-            '\u{2028}' => 'L',
-            '\u{2029}' => 'P',
-            _ => {
-                let code = u32::from(c);
-                return match code {
-                    0..=0xff => self.put_all(&format!("\\x{code:02X}")),
-                    0x100..=0xffff => self.put_all(&format!("\\u{code:04X}")),
-                    _ => self.put_all(&format!("\\U{code:08X}")),
-                };
-            }
-        };
-        self.put('\\');
-        self.put(short);
+        let before = self.out.len();
+        escape(c, &mut self.out);
+        self.column += self.out.len() - before;
     }
 
     /// Writes a block after `|`.
@@ -268,6 +245,37 @@ impl Writer {
             after_break = is_break(c);
         }
     }
+}
+
+/// Writes a character as it stands in double quotes when it cannot stand for itself.
+pub(crate) fn escape(c: char, into: &mut String) {
+    let short = match c {
+        '\0' => '0',
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '\u{1b}' => 'e',
+        '"' | '\\' => c,
+        '\u{85}' => 'N',
+        '\u{a0}' => '_',
+        '\u{2028}' => 'L',
+        '\u{2029}' => 'P',
+        _ => {
+            let code = u32::from(c);
+            let text = match code {
+                0..=0xff => format!("\\x{code:02X}"),
+                0x100..=0xffff => format!("\\u{code:04X}"),
+                _ => format!("\\U{code:08X}"),
+            };
+            return into.push_str(&text);
+        }
+    };
+    into.push('\\');
+    into.push(short);
 }
 
 /// What encloses text without escapes.

@@ -30,13 +30,16 @@ impl Parser<'_> {
     /// Ends a collection whose last token is next.
     fn end_collection(&mut self, kind: EventKind) -> Result<Event, Error> {
         self.pop_state();
-        let token = self.scanner.next()?;
-        Ok(Event { kind, start: token.start })
+        self.marks.pop();
+        let start = self.next_start()?;
+        let event = self.commented(kind, start);
+        self.take()?;
+        Ok(event)
     }
 
     pub(super) fn block_sequence_entry(&mut self) -> Result<Event, Error> {
         if self.next_is(|next| *next == TokenKind::BlockEntry)? {
-            let at = self.scanner.next()?.end;
+            let at = self.take_entry()?;
             return self.node_unless(
                 |next| matches!(next, TokenKind::BlockEntry | TokenKind::BlockEnd),
                 Some(at),
@@ -45,14 +48,17 @@ impl Parser<'_> {
             );
         }
         if self.next_is(|next| *next == TokenKind::BlockEnd)? {
-            return self.end_collection(EventKind::SequenceEnd);
+            // Parity(go-yaml v3): unlike the other ends it leaves the comments to what follows.
+            self.pop_state();
+            self.marks.pop();
+            return Ok(Event::new(EventKind::SequenceEnd, self.take()?.start));
         }
-        Err(self.fail("did not find expected '-' indicator"))
+        Err(self.fail_in_collection("did not find expected '-' indicator"))
     }
 
     pub(super) fn indentless_sequence_entry(&mut self) -> Result<Event, Error> {
         if self.next_is(|next| *next == TokenKind::BlockEntry)? {
-            let at = self.scanner.next()?.end;
+            let at = self.take_entry()?;
             return self.node_unless(
                 |next| {
                     matches!(
@@ -70,12 +76,12 @@ impl Parser<'_> {
         }
         // Nothing closes it but what comes next.
         self.pop_state();
-        Ok(Event { kind: EventKind::SequenceEnd, start: self.next_start()? })
+        Ok(Event::new(EventKind::SequenceEnd, self.next_start()?))
     }
 
     pub(super) fn block_mapping_key(&mut self) -> Result<Event, Error> {
         if self.next_is(|next| *next == TokenKind::Key)? {
-            let at = self.scanner.next()?.end;
+            let at = self.take()?.end;
             return self.node_unless(
                 |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
                 Some(at),
@@ -86,7 +92,7 @@ impl Parser<'_> {
         if self.next_is(|next| *next == TokenKind::BlockEnd)? {
             return self.end_collection(EventKind::MappingEnd);
         }
-        Err(self.fail("did not find expected key"))
+        Err(self.fail_in_collection("did not find expected key"))
     }
 
     pub(super) fn block_mapping_value(&mut self) -> Result<Event, Error> {
@@ -94,7 +100,7 @@ impl Parser<'_> {
             self.state = State::BlockMappingKey;
             return Ok(empty_scalar(self.next_start()?));
         }
-        let at = self.scanner.next()?.end;
+        let at = self.take()?.end;
         self.node_unless(
             |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
             Some(at),
@@ -106,19 +112,19 @@ impl Parser<'_> {
     pub(super) fn flow_sequence_entry(&mut self, first: bool) -> Result<Event, Error> {
         if !first && !self.next_is(|next| *next == TokenKind::FlowSequenceEnd)? {
             if !self.next_is(|next| *next == TokenKind::FlowEntry)? {
-                return Err(self.fail("did not find expected ',' or ']'"));
+                return Err(self.fail_in_collection("did not find expected ',' or ']'"));
             }
-            self.scanner.next()?;
+            self.take()?;
         }
         if self.next_is(|next| *next == TokenKind::FlowSequenceEnd)? {
             return self.end_collection(EventKind::SequenceEnd);
         }
         if self.next_is(|next| *next == TokenKind::Key)? {
             // `[a: 1]` is a list of maps of one key each.
-            let token = self.scanner.next()?;
+            let token = self.take()?;
             self.state = State::FlowSequenceEntryMappingKey;
             let kind = EventKind::MappingStart { properties: Properties::default(), flow: true };
-            return Ok(Event { kind, start: token.start });
+            return Ok(Event::new(kind, token.start));
         }
         self.states.push(State::FlowSequenceEntry);
         self.node(Place::Flow)
@@ -131,7 +137,7 @@ impl Parser<'_> {
         if self.next_is(absent)? {
             // Parity(go-yaml v2): an empty key swallows what follows it, so `[? , a]` and `[: a]`
             // do not mean what they say.
-            let token = self.scanner.next()?;
+            let token = self.take()?;
             self.state = State::FlowSequenceEntryMappingValue;
             return Ok(empty_scalar(token.end));
         }
@@ -143,7 +149,9 @@ impl Parser<'_> {
         let then = State::FlowSequenceEntryMappingEnd;
         if self.next_is(|next| *next == TokenKind::Value)? {
             // Without a value the empty scalar stands at the `:`.
-            let at = self.scanner.next()?.start;
+            // Differs(go-yaml v3): if Go's queue of tokens moves at this moment, it stands where
+            // some later token does.
+            let at = self.take()?.start;
             let absent = |next: &TokenKind| {
                 matches!(next, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd)
             };
@@ -155,21 +163,21 @@ impl Parser<'_> {
 
     pub(super) fn flow_sequence_entry_mapping_end(&mut self) -> Result<Event, Error> {
         self.state = State::FlowSequenceEntry;
-        Ok(Event { kind: EventKind::MappingEnd, start: self.next_start()? })
+        Ok(Event::new(EventKind::MappingEnd, self.next_start()?))
     }
 
     pub(super) fn flow_mapping_key(&mut self, first: bool) -> Result<Event, Error> {
         if !first && !self.next_is(|next| *next == TokenKind::FlowMappingEnd)? {
             if !self.next_is(|next| *next == TokenKind::FlowEntry)? {
-                return Err(self.fail("did not find expected ',' or '}'"));
+                return Err(self.fail_in_collection("did not find expected ',' or '}'"));
             }
-            self.scanner.next()?;
+            self.take()?;
         }
         if self.next_is(|next| *next == TokenKind::FlowMappingEnd)? {
             return self.end_collection(EventKind::MappingEnd);
         }
         if self.next_is(|next| *next == TokenKind::Key)? {
-            self.scanner.next()?;
+            self.take()?;
             let absent = |next: &TokenKind| {
                 matches!(next, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd)
             };
@@ -181,7 +189,7 @@ impl Parser<'_> {
 
     pub(super) fn flow_mapping_value(&mut self, empty: bool) -> Result<Event, Error> {
         if !empty && self.next_is(|next| *next == TokenKind::Value)? {
-            self.scanner.next()?;
+            self.take()?;
             let absent =
                 |next: &TokenKind| matches!(next, TokenKind::FlowEntry | TokenKind::FlowMappingEnd);
             return self.node_unless(absent, None, Place::Flow, State::FlowMappingKey);

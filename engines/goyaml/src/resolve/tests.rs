@@ -1,9 +1,11 @@
 //! Resolution of single texts, against what Go was seen to answer.
 
+use crate::Dialect;
+
 use super::{Scalar, resolve, tag};
 
 fn plain(text: &str) -> Scalar {
-    resolve("", text).unwrap()
+    resolve(Dialect::V2, "", text).unwrap()
 }
 
 #[test]
@@ -99,10 +101,10 @@ fn dates_are_told_from_texts_that_only_look_like_one() {
 
 #[test]
 fn a_tag_accepts_its_own_form_only() {
-    assert_eq!(resolve(tag::STR, "1"), Ok(Scalar::Str));
-    assert_eq!(resolve(tag::FLOAT, "1"), Ok(Scalar::Float(1.0)));
-    assert_eq!(resolve(tag::BINARY, "aGk="), Ok(Scalar::Binary));
-    assert_eq!(resolve("!x", "1"), Ok(Scalar::Other));
+    assert_eq!(resolve(Dialect::V2, tag::STR, "1"), Ok(Scalar::Str));
+    assert_eq!(resolve(Dialect::V2, tag::FLOAT, "1"), Ok(Scalar::Float(1.0)));
+    assert_eq!(resolve(Dialect::V2, tag::BINARY, "aGk="), Ok(Scalar::Binary));
+    assert_eq!(resolve(Dialect::V2, "!x", "1"), Ok(Scalar::Other));
     for (tag, text, message) in [
         (tag::INT, "abc", "cannot decode !!str `abc` as a !!int"),
         (tag::INT, "", "cannot decode !!null `` as a !!int"),
@@ -115,6 +117,19 @@ fn a_tag_accepts_its_own_form_only() {
         ),
         (tag::TIMESTAMP, "x", "cannot decode !!str `x` as a !!timestamp"),
     ] {
-        assert_eq!(resolve(tag, text).unwrap_err().to_string(), message);
+        assert_eq!(resolve(Dialect::V2, tag, text).unwrap_err().to_string(), message);
     }
+}
+
+#[test]
+fn version_3_knows_fewer_words_and_signed_octals() {
+    let plain = |text| resolve(Dialect::V3, "", text).unwrap();
+    for text in ["y", "yes", "on", "n", "No", "OFF", "<<", "0o8"] {
+        assert_eq!(plain(text), Scalar::Str, "{text}");
+    }
+    assert_eq!(plain("True"), Scalar::Bool(true));
+    assert_eq!(plain("0o-17"), Scalar::Int(-15));
+    assert_eq!(resolve(Dialect::V2, "", "0o-17"), Ok(Scalar::Str));
+    assert_eq!(plain("017"), Scalar::Int(15));
+    assert_eq!(plain(""), Scalar::Null);
 }

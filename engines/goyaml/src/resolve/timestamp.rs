@@ -1,5 +1,5 @@
 //! Which texts Go's `time.Parse` accepts under the four layouts that go-yaml v2 tries.
-//! Only whether a text is a date matters: its value is never used.
+//! Version 2 only asks whether a text is a date; version 3 writes it again as JSON.
 
 /// Whether go-yaml v2 takes `text` for a timestamp.
 ///
@@ -17,6 +17,42 @@ pub(crate) fn is_timestamp(text: &str) -> bool {
         // A blank in a layout of Go's stands for one or more blanks.
         [b' ', rest @ ..] => clock(skip_blanks(rest)).is_some_and(<[u8]>::is_empty),
         _ => false,
+    }
+}
+
+/// A text that [`is_timestamp`] accepts as Go writes times into JSON, or `None` if Go refuses its
+/// zone.
+pub(crate) fn rfc3339(text: &str) -> Option<String> {
+    let (date, rest) = match text.find(['T', 't', ' ']) {
+        Some(at) => (&text[..at], text[at + 1..].trim_start_matches(' ')),
+        None => (text, "0:0:0"),
+    };
+    let zone_at = rest.find(['Z', '+', '-']).unwrap_or(rest.len());
+    let (clock, zone) = rest.split_at(zone_at);
+    let (clock, fraction) = clock.split_once(['.', ',']).unwrap_or((clock, ""));
+    // Go knows nanoseconds and leaves out zeros at the end.
+    let fraction = fraction.get(..9).unwrap_or(fraction).trim_end_matches('0');
+    let dot = if fraction.is_empty() { "" } else { "." };
+    let zone = match zone {
+        "" | "Z" => "Z".to_owned(),
+        _ => offset(zone)?,
+    };
+    let padded = |text: &str, separator: char, joined: &str| {
+        text.split(separator).map(|part| format!("{part:0>2}")).collect::<Vec<_>>().join(joined)
+    };
+    let (date, clock) = (padded(date, '-', "-"), padded(clock, ':', ":"));
+    Some(format!("{date}T{clock}{dot}{fraction}{zone}"))
+}
+
+/// An offset of hours and minutes as Go writes it: 60 minutes are an hour.
+fn offset(zone: &str) -> Option<String> {
+    let (sign, rest) = zone.split_at(1);
+    let (hours, minutes) = rest.split_once(':')?;
+    let total = hours.parse::<u32>().ok()? * 60 + minutes.parse::<u32>().ok()?;
+    match total {
+        0 => Some("Z".to_owned()),
+        _ if total >= 24 * 60 => None,
+        _ => Some(format!("{sign}{:02}:{:02}", total / 60, total % 60)),
     }
 }
 

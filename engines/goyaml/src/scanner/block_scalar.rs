@@ -1,6 +1,7 @@
 //! Literal (`|`) and folded (`>`) scalars.
 
 use super::{Scanner, text};
+use crate::Dialect;
 use crate::error::Error;
 use crate::reader::Mark;
 use crate::token::{Style, Token, TokenKind};
@@ -17,12 +18,12 @@ impl Scanner<'_> {
     pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token, Error> {
         let start = self.reader.mark;
         self.reader.skip();
-        let (chomping, increment) = self.scan_block_header()?;
-        self.scan_rest_of_line()?;
+        let (chomping, increment) = self.scan_block_header(start)?;
+        self.scan_rest_of_block_header(start)?;
         let mut indent = increment.map_or(0, |by| self.indent.max(0) + by);
 
         let (mut content, mut leading_break, mut breaks) = (Vec::new(), Vec::new(), Vec::new());
-        let mut end = self.scan_block_breaks(&mut indent, &mut breaks)?;
+        let mut end = self.scan_block_breaks(start, &mut indent, &mut breaks)?;
         self.reader.cache(1)?;
         let mut leading_blank = false;
         while self.column() == indent && self.reader.peek(0) != 0 {
@@ -40,7 +41,7 @@ impl Scanner<'_> {
             self.scan_line(&mut content)?;
             self.reader.cache(2)?;
             self.reader.read_line(&mut leading_break);
-            end = self.scan_block_breaks(&mut indent, &mut breaks)?;
+            end = self.scan_block_breaks(start, &mut indent, &mut breaks)?;
         }
 
         if chomping != Chomping::Strip {
@@ -51,6 +52,17 @@ impl Scanner<'_> {
         }
         let style = if literal { Style::Literal } else { Style::Folded };
         Ok(Token { kind: TokenKind::Scalar { text: text(content), style }, start, end })
+    }
+
+    /// Passes the end of the first line, where version 3 keeps a comment.
+    fn scan_rest_of_block_header(&mut self, start: Mark) -> Result<(), Error> {
+        if self.dialect == Dialect::V3 {
+            self.reader.skip_blanks()?;
+            if self.reader.peek(0) == b'#' {
+                self.scan_line_comment(start)?;
+            }
+        }
+        self.scan_rest_of_line(start)
     }
 
     /// Reads up to the line break or the end.
@@ -66,13 +78,13 @@ impl Scanner<'_> {
     }
 
     /// Reads the indicators of chomping and indentation, in either order.
-    fn scan_block_header(&mut self) -> Result<(Chomping, Option<i64>), Error> {
+    fn scan_block_header(&mut self, start: Mark) -> Result<(Chomping, Option<i64>), Error> {
         self.reader.cache(1)?;
         if let Some(chomping) = self.scan_chomping() {
             self.reader.cache(1)?;
-            return Ok((chomping, self.scan_indentation()?));
+            return Ok((chomping, self.scan_indentation(start)?));
         }
-        let increment = self.scan_indentation()?;
+        let increment = self.scan_indentation(start)?;
         if increment.is_none() {
             return Ok((Chomping::Clip, None));
         }
@@ -90,9 +102,9 @@ impl Scanner<'_> {
         Some(chomping)
     }
 
-    fn scan_indentation(&mut self) -> Result<Option<i64>, Error> {
+    fn scan_indentation(&mut self, start: Mark) -> Result<Option<i64>, Error> {
         match self.reader.peek(0) {
-            b'0' => Err(self.error("found an indentation indicator equal to 0")),
+            b'0' => Err(self.error_in(start, "found an indentation indicator equal to 0")),
             digit @ b'1'..=b'9' => {
                 self.reader.skip();
                 Ok(Some(i64::from(digit - b'0')))
@@ -104,7 +116,12 @@ impl Scanner<'_> {
     /// Passes indentation and empty lines; returns where the last of them ended.
     ///
     /// An `indent` of 0 is not known yet and becomes that of the deepest line.
-    fn scan_block_breaks(&mut self, indent: &mut i64, breaks: &mut Vec<u8>) -> Result<Mark, Error> {
+    fn scan_block_breaks(
+        &mut self,
+        start: Mark,
+        indent: &mut i64,
+        breaks: &mut Vec<u8>,
+    ) -> Result<Mark, Error> {
         let mut end = self.reader.mark;
         let mut deepest = 0;
         loop {
@@ -115,9 +132,8 @@ impl Scanner<'_> {
             }
             deepest = deepest.max(self.column());
             if (*indent == 0 || self.column() < *indent) && self.reader.peek(0) == b'\t' {
-                return Err(
-                    self.error("found a tab character where an indentation space is expected")
-                );
+                let problem = "found a tab character where an indentation space is expected";
+                return Err(self.error_in(start, problem));
             }
             if !self.reader.is_break(0) {
                 break;

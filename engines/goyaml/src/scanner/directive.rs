@@ -2,6 +2,7 @@
 
 use super::{Scanner, text};
 use crate::error::Error;
+use crate::reader::Mark;
 use crate::token::{Token, TokenKind};
 
 /// How many digits each half of a version may have.
@@ -14,26 +15,26 @@ impl Scanner<'_> {
         let mut name = Vec::new();
         self.scan_alphas(&mut name)?;
         if name.is_empty() {
-            return Err(self.error("could not find expected directive name"));
+            return Err(self.error_in(start, "could not find expected directive name"));
         }
         if !self.reader.is_blankz(0) {
-            return Err(self.error("found unexpected non-alphabetical character"));
+            return Err(self.error_in(start, "found unexpected non-alphabetical character"));
         }
         let kind = match name.as_slice() {
-            b"YAML" => self.scan_version()?,
-            b"TAG" => self.scan_tag_directive()?,
-            _ => return Err(self.error("found unknown directive name")),
+            b"YAML" => self.scan_version(start)?,
+            b"TAG" => self.scan_tag_directive(start)?,
+            _ => return Err(self.error_in(start, "found unknown directive name")),
         };
         let end = self.reader.mark;
-        self.scan_rest_of_line()?;
+        self.scan_rest_of_line(start)?;
         Ok(Token { kind, start, end })
     }
 
     /// Passes blanks, a comment and the line break; anything else is an error.
-    pub(super) fn scan_rest_of_line(&mut self) -> Result<(), Error> {
+    pub(super) fn scan_rest_of_line(&mut self, start: Mark) -> Result<(), Error> {
         self.reader.skip_blanks_and_comment()?;
         if !self.reader.is_breakz(0) {
-            return Err(self.error("did not find expected comment or line break"));
+            return Err(self.error_in(start, "did not find expected comment or line break"));
         }
         if self.reader.is_break(0) {
             self.reader.cache(2)?;
@@ -42,57 +43,48 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn scan_version(&mut self) -> Result<TokenKind, Error> {
-        self.skip_blanks()?;
-        let major = self.scan_version_number()?;
+    fn scan_version(&mut self, start: Mark) -> Result<TokenKind, Error> {
+        self.reader.skip_blanks()?;
+        let major = self.scan_version_number(start)?;
         if self.reader.peek(0) != b'.' {
-            return Err(self.error("did not find expected digit or '.' character"));
+            return Err(self.error_in(start, "did not find expected digit or '.' character"));
         }
         self.reader.skip();
-        let minor = self.scan_version_number()?;
+        let minor = self.scan_version_number(start)?;
         Ok(TokenKind::VersionDirective { major, minor })
     }
 
-    fn scan_version_number(&mut self) -> Result<u8, Error> {
+    fn scan_version_number(&mut self, start: Mark) -> Result<u8, Error> {
         self.reader.cache(1)?;
         let (mut value, mut length) = (0, 0);
         while self.reader.peek(0).is_ascii_digit() {
             length += 1;
             if length > MAX_VERSION_DIGITS {
-                return Err(self.error("found extremely long version number"));
+                return Err(self.error_in(start, "found extremely long version number"));
             }
             value = value * 10 + (self.reader.peek(0) - b'0');
             self.reader.skip();
             self.reader.cache(1)?;
         }
         if length == 0 {
-            return Err(self.error("did not find expected version number"));
+            return Err(self.error_in(start, "did not find expected version number"));
         }
         Ok(value)
     }
 
-    fn scan_tag_directive(&mut self) -> Result<TokenKind, Error> {
-        self.skip_blanks()?;
-        let handle = self.scan_tag_handle(true)?;
+    fn scan_tag_directive(&mut self, start: Mark) -> Result<TokenKind, Error> {
+        self.reader.skip_blanks()?;
+        let handle = self.scan_tag_handle(start, true)?;
         self.reader.cache(1)?;
         if !self.reader.is_blank(0) {
-            return Err(self.error("did not find expected whitespace"));
+            return Err(self.error_in(start, "did not find expected whitespace"));
         }
-        self.skip_blanks()?;
-        let prefix = self.scan_tag_uri(Vec::new(), false)?;
+        self.reader.skip_blanks()?;
+        let prefix = self.scan_tag_uri(start, Vec::new(), false)?;
         self.reader.cache(1)?;
         if !self.reader.is_blankz(0) {
-            return Err(self.error("did not find expected whitespace or line break"));
+            return Err(self.error_in(start, "did not find expected whitespace or line break"));
         }
         Ok(TokenKind::TagDirective { handle: text(handle), prefix: text(prefix) })
-    }
-
-    fn skip_blanks(&mut self) -> Result<(), Error> {
-        self.reader.cache(1)?;
-        while self.reader.is_blank(0) {
-            self.reader.skip();
-            self.reader.cache(1)?;
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Scanner, text};
 use crate::error::Error;
+use crate::reader::Mark;
 use crate::token::{Style, Token, TokenKind};
 
 /// Blanks and line breaks between the words of a scalar, until it is known that a word follows.
@@ -59,7 +60,7 @@ impl Scanner<'_> {
             if !(self.reader.is_blank(0) || self.reader.is_break(0)) {
                 break;
             }
-            self.scan_plain_gap(&mut gap, indent)?;
+            self.scan_plain_gap(start, &mut gap, indent)?;
             if self.flow_level == 0 && self.column() < indent {
                 break;
             }
@@ -82,12 +83,14 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_plain_gap(&mut self, gap: &mut Gap, indent: i64) -> Result<(), Error> {
+    fn scan_plain_gap(&mut self, start: Mark, gap: &mut Gap, indent: i64) -> Result<(), Error> {
         self.reader.cache(1)?;
         loop {
             if self.reader.is_blank(0) {
                 if gap.broken && self.column() < indent && self.reader.peek(0) == b'\t' {
-                    return Err(self.error("found a tab character that violates indentation"));
+                    return Err(
+                        self.error_in(start, "found a tab character that violates indentation")
+                    );
                 }
                 if gap.broken {
                     self.reader.skip();

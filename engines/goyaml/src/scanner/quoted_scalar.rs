@@ -3,6 +3,7 @@
 use super::plain_scalar::Gap;
 use super::{Scanner, text};
 use crate::error::Error;
+use crate::reader::Mark;
 use crate::token::{Style, Token, TokenKind};
 
 impl Scanner<'_> {
@@ -14,13 +15,15 @@ impl Scanner<'_> {
         loop {
             self.reader.cache(4)?;
             if self.reader.is_document_indicator() {
-                return Err(self.error("found unexpected document indicator"));
+                return Err(self.error_in(start, "found unexpected document indicator"));
             }
             if self.reader.peek(0) == 0 {
-                return Err(self.error("found unexpected end of stream"));
+                return Err(self.error_in(start, "found unexpected end of stream"));
             }
-            let mut gap =
-                Gap { broken: self.scan_quoted_word(&mut content, quote)?, ..Gap::default() };
+            let mut gap = Gap {
+                broken: self.scan_quoted_word(start, &mut content, quote)?,
+                ..Gap::default()
+            };
             self.reader.cache(1)?;
             if self.reader.peek(0) == quote {
                 break;
@@ -37,7 +40,12 @@ impl Scanner<'_> {
 
     /// Reads up to a blank, a line break or the closing quote; returns whether it ended behind an
     /// escaped line break.
-    fn scan_quoted_word(&mut self, into: &mut Vec<u8>, quote: u8) -> Result<bool, Error> {
+    fn scan_quoted_word(
+        &mut self,
+        start: Mark,
+        into: &mut Vec<u8>,
+        quote: u8,
+    ) -> Result<bool, Error> {
         while !self.reader.is_blankz(0) {
             let next = self.reader.peek(0);
             if next == b'\'' && quote == b'\'' && self.reader.peek(1) == b'\'' {
@@ -53,7 +61,7 @@ impl Scanner<'_> {
                     self.reader.skip_line();
                     return Ok(true);
                 }
-                self.scan_escape(into)?;
+                self.scan_escape(start, into)?;
             } else {
                 self.reader.read(into);
                 self.reader.read_run(into, |byte| {
@@ -80,7 +88,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_escape(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
+    fn scan_escape(&mut self, start: Mark, into: &mut Vec<u8>) -> Result<(), Error> {
         // Parity(go-yaml v2): `\/` is unknown although JSON has it, and `\'` is known.
         let (meaning, digits) = match self.reader.peek(1) {
             b'0' => ("\0", 0),
@@ -103,28 +111,28 @@ impl Scanner<'_> {
             b'x' => ("", 2),
             b'u' => ("", 4),
             b'U' => ("", 8),
-            _ => return Err(self.error("found unknown escape character")),
+            _ => return Err(self.error_in(start, "found unknown escape character")),
         };
         self.reader.skip();
         self.reader.skip();
         into.extend_from_slice(meaning.as_bytes());
         if digits > 0 {
-            self.scan_code(into, digits)?;
+            self.scan_code(start, into, digits)?;
         }
         Ok(())
     }
 
-    fn scan_code(&mut self, into: &mut Vec<u8>, digits: usize) -> Result<(), Error> {
+    fn scan_code(&mut self, start: Mark, into: &mut Vec<u8>, digits: usize) -> Result<(), Error> {
         self.reader.cache(digits)?;
         let mut value = 0u32;
         for ahead in 0..digits {
             let Some(digit) = self.hex(ahead) else {
-                return Err(self.error("did not find expected hexdecimal number"));
+                return Err(self.error_in(start, "did not find expected hexdecimal number"));
             };
             value = value << 4 | digit;
         }
         let Some(character) = char::from_u32(value) else {
-            return Err(self.error("found invalid Unicode character escape code"));
+            return Err(self.error_in(start, "found invalid Unicode character escape code"));
         };
         into.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         for _ in 0..digits {

@@ -1,0 +1,318 @@
+//! Comments, as version 3 keeps them: which token each belongs to, and whether it stands above
+//! that, behind it or below it.
+//! Which event takes a comment is decided in `parser/comment.rs`.
+//!
+//! Comments are found while the scanner looks for the next token. One at the end of a line goes to
+//! the token before it. A block of lines is a *head* of what follows, unless something says that
+//! it is a *foot* of what came before: an empty line behind it and none in front, a smaller
+//! indentation, or the end of a flow collection.
+
+use std::collections::BTreeMap;
+
+use super::{Scanner, text};
+use crate::error::Error;
+use crate::reader::Mark;
+use crate::token::TokenKind;
+
+/// How far Go looks for a comment, in characters.
+const LOOK: usize = 512;
+
+/// Where a comment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommentPlace {
+    Head,
+    Line,
+    Foot,
+}
+
+/// A comment that is to be given to a token.
+#[derive(Debug)]
+pub(crate) struct Comment {
+    pub(crate) place: CommentPlace,
+    /// Its lines with their `#`.
+    pub(crate) text: String,
+    /// It belongs to the first token that begins here or later.
+    token: Mark,
+    /// Where the search that found it began; unknown for one behind a token, as is `end`.
+    scan: Mark,
+    /// Its `#`. The columns of a block of lines count from 1.
+    start: Mark,
+    end: Mark,
+}
+
+/// A block of comment lines that grows.
+struct Lines {
+    scan: Mark,
+    token: Mark,
+    start: Mark,
+    text: Vec<u8>,
+    /// Where the look ahead has come to.
+    line: usize,
+    column: usize,
+    /// The line in which a foot of the content before would begin.
+    foot_line: Option<usize>,
+    after_value: bool,
+    /// No empty line has been seen since the content before.
+    is_first: bool,
+    /// The last line was empty.
+    is_after_empty: bool,
+}
+
+impl Lines {
+    /// Whether the block begins further out than the block collection around it.
+    fn is_dedented(&self, indent: usize) -> bool {
+        self.start.column <= indent
+    }
+
+    fn is_below_content(&self) -> bool {
+        self.foot_line == Some(self.start.line) && !self.after_value
+    }
+}
+
+impl Scanner<'_> {
+    /// Takes the first comment, if it belongs to the next token.
+    ///
+    /// To be called only when that token is there.
+    pub(crate) fn comment_of_next_token(&mut self) -> Option<Comment> {
+        let (token, comment) = (self.tokens.front()?, self.comments.front()?);
+        // What ends has no head: that is for the token behind it.
+        let waits = comment.place == CommentPlace::Head && token.kind == TokenKind::BlockEnd;
+        if token.start.index < comment.token.index || waits {
+            return None;
+        }
+        self.comments.pop_front()
+    }
+
+    /// What went wrong where Go went on, if anything did.
+    pub(crate) fn take_deferred(&mut self) -> Option<Error> {
+        self.deferred.take()
+    }
+
+    /// Notes an error that is to be reported with the next event, unless another one comes first.
+    pub(crate) fn defer(&mut self, error: Error) {
+        self.deferred = Some(error);
+    }
+
+    /// Fetches a token that may have a comment behind it in its line.
+    pub(super) fn fetch_commented_token(&mut self) -> Result<(), Error> {
+        let follows = match self.reader.peek(0) {
+            b':' => self.flow_level == 0,
+            b',' => self.flow_level > 0,
+            _ => false,
+        };
+        let last = self.tokens.back().filter(|_| follows);
+        let owner = last.map_or(self.reader.mark, |token| token.start);
+        self.fetch_content_token()?;
+        // Behind a `-` it is a head of what follows.
+        if self.tokens.back().is_some_and(|token| token.kind == TokenKind::BlockEntry) {
+            return Ok(());
+        }
+        self.scan_line_comment(owner)
+    }
+
+    /// Reads a comment in the rest of the line, for the token at `token`.
+    pub(super) fn scan_line_comment(&mut self, token: Mark) -> Result<(), Error> {
+        if self.reader.newlines > 0 {
+            return Ok(());
+        }
+        let mut ahead = 0;
+        while ahead < LOOK && self.can_look(ahead + 1) && self.reader.is_blank(ahead) {
+            ahead += 1;
+        }
+        if ahead == LOOK || self.deferred.is_some() || self.reader.peek(ahead) != b'#' {
+            return Ok(());
+        }
+        let mut line = Vec::new();
+        let start = self.read_comment_line(ahead, &mut line)?;
+        let (scan, end) = (Mark::default(), Mark::default());
+        let place = CommentPlace::Line;
+        self.comments.push_back(Comment { place, text: text(line), token, scan, start, end });
+        Ok(())
+    }
+
+    /// Passes comments up to the next token, or nothing; `scan` is where the search for it began.
+    pub(super) fn collect_comments(&mut self, scan: Mark) -> Result<(), Error> {
+        self.turn_line_comment_into_head();
+        if self.reader.peek(0) == b'#' { self.scan_comments(scan) } else { Ok(()) }
+    }
+
+    /// A comment behind the first `-` of a list is a head of what follows if that begins in
+    /// another line.
+    fn turn_line_comment_into_head(&mut self) {
+        let last = self.tokens.len();
+        let is_first_entry = last > 1
+            && self.tokens[last - 1].kind == TokenKind::BlockEntry
+            && self.tokens[last - 2].kind == TokenKind::BlockSequenceStart;
+        if !is_first_entry || self.reader.is_break(0) {
+            return;
+        }
+        let mark = self.reader.mark;
+        if let Some(comment) = self.comments.back_mut()
+            && comment.place == CommentPlace::Line
+        {
+            comment.place = CommentPlace::Head;
+            if comment.start.line + 1 == mark.line {
+                comment.token = mark;
+            }
+        }
+    }
+
+    fn scan_comments(&mut self, scan: Mark) -> Result<(), Error> {
+        let mut lines = self.new_lines(scan);
+        let indent = usize::try_from(self.indent).unwrap_or(0);
+        let mut ahead = 0;
+        while ahead < LOOK && self.can_look(ahead + 1) {
+            lines.column += 1;
+            if self.reader.is_blank(ahead) {
+                ahead += 1;
+                continue;
+            }
+            let next = self.reader.peek(ahead);
+            let closes = self.flow_level > 0 && matches!(next, b']' | b'}');
+            if closes || self.reader.is_breakz(ahead) {
+                self.end_comment_line(&mut lines, ahead, indent, closes);
+                if !self.reader.is_break(ahead) {
+                    break;
+                }
+                ahead += 1;
+                continue;
+            }
+            let is_further_out = lines.column <= indent && lines.column != lines.start.column;
+            if !lines.text.is_empty() && is_further_out {
+                self.push_foot(&mut lines, ahead);
+            }
+            if next != b'#' {
+                break;
+            }
+            if lines.text.is_empty() {
+                lines.start = self.looked_at(&lines, ahead);
+            } else {
+                lines.text.push(b'\n');
+            }
+            lines.is_after_empty = false;
+            self.read_comment_line(ahead, &mut lines.text)?;
+            // Parity(go-yaml v3): one byte is taken for the line break, so the second half of
+            // CR LF counts as an empty line, and the line number lags one behind.
+            ahead = 1;
+            lines.column = 0;
+            lines.line = self.reader.mark.line;
+        }
+        if !lines.text.is_empty() {
+            let end = self.looked_at(&lines, ahead.saturating_sub(1));
+            let Lines { scan, start, text: head, .. } = lines;
+            let (place, token, text) = (CommentPlace::Head, start, text(head));
+            self.comments.push_back(Comment { place, text, token, scan, start, end });
+        }
+        Ok(())
+    }
+
+    fn new_lines(&self, scan: Mark) -> Lines {
+        let mark = self.reader.mark;
+        let mut behind = self.tokens.iter().rev();
+        let mut token = behind.next();
+        if token.is_some_and(|token| token.kind == TokenKind::FlowEntry) {
+            token = behind.next().or(token);
+        }
+        let content_in_line = self.reader.newlines == 0 && mark.column > 1;
+        let foot_line = mark.line + 1 + usize::from(content_in_line);
+        Lines {
+            scan,
+            token: token.map_or_else(Mark::default, |token| token.start),
+            start: Mark::default(),
+            text: Vec::new(),
+            line: mark.line,
+            column: mark.column,
+            foot_line: foot_line.checked_sub(self.reader.newlines).filter(|_| scan.line > 0),
+            after_value: token.is_some_and(|token| token.kind == TokenKind::Value),
+            is_first: self.reader.newlines <= 1,
+            is_after_empty: false,
+        }
+    }
+
+    /// Goes on behind a line that ends `ahead` of here without a comment, or with the end of a
+    /// flow collection.
+    fn end_comment_line(&mut self, lines: &mut Lines, ahead: usize, indent: usize, closes: bool) {
+        if closes || !lines.is_after_empty {
+            let is_dedented = lines.is_dedented(indent);
+            if closes || lines.is_first && (lines.is_below_content() || is_dedented) {
+                if !lines.text.is_empty() {
+                    if is_dedented {
+                        lines.token = lines.start;
+                    }
+                    self.push_foot(lines, ahead);
+                }
+            } else if !lines.text.is_empty() && self.reader.peek(ahead) != 0 {
+                lines.text.push(b'\n');
+            }
+        }
+        if self.reader.is_break(ahead) {
+            lines.is_first = false;
+            lines.is_after_empty = true;
+            lines.column = 0;
+            lines.line += 1;
+        }
+    }
+
+    /// Gives the lines so far to what came before them.
+    fn push_foot(&mut self, lines: &mut Lines, ahead: usize) {
+        let end = self.looked_at(lines, ahead);
+        let text = text(std::mem::take(&mut lines.text));
+        let (place, token, scan, start) =
+            (CommentPlace::Foot, lines.token, lines.scan, lines.start);
+        self.comments.push_back(Comment { place, text, token, scan, start, end });
+        lines.scan = end;
+        lines.token = end;
+    }
+
+    /// The place `ahead` of here.
+    fn looked_at(&self, lines: &Lines, ahead: usize) -> Mark {
+        Mark { index: self.reader.mark.index + ahead, line: lines.line, column: lines.column }
+    }
+
+    /// Passes all up to the `#` that is `ahead` characters from here, and reads its line.
+    fn read_comment_line(&mut self, ahead: usize, into: &mut Vec<u8>) -> Result<Mark, Error> {
+        let seen = self.reader.mark.index + ahead;
+        while self.reader.mark.index < seen {
+            self.reader.cache(2)?;
+            if self.reader.is_break(0) {
+                self.reader.skip_line();
+            } else {
+                self.reader.skip();
+            }
+        }
+        let start = self.reader.mark;
+        self.reader.cache(1)?;
+        while !self.reader.is_breakz(0) {
+            self.reader.read(into);
+            self.reader.read_run(into, |byte| byte != b'\n' && byte != b'\r');
+            self.reader.cache(1)?;
+        }
+        Ok(start)
+    }
+
+    /// Decodes as far as a look ahead needs it.
+    fn can_look(&mut self, length: usize) -> bool {
+        match self.reader.cache(length) {
+            Ok(()) => true,
+            Err(error) => {
+                self.deferred = Some(error);
+                false
+            }
+        }
+    }
+
+    /// Where the blocks end that are closed in front of comments, by the column of the block: those
+    /// that have its indentation are behind its end. `stop` is where the search for them began.
+    pub(super) fn ends_before_comments(&self, mut stop: usize) -> BTreeMap<i64, Mark> {
+        let mut ends = BTreeMap::new();
+        for comment in self.comments.iter().rev() {
+            if comment.end.index < stop {
+                break;
+            }
+            ends.insert(comment.start.column as i64 - 1, comment.start);
+            // No content stands between comments that touch.
+            stop = comment.scan.index;
+        }
+        ends
+    }
+}

@@ -1,0 +1,43 @@
+//! YAML as go-yaml v3 has it: nodes that keep comments, styles, tags and places, and are written
+//! back as they were.
+//!
+//! ```
+//! use goyaml::v3::{self, Layout};
+//!
+//! let text = "\
+//! ## the web tier
+//! replicas: 3 # for now
+//! ports: [80, 443]
+//! ";
+//! let mut documents = v3::parse(text.as_bytes(), &goyaml::Limits::default())?;
+//! let map = &mut documents[0].content[0];
+//! map.get_mut("replicas").expect("it is there").value = "5".to_owned();
+//! let layout = Layout { indent: 2, compact_sequences: true };
+//! assert_eq!(v3::emit(&documents[0], &layout)?, text.replace("3 #", "5 #"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A tour
+//! The scanner and the parser are those of the crate's root; for this version they also give each
+//! event its comments.
+//! 1. `compose` makes nodes of events, a document at a time ([`Documents`], [`parse`]).
+//! 2. [`Node`] is the tree that is read and changed; `content` holds children so that no depth
+//!    costs stack, and `tag` says what a node means.
+//! 3. `decode` gives the JSON of a node ([`to_json`]).
+//! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
+//!    puts them, and `emit/writer.rs` writes scalars.
+//!
+//! What a key means to kustomize or Kubernetes is not known here.
+
+mod compose;
+mod content;
+mod decode;
+mod emit;
+mod node;
+mod tag;
+
+pub use compose::{Documents, parse};
+pub use content::Content;
+pub use decode::to_json;
+pub use emit::{EmitError, Layout, emit, emit_documents};
+pub use node::{Kind, Node, Style};

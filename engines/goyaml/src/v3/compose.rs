@@ -1,0 +1,218 @@
+//! Events to nodes, a document at a time.
+//! Which event has which comment is the parser's business; here the comments of a map's entries
+//! move to their keys.
+
+use std::collections::BTreeSet;
+
+use super::node::{Kind, Node, Style};
+use super::tag;
+use crate::Dialect;
+use crate::error::Error;
+use crate::event::{Event, EventKind, Properties};
+use crate::limits::{Budget, Limits};
+use crate::parser::Parser;
+use crate::reader::Mark;
+use crate::token;
+
+/// Reads all documents of `input`, also those that hold nothing but a `---`.
+///
+/// Each is a node of [`Kind::Document`] with one child.
+///
+/// # Errors
+/// The first error, in the words of go-yaml, or a limit. [`Limits::depth`] has no meaning here, as
+/// depth costs no stack; go-yaml's own limit, 10 000 flow collections within each other and as many
+/// block collections, holds.
+pub fn parse(input: &[u8], limits: &Limits) -> Result<Vec<Node>, Error> {
+    Documents::new(input, limits)?.collect()
+}
+
+/// The documents of a stream, read one by one; after an error there are no more.
+#[derive(Debug)]
+pub struct Documents<'i> {
+    parser: Parser<'i>,
+    budget: Budget,
+    /// Go knows an anchor in all documents behind it.
+    anchors: BTreeSet<String>,
+    started: bool,
+    ended: bool,
+}
+
+impl<'i> Documents<'i> {
+    /// The documents of `input`.
+    ///
+    /// # Errors
+    /// The input is longer than the limit.
+    pub fn new(input: &'i [u8], limits: &Limits) -> Result<Self, Error> {
+        Ok(Self {
+            parser: Parser::new(input, 0, Dialect::V3),
+            budget: Budget::new(input, limits)?,
+            anchors: BTreeSet::new(),
+            started: false,
+            ended: false,
+        })
+    }
+
+    fn next_document(&mut self) -> Result<Option<Node>, Error> {
+        if !self.started {
+            self.parser.next()?;
+            self.started = true;
+        }
+        let mut open: Vec<Node> = Vec::new();
+        loop {
+            let event = self.parser.next()?;
+            let at = event.start;
+            match event.kind {
+                EventKind::StreamStart => {}
+                EventKind::StreamEnd => return Ok(None),
+                EventKind::DocumentStart => {
+                    self.budget.take_document(at)?;
+                    open.push(placed(Kind::Document, event));
+                }
+                EventKind::DocumentEnd => {
+                    let Some(mut document) = open.pop() else { return Ok(None) };
+                    document.foot_comment = event.comments.foot;
+                    return Ok(Some(document));
+                }
+                EventKind::SequenceEnd | EventKind::MappingEnd => {
+                    if let Some(node) = open.pop() {
+                        add(&mut open, ended(node, event));
+                    }
+                }
+                EventKind::SequenceStart { .. } | EventKind::MappingStart { .. } => {
+                    self.budget.take_node(at)?;
+                    let node = self.collection(event);
+                    open.push(node);
+                }
+                EventKind::Scalar { .. } | EventKind::Alias { .. } => {
+                    self.budget.take_node(at)?;
+                    add(&mut open, self.leaf(event)?);
+                }
+            }
+        }
+    }
+
+    fn collection(&mut self, mut event: Event) -> Node {
+        let (kind, properties, flow, default) = match &mut event.kind {
+            EventKind::SequenceStart { properties, flow } => {
+                (Kind::Sequence, std::mem::take(properties), *flow, tag::SEQ)
+            }
+            EventKind::MappingStart { properties, flow } => {
+                (Kind::Mapping, std::mem::take(properties), *flow, tag::MAP)
+            }
+            _ => (Kind::Mapping, Properties::default(), false, tag::MAP),
+        };
+        let mut node = placed(kind, event);
+        if flow {
+            node.style |= Style::FLOW;
+        }
+        self.set_properties(&mut node, properties, Some(default));
+        node
+    }
+
+    fn leaf(&mut self, mut event: Event) -> Result<Node, Error> {
+        let at = event.start;
+        match &mut event.kind {
+            EventKind::Alias { anchor } => {
+                let value = std::mem::take(anchor);
+                if !self.anchors.contains(&value) {
+                    let text = format_args!("unknown anchor '{value}' referenced");
+                    return Err(Error::node(text, at));
+                }
+                Ok(Node { value, ..placed(Kind::Alias, event) })
+            }
+            EventKind::Scalar { properties, text, style, .. } => {
+                let (properties, value) = (std::mem::take(properties), std::mem::take(text));
+                let style = match style {
+                    token::Style::Plain => Style::default(),
+                    token::Style::SingleQuoted => Style::SINGLE_QUOTED,
+                    token::Style::DoubleQuoted => Style::DOUBLE_QUOTED,
+                    token::Style::Literal => Style::LITERAL,
+                    token::Style::Folded => Style::FOLDED,
+                };
+                let default = match style.is_quoted() {
+                    true => Some(tag::STR),
+                    false => (value == "<<").then_some(tag::MERGE),
+                };
+                let mut node = Node { value, style, ..placed(Kind::Scalar, event) };
+                self.set_properties(&mut node, properties, default);
+                Ok(node)
+            }
+            _ => Ok(placed(Kind::Scalar, event)),
+        }
+    }
+
+    fn set_properties(&mut self, node: &mut Node, properties: Properties, default: Option<&str>) {
+        node.tag = match (properties.tag.as_str(), default) {
+            ("" | "!", Some(default)) => default.to_owned(),
+            ("" | "!", None) => tag::of_text(&node.value).to_owned(),
+            (written, _) => {
+                node.style |= Style::TAGGED;
+                tag::short(written).into_owned()
+            }
+        };
+        if let Some(anchor) = properties.anchor {
+            node.anchor.clone_from(&anchor);
+            self.anchors.insert(anchor);
+        }
+    }
+}
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Node, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let document = self.next_document().transpose();
+        self.ended = !matches!(document, Some(Ok(_)));
+        document
+    }
+}
+
+/// A node with the place and the comments of an event.
+fn placed(kind: Kind, event: Event) -> Node {
+    let Mark { line, column, .. } = event.start;
+    let comments = event.comments;
+    Node {
+        kind,
+        line: line + 1,
+        column: column + 1,
+        head_comment: comments.head,
+        line_comment: comments.line,
+        foot_comment: comments.foot,
+        ..Node::default()
+    }
+}
+
+/// A complete collection, with the comments of its end.
+fn ended(mut node: Node, end: Event) -> Node {
+    node.line_comment = end.comments.line;
+    node.foot_comment = end.comments.foot;
+    let count = node.content.len();
+    let is_block_map = node.kind == Kind::Mapping && !node.style.contains(Style::FLOW);
+    if is_block_map && count > 1 && !node.foot_comment.is_empty() {
+        node.content[count - 2].foot_comment = std::mem::take(&mut node.foot_comment);
+    }
+    node
+}
+
+/// Adds a complete node to what contains it.
+fn add(open: &mut [Node], child: Node) {
+    let Some(parent) = open.last_mut() else { return };
+    let is_block = !parent.style.contains(Style::FLOW);
+    let (is_map, content) = (parent.kind == Kind::Mapping, &mut parent.content);
+    content.push(child);
+    let count = content.len();
+    if !is_map {
+        return;
+    }
+    if count % 2 == 0 {
+        if content[count - 2].foot_comment.is_empty() {
+            content[count - 2].foot_comment = std::mem::take(&mut content[count - 1].foot_comment);
+        }
+    } else if is_block && count > 2 && !content[count - 1].foot_comment.is_empty() {
+        // Further out than the value above, it is below the whole entry.
+        content[count - 3].foot_comment = std::mem::take(&mut content[count - 1].foot_comment);
+    }
+}

@@ -1,0 +1,452 @@
+//! Nodes to JSON: what go-yaml v3 decodes into `map[string]interface{}` (a map at the root) or
+//! `interface{}` (anything else), and `encoding/json` makes of that.
+//! What a single scalar means is in `decode/scalar.rs`.
+//!
+//! The decoder keeps what it is within on a stack of its own.
+
+mod scalar;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr;
+
+use serde_json::{Map, Value};
+
+use super::node::{Kind, Node};
+use super::tag;
+use crate::decode::{MAX_DUPLICATES, allowed_alias_ratio};
+use crate::error::Error;
+use crate::gofmt;
+use crate::limits::{Budget, Limits};
+use crate::reader::Mark;
+
+/// The JSON of a document or of another node, as kustomize turns its resources into objects.
+///
+/// Aliases and merge keys are followed; their anchors have to be in `node`. The keys of the
+/// outermost map may be any scalars and become text; below it, keys that are no text are an error,
+/// as Go cannot write such maps. The result equals what parsing Go's JSON gives, so `1.0` is 1.
+///
+/// Differs(go): of several values that JSON cannot say, the error names the first in the text.
+///
+/// # Errors
+/// In Go's words: keys that are set twice, scalars that do not fit their tag, aliases that contain
+/// themselves or multiply the document, what JSON cannot say; and [`Limits`], of which the depth
+/// applies to the value.
+pub fn to_json(node: &Node, limits: &Limits) -> Result<Value, Error> {
+    let decoder = Decoder {
+        targets: targets(node),
+        budget: Budget::new(&[], limits)?,
+        frames: Vec::new(),
+        maps: Vec::new(),
+        merged: Vec::new(),
+        depth: 0,
+        followed: BTreeSet::new(),
+        decoded: 0,
+        aliased: 0,
+        problems: Vec::new(),
+        problem_line: 0,
+        not_json: None,
+    };
+    decoder.run(node)
+}
+
+/// What each alias below `root` means, by the alias' address.
+fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
+    let (mut anchors, mut targets) = (BTreeMap::new(), BTreeMap::new());
+    for (_, node) in root.walk() {
+        if node.kind == Kind::Alias {
+            if let Some(target) = anchors.get(node.value.as_str()) {
+                targets.insert(ptr::from_ref(node), *target);
+            }
+        } else if !node.anchor.is_empty() {
+            anchors.insert(node.anchor.as_str(), node);
+        }
+    }
+    targets
+}
+
+/// A map that is being filled.
+struct Filled {
+    entries: Map<String, Value>,
+    /// Whether a key that is no text becomes one: at the root, and where a map whose own keys are
+    /// texts merges others.
+    takes_all: bool,
+}
+
+/// A complete value, or `None` where a problem has been noted instead.
+type Done = Option<Value>;
+
+/// Something that waits for a value below it.
+enum Frame<'n> {
+    Sequence {
+        node: &'n Node,
+        next: usize,
+        items: Vec<Value>,
+    },
+    Mapping {
+        node: &'n Node,
+        next: usize,
+        /// Which map is filled; a merged mapping fills that of another one.
+        map: usize,
+        /// The keys that are set, if this one is merged.
+        merged: Option<usize>,
+        key: Option<String>,
+        /// A list or map stands as the key, which is wrong once it is decoded.
+        is_key: bool,
+        merge: Option<&'n Node>,
+        /// Which set of keys it has made for what it merges.
+        owned: Option<usize>,
+    },
+    /// The mappings of a merge key that are left, the next one last.
+    Merges {
+        left: Vec<&'n Node>,
+        map: usize,
+        merged: usize,
+    },
+    Alias(*const Node),
+}
+
+struct Decoder<'n> {
+    targets: BTreeMap<*const Node, &'n Node>,
+    budget: Budget,
+    frames: Vec<Frame<'n>>,
+    maps: Vec<Filled>,
+    merged: Vec<BTreeSet<String>>,
+    depth: usize,
+    followed: BTreeSet<*const Node>,
+    /// Nodes decoded, and how many of them within aliases.
+    decoded: usize,
+    aliased: usize,
+    /// What is wrong without ending the decoding.
+    problems: Vec<String>,
+    problem_line: usize,
+    /// The first value that JSON cannot say.
+    not_json: Option<String>,
+}
+
+impl<'n> Decoder<'n> {
+    fn run(mut self, root: &'n Node) -> Result<Value, Error> {
+        let mut done = self.begin(root, None)?;
+        loop {
+            if let Some(value) = done.take() {
+                self.close_aliases();
+                let Some(frame) = self.frames.last_mut() else { return self.finish(value) };
+                if let Some((map, key, value)) = deliver(frame, value)?
+                    && let Some(map) = self.maps.get_mut(map)
+                {
+                    map.entries.insert(key, value);
+                }
+            }
+            done = self.step()?;
+        }
+    }
+
+    fn finish(self, value: Done) -> Result<Value, Error> {
+        if !self.problems.is_empty() {
+            return Err(Error::duplicates(&self.problems, mark(self.problem_line)));
+        }
+        self.not_json.map_or(Ok(value.unwrap_or_default()), |text| Err(Error::value(text)))
+    }
+
+    /// Goes on with the innermost frame; returns its value if that completes it.
+    fn step(&mut self) -> Result<Option<Done>, Error> {
+        match self.frames.last_mut() {
+            Some(Frame::Sequence { node, next, items }) => {
+                if let Some(item) = node.content.get(*next) {
+                    *next += 1;
+                    return self.begin(item, None);
+                }
+                let items = std::mem::take(items);
+                self.frames.pop();
+                self.depth -= 1;
+                Ok(Some(Some(Value::Array(items))))
+            }
+            Some(Frame::Mapping { .. }) => self.step_mapping(),
+            Some(Frame::Merges { left, map, merged }) => {
+                let into = Some((*map, *merged));
+                let Some(node) = left.pop() else {
+                    self.frames.pop();
+                    return Ok(None);
+                };
+                self.check_mergeable(node)?;
+                self.begin(node, into)
+            }
+            Some(Frame::Alias(_)) | None => Err(Error::node("nothing to decode", mark(0))),
+        }
+    }
+
+    fn step_mapping(&mut self) -> Result<Option<Done>, Error> {
+        let Some(Frame::Mapping { node, next, map, merged, merge, owned, .. }) =
+            self.frames.last_mut()
+        else {
+            return Ok(None);
+        };
+        let (node, map) = (*node, *map);
+        let [key, value] = match node.content.get(*next..*next + 2) {
+            Some([key, value]) => [key, value],
+            _ => match merge.take() {
+                Some(source) => {
+                    let into = *merged;
+                    return self.merge(node, source, map, into);
+                }
+                None => {
+                    let (is_merged, owned) = (merged.is_some(), owned.is_some());
+                    self.frames.pop();
+                    return Ok(self.end_mapping(is_merged, owned));
+                }
+            },
+        };
+        *next += 2;
+        if is_merge(key) {
+            *merge = Some(value);
+            return Ok(None);
+        }
+        let merged = *merged;
+        let target = self.targets.get(&ptr::from_ref(key)).copied().unwrap_or(key);
+        if target.kind != Kind::Scalar && !self.maps[map].takes_all {
+            if let Some(Frame::Mapping { is_key, .. }) = self.frames.last_mut() {
+                *is_key = true;
+            }
+            return self.begin(key, None);
+        }
+        let Some(text) = self.key(key, map)? else { return Ok(None) };
+        if let Some(merged) = merged
+            && !self.merged[merged].insert(text.clone())
+        {
+            return Ok(None);
+        }
+        if let Some(Frame::Mapping { key, .. }) = self.frames.last_mut() {
+            *key = Some(text);
+        }
+        self.begin(value, None)
+    }
+
+    fn end_mapping(&mut self, is_merged: bool, owned: bool) -> Option<Done> {
+        if owned {
+            self.merged.pop();
+        }
+        if is_merged {
+            self.close_aliases();
+            return None;
+        }
+        self.depth -= 1;
+        self.maps.pop().map(|map| Some(Value::Object(map.entries)))
+    }
+
+    /// Begins what a merge key names; the keys that are set already win.
+    fn merge(
+        &mut self,
+        parent: &'n Node,
+        source: &'n Node,
+        map: usize,
+        merged: Option<usize>,
+    ) -> Result<Option<Done>, Error> {
+        let merged = match merged {
+            Some(merged) => merged,
+            None => {
+                let mut keys = BTreeSet::new();
+                for (key, _) in parent.entries() {
+                    self.count(key)?;
+                    // Parity(go-yaml v3): a number or null does not protect itself.
+                    if let Some(text) = self.text_of(key)? {
+                        keys.insert(text);
+                    }
+                }
+                self.merged.push(keys);
+                if let Some(Frame::Mapping { owned, .. }) = self.frames.last_mut() {
+                    *owned = Some(self.merged.len() - 1);
+                }
+                self.merged.len() - 1
+            }
+        };
+        if source.kind == Kind::Sequence {
+            let left = source.content.iter().rev().collect();
+            self.frames.push(Frame::Merges { left, map, merged });
+            return Ok(None);
+        }
+        self.check_mergeable(source)?;
+        self.begin(source, Some((map, merged)))
+    }
+
+    fn check_mergeable(&self, node: &'n Node) -> Result<(), Error> {
+        let target = self.targets.get(&ptr::from_ref(node)).copied().unwrap_or(node);
+        if matches!(target.kind, Kind::Mapping | Kind::Alias) {
+            return Ok(());
+        }
+        let text = "map merge requires map or sequence of maps as the value";
+        Err(Error::node(text, mark(node.line)))
+    }
+
+    /// Begins a node; returns its value if it is complete.
+    ///
+    /// `into` is the map which a merged mapping fills, and the keys that are set there.
+    fn begin(
+        &mut self,
+        node: &'n Node,
+        into: Option<(usize, usize)>,
+    ) -> Result<Option<Done>, Error> {
+        let mut node = node;
+        loop {
+            self.count(node)?;
+            match node.kind {
+                Kind::Document => match node.content.first() {
+                    Some(root) => node = root,
+                    None => return Ok(Some(Some(Value::Null))),
+                },
+                Kind::Alias => node = self.follow(node)?,
+                Kind::Scalar => return self.scalar(node).map(|value| Some(Some(value))),
+                Kind::Sequence => {
+                    self.deepen(node)?;
+                    self.frames.push(Frame::Sequence { node, next: 0, items: Vec::new() });
+                    return Ok(None);
+                }
+                Kind::Mapping => return self.begin_mapping(node, into),
+            }
+        }
+    }
+
+    fn begin_mapping(
+        &mut self,
+        node: &'n Node,
+        into: Option<(usize, usize)>,
+    ) -> Result<Option<Done>, Error> {
+        if self.note_duplicates(node)? {
+            if into.is_some() {
+                self.close_aliases();
+                return Ok(None);
+            }
+            return Ok(Some(None));
+        }
+        let (map, merged) = match into {
+            Some((map, merged)) => (map, Some(merged)),
+            None => {
+                let takes_all = self.depth == 0 || self.has_text_keys(node);
+                self.deepen(node)?;
+                self.maps.push(Filled { entries: Map::new(), takes_all });
+                (self.maps.len() - 1, None)
+            }
+        };
+        if !self.maps[map].takes_all {
+            let text = "json: unsupported type: map[interface {}]interface {}";
+            self.not_json.get_or_insert_with(|| text.to_owned());
+        }
+        let (key, is_key, merge, owned) = (None, false, None, None);
+        self.frames.push(Frame::Mapping { node, next: 0, map, merged, key, is_key, merge, owned });
+        Ok(None)
+    }
+
+    /// Notes keys that are the same; go-yaml compares their texts, not what they mean.
+    fn note_duplicates(&mut self, node: &'n Node) -> Result<bool, Error> {
+        let mut known: BTreeMap<(u8, &str), Vec<(usize, &Node)>> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for (at, (key, _)) in node.entries().enumerate() {
+            let same = known.entry((key.kind as u8, key.value.as_str())).or_default();
+            // Differs(go-yaml v3): Go lists all of them, however many.
+            if pairs.len() < MAX_DUPLICATES {
+                pairs.extend(same.iter().map(|(place, first)| (*place, at, *first, key)));
+            }
+            same.push((at, key));
+        }
+        // In the order of the first key of a pair, then of the second.
+        pairs.sort_by_key(|(first, second, ..)| (*first, *second));
+        for (.., first, second) in &pairs {
+            if self.problems.is_empty() {
+                self.problem_line = second.line;
+            }
+            if self.problems.len() < MAX_DUPLICATES {
+                let mut shown = String::new();
+                gofmt::quote(second.value.as_bytes(), &mut shown);
+                self.problems.push(format!(
+                    "line {}: mapping key {shown} already defined at line {}",
+                    second.line, first.line
+                ));
+            }
+        }
+        // Its entries will not be decoded, but looking at them is work too.
+        if !pairs.is_empty() {
+            self.count_keys(node)?;
+        }
+        Ok(!pairs.is_empty())
+    }
+
+    fn count_keys(&mut self, map: &Node) -> Result<(), Error> {
+        map.entries().try_for_each(|(key, _)| self.budget.take_node(mark(key.line)))
+    }
+
+    /// What an alias means, noting that it is followed.
+    fn follow(&mut self, alias: &'n Node) -> Result<&'n Node, Error> {
+        let (address, name) = (ptr::from_ref(alias), &alias.value);
+        let Some(target) = self.targets.get(&address) else {
+            let text = format_args!("unknown anchor '{name}' referenced");
+            return Err(Error::node(text, mark(alias.line)));
+        };
+        if !self.followed.insert(address) {
+            let text = format_args!("anchor '{name}' value contains itself");
+            return Err(Error::node(text, mark(alias.line)));
+        }
+        self.frames.push(Frame::Alias(address));
+        Ok(target)
+    }
+
+    /// Leaves the aliases whose value is complete.
+    fn close_aliases(&mut self) {
+        while let Some(&Frame::Alias(address)) = self.frames.last() {
+            self.frames.pop();
+            self.followed.remove(&address);
+        }
+    }
+
+    /// Counts a node against Go's budget of aliases, and against ours when an alias repeats it.
+    fn count(&mut self, node: &Node) -> Result<(), Error> {
+        let at = mark(node.line);
+        self.decoded += 1;
+        if !self.followed.is_empty() {
+            self.aliased += 1;
+            self.budget.take_repeated(node.value.len(), at)?;
+        }
+        self.budget.take_node(at)?;
+        let ratio = self.aliased as f64 / self.decoded as f64;
+        if self.aliased > 100 && self.decoded > 1000 && ratio > allowed_alias_ratio(self.decoded) {
+            return Err(Error::node("document contains excessive aliasing", at));
+        }
+        Ok(())
+    }
+
+    fn deepen(&mut self, node: &Node) -> Result<(), Error> {
+        self.depth += 1;
+        self.budget.check_depth(self.depth, mark(node.line))
+    }
+}
+
+/// Hands a value to the frame that waits for it; for a map, says which entry it makes.
+fn deliver(frame: &mut Frame<'_>, value: Done) -> Result<Option<(usize, String, Value)>, Error> {
+    match (frame, value) {
+        (Frame::Sequence { items, .. }, value) => {
+            items.extend(value);
+            Ok(None)
+        }
+        (Frame::Mapping { node, is_key: true, .. }, Some(value)) => {
+            let shown = scalar::show(&value);
+            Err(Error::node(format_args!("invalid map key: {shown}"), mark(node.line)))
+        }
+        (Frame::Mapping { map, key, is_key, .. }, value) => {
+            *is_key = false;
+            Ok(key.take().zip(value).map(|(key, value)| (*map, key, value)))
+        }
+        (Frame::Merges { .. } | Frame::Alias(_), _) => Ok(None),
+    }
+}
+
+/// Whether a key merges its value into the map.
+fn is_merge(key: &Node) -> bool {
+    key.kind == Kind::Scalar
+        && key.value == "<<"
+        && (matches!(key.tag.as_str(), "" | "!") || key.short_tag() == tag::MERGE)
+}
+
+/// The place of a line that is counted from 1.
+fn mark(line: usize) -> Mark {
+    Mark { line: line.saturating_sub(1), ..Mark::default() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Scalars to JSON, and keys to text.
+
+use base64::Engine as _;
+use serde_json::Value;
+
+use super::super::node::{Kind, Node};
+use super::super::tag;
+use super::{Decoder, mark};
+use crate::Dialect;
+use crate::decode::BASE64;
+use crate::error::Error;
+use crate::gofmt;
+use crate::json::{number, replace_invalid};
+use crate::resolve::{Scalar, resolve, timestamp};
+
+impl<'n> Decoder<'n> {
+    pub(super) fn scalar(&mut self, node: &'n Node) -> Result<Value, Error> {
+        Ok(match meaning(node)? {
+            Scalar::Null => Value::Null,
+            Scalar::Bool(bool) => Value::Bool(bool),
+            Scalar::Int(int) => Value::from(int),
+            Scalar::Uint(uint) => Value::from(uint),
+            Scalar::Float(float) => match number(float) {
+                Some(number) => Value::Number(number),
+                None => {
+                    let shown = gofmt::float64(float);
+                    self.refuse(format!("json: unsupported value: {shown}"));
+                    Value::Null
+                }
+            },
+            Scalar::Timestamp => match timestamp::rfc3339(&node.value) {
+                Some(text) => Value::String(text),
+                None => {
+                    self.refuse(
+                        "json: error calling MarshalJSON for type time.Time: \
+                         Time.MarshalJSON: timezone hour outside of range [0,23]"
+                            .to_owned(),
+                    );
+                    Value::Null
+                }
+            },
+            Scalar::Binary => Value::String(binary(node)?),
+            Scalar::Str | Scalar::Other => Value::String(node.value.clone()),
+        })
+    }
+
+    fn refuse(&mut self, text: String) {
+        self.not_json.get_or_insert(text);
+    }
+
+    /// The text of a key; `None` when the entry is left out.
+    pub(super) fn key(&mut self, key: &'n Node, map: usize) -> Result<Option<String>, Error> {
+        self.count(key)?;
+        let key = match key.kind {
+            Kind::Alias => {
+                let target = self.follow(key)?;
+                let counted = self.count(target);
+                self.close_aliases();
+                counted?;
+                target
+            }
+            _ => key,
+        };
+        if key.kind != Kind::Scalar {
+            self.refuse_key(key)?;
+            return Ok(None);
+        }
+        Ok(match meaning(key)? {
+            Scalar::Null if self.maps[map].takes_all => None,
+            Scalar::Binary => Some(binary(key)?),
+            _ => Some(key.value.clone()),
+        })
+    }
+
+    /// A key that is a list or map where keys have to be text.
+    fn refuse_key(&mut self, key: &'n Node) -> Result<(), Error> {
+        self.count_keys(key)?;
+        if key.kind == Kind::Mapping && self.note_duplicates(key)? {
+            return Ok(());
+        }
+        if self.problems.is_empty() {
+            self.problem_line = key.line;
+        }
+        let tag = key.short_tag();
+        let value = if matches!(tag.as_ref(), tag::SEQ | tag::MAP) { "" } else { " ``" };
+        let line = key.line;
+        self.problems.push(format!("line {line}: cannot unmarshal {tag}{value} into string"));
+        Ok(())
+    }
+
+    /// The text of a key that is one.
+    pub(super) fn text_of(&self, key: &'n Node) -> Result<Option<String>, Error> {
+        let key = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
+        if key.kind != Kind::Scalar {
+            return Ok(None);
+        }
+        Ok(match meaning(key)? {
+            Scalar::Binary => Some(binary(key)?),
+            Scalar::Str | Scalar::Other => Some(key.value.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether Go takes all keys of a map for texts before it decodes them.
+    pub(super) fn has_text_keys(&self, map: &'n Node) -> bool {
+        map.entries().all(|(key, _)| {
+            let target = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
+            matches!(target.short_tag().as_ref(), tag::STR | tag::MERGE)
+        })
+    }
+}
+
+/// What a scalar means.
+fn meaning(node: &Node) -> Result<Scalar, Error> {
+    if node.is_indicated_string() {
+        return Ok(Scalar::Str);
+    }
+    let written = if node.tag == "!" { "" } else { node.tag.as_str() };
+    resolve(Dialect::V3, &tag::long(written), &node.value)
+        .map_err(|mismatch| Error::node(mismatch, mark(node.line)))
+}
+
+fn binary(node: &Node) -> Result<String, Error> {
+    let text = node.value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n'));
+    let bytes = BASE64
+        .decode(text.collect::<Vec<u8>>())
+        .map_err(|_| Error::node("!!binary value contains invalid base64 data", mark(node.line)))?;
+    Ok(replace_invalid(&bytes))
+}
+
+/// A value as Go's `%#v` prints it.
+///
+/// Differs(go): a date is printed as its text, and a number beyond 63 bits in decimal.
+pub(super) fn show(value: &Value) -> String {
+    enum Piece<'v> {
+        Value(&'v Value),
+        Key(&'v str),
+        Text(&'static str),
+    }
+    let mut out = String::new();
+    let mut left = vec![Piece::Value(value)];
+    while let Some(piece) = left.pop() {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Key(key) => {
+                gofmt::quote(key.as_bytes(), &mut out);
+                out.push(':');
+            }
+            Piece::Value(Value::Null) => out.push_str("interface {}(nil)"),
+            Piece::Value(Value::Bool(bool)) => out.push_str(&bool.to_string()),
+            Piece::Value(Value::Number(number)) => match number.as_f64() {
+                Some(float) if number.is_f64() => out.push_str(&gofmt::float64(float)),
+                _ => out.push_str(&number.to_string()),
+            },
+            Piece::Value(Value::String(text)) => gofmt::quote(text.as_bytes(), &mut out),
+            Piece::Value(Value::Array(items)) => {
+                out.push_str("[]interface {}{");
+                left.push(Piece::Text("}"));
+                for (at, item) in items.iter().enumerate().rev() {
+                    left.push(Piece::Value(item));
+                    left.push(Piece::Text(if at > 0 { ", " } else { "" }));
+                }
+            }
+            Piece::Value(Value::Object(entries)) => {
+                out.push_str("map[string]interface {}{");
+                left.push(Piece::Text("}"));
+                for (at, (key, value)) in entries.iter().enumerate().rev() {
+                    left.push(Piece::Value(value));
+                    left.push(Piece::Key(key));
+                    left.push(Piece::Text(if at > 0 { ", " } else { "" }));
+                }
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,195 @@
+//! Nodes to text, byte for byte as go-yaml v3 encodes them.
+//!
+//! Here: walking the tree, and which tag and style each node asks for.
+//! Elsewhere: what is put down for a step of the walk (`emit/state.rs`), the text itself
+//! (`emit/writer.rs`), the style a scalar may have (`emit/scalar.rs`).
+
+mod event;
+mod scalar;
+mod state;
+mod writer;
+
+use super::node::{Kind, Node, Style};
+use super::tag;
+use event::{Event, EventKind, Tag};
+use scalar::ScalarStyle;
+use state::Emitter;
+
+/// How many bytes of text are written at most.
+///
+/// Deep indentation makes a long text of a small tree: without a limit, of any length.
+const MAX_OUTPUT: usize = 256 << 20;
+
+/// How a text is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Columns a level: 2 to 9; anything else counts as 2, and 0 as 4.
+    pub indent: usize,
+    /// Whether the `- ` of a list below a key is part of its indentation.
+    pub compact_sequences: bool,
+}
+
+impl Default for Layout {
+    /// 4 columns, lists further in than their keys: what go-yaml does unless told otherwise.
+    fn default() -> Self {
+        Self { indent: 4, compact_sequences: false }
+    }
+}
+
+/// Why a tree has no text.
+///
+/// Displays as Go says it, where Go refuses too.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    /// An anchor or alias with a name that cannot be written.
+    #[error("yaml: {0}")]
+    Name(&'static str),
+    /// A document within another, or one without a child.
+    #[error("yaml: expected SCALAR, SEQUENCE-START, MAPPING-START, or ALIAS, but got {0}")]
+    NoNode(&'static str),
+    /// A document with several children.
+    #[error("yaml: expected DOCUMENT-END")]
+    Children,
+    /// Too long a text.
+    #[error("the text would be longer than 256 MiB")]
+    Length,
+}
+
+/// The text of a document or of any other node, final newline included.
+///
+/// # Errors
+/// See [`EmitError`].
+pub fn emit(node: &Node, layout: &Layout) -> Result<String, EmitError> {
+    write(std::slice::from_ref(node), layout, MAX_OUTPUT)
+}
+
+/// The texts of several nodes as one stream: all but the first begin with `---`.
+///
+/// # Errors
+/// See [`EmitError`].
+pub fn emit_documents<'n>(
+    nodes: impl IntoIterator<Item = &'n Node>,
+    layout: &Layout,
+) -> Result<String, EmitError> {
+    write(nodes, layout, MAX_OUTPUT)
+}
+
+fn write<'n>(
+    nodes: impl IntoIterator<Item = &'n Node>,
+    layout: &Layout,
+    limit: usize,
+) -> Result<String, EmitError> {
+    let mut walk = Walk { emitter: Emitter::new(layout, limit), open: Vec::new() };
+    for node in nodes {
+        let is_document = node.kind == Kind::Document;
+        if !is_document {
+            walk.emitter.emit(&Event::new(EventKind::DocumentStart))?;
+        }
+        walk.begin(node, "", &node.foot_comment)?;
+        while !walk.open.is_empty() {
+            walk.step()?;
+        }
+        if !is_document {
+            walk.emitter.emit(&Event::new(EventKind::DocumentEnd))?;
+        }
+    }
+    walk.emitter.finish()
+}
+
+/// A node of which a part has been written.
+struct Frame<'n> {
+    node: &'n Node,
+    next: usize,
+    foot: &'n str,
+    /// The foot comment of the last key, which stands below its value: in front of the next key.
+    tail: &'n str,
+}
+
+struct Walk<'n> {
+    emitter: Emitter<'n>,
+    open: Vec<Frame<'n>>,
+}
+
+impl<'n> Walk<'n> {
+    /// Writes the next child of the innermost node, or its end.
+    fn step(&mut self) -> Result<(), EmitError> {
+        let Some(frame) = self.open.last_mut() else { return Ok(()) };
+        let (node, at, foot, tail) = (frame.node, frame.next, frame.foot, frame.tail);
+        let is_map = node.kind == Kind::Mapping;
+        // A last key without a value is left out, as Go does.
+        let end = if is_map { node.content.len() / 2 * 2 } else { node.content.len() };
+        if let Some(child) = node.content[..end].get(at) {
+            frame.next += 1;
+            if is_map && at % 2 == 0 {
+                frame.tail = &child.foot_comment;
+                return self.begin(child, tail, "");
+            }
+            return self.begin(child, "", &child.foot_comment);
+        }
+        self.open.pop();
+        let kind = match node.kind {
+            Kind::Document => EventKind::DocumentEnd,
+            Kind::Mapping => EventKind::MappingEnd,
+            Kind::Sequence | Kind::Scalar | Kind::Alias => EventKind::SequenceEnd,
+        };
+        let line = if node.kind == Kind::Document { "" } else { &node.line_comment };
+        self.emitter.emit(&Event { line, foot, tail, ..Event::new(kind) })
+    }
+
+    /// Writes a scalar or an alias, or what comes before the children.
+    fn begin(&mut self, node: &'n Node, tail: &'n str, foot: &'n str) -> Result<(), EmitError> {
+        let (written, force_quotes) = node.written_tag();
+        let tag = Tag::of(&tag::long(written));
+        let is_flow = node.style.contains(Style::FLOW);
+        let (head, line) = (node.head_comment.as_str(), node.line_comment.as_str());
+        let mut event = Event { anchor: &node.anchor, tag, head, ..Event::new(EventKind::Alias) };
+        let (value, at_most_one) = (node.value.as_str(), node.content.len() < 2);
+        event.kind = match node.kind {
+            Kind::Document => {
+                event = Event { head, ..Event::new(EventKind::DocumentStart) };
+                EventKind::DocumentStart
+            }
+            Kind::Sequence => {
+                EventKind::SequenceStart { is_flow, is_empty: node.content.is_empty() }
+            }
+            Kind::Mapping => {
+                event.tail = tail;
+                EventKind::MappingStart { is_flow, is_empty: at_most_one }
+            }
+            Kind::Alias => {
+                event = Event { value, head, line, foot, ..Event::new(EventKind::Alias) };
+                EventKind::Alias
+            }
+            Kind::Scalar => {
+                event = Event { value, line, foot, tail, ..event };
+                EventKind::Scalar(style(node, force_quotes))
+            }
+        };
+        self.emitter.emit(&event)?;
+        if !matches!(node.kind, Kind::Scalar | Kind::Alias) {
+            self.open.push(Frame { node, next: 0, foot, tail: "" });
+        }
+        Ok(())
+    }
+}
+
+/// The style that a scalar asks for; its characters or its place may forbid it.
+fn style(node: &Node, force_quotes: bool) -> ScalarStyle {
+    let styles = [
+        (Style::DOUBLE_QUOTED, ScalarStyle::DoubleQuoted),
+        (Style::SINGLE_QUOTED, ScalarStyle::SingleQuoted),
+        (Style::LITERAL, ScalarStyle::Literal),
+        (Style::FOLDED, ScalarStyle::Folded),
+    ];
+    let asked = styles.into_iter().find(|(style, _)| node.style.contains(*style));
+    match asked {
+        Some((_, style)) => style,
+        None if node.value.contains('\n') => ScalarStyle::Literal,
+        None if force_quotes => ScalarStyle::DoubleQuoted,
+        None => ScalarStyle::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! The steps of a walk over a tree, and the tags they carry.
+//! What is put down for a step is the emitter's business (`state.rs`).
+
+use super::scalar::ScalarStyle;
+use crate::resolve::tag;
+
+/// A tag as it is written: a handle and what follows it, or `!<…>` without a handle.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Tag {
+    pub(super) handle: &'static str,
+    pub(super) suffix: String,
+}
+
+impl Tag {
+    /// Abbreviates a tag in its long form; an empty one is not written.
+    pub(super) fn of(long: &str) -> Self {
+        let (handle, suffix) = if let Some(suffix) = long.strip_prefix('!') {
+            ("!", suffix)
+        } else if let Some(suffix) = long.strip_prefix(tag::PREFIX) {
+            ("!!", suffix)
+        } else {
+            ("", long)
+        };
+        Self { handle, suffix: suffix.to_owned() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.handle.len() + self.suffix.len()
+    }
+}
+
+/// What a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventKind {
+    DocumentStart,
+    DocumentEnd,
+    Alias,
+    Scalar(ScalarStyle),
+    SequenceStart { is_flow: bool, is_empty: bool },
+    SequenceEnd,
+    MappingStart { is_flow: bool, is_empty: bool },
+    MappingEnd,
+}
+
+impl EventKind {
+    /// Go's word for what is no node.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::DocumentStart => "document start",
+            Self::DocumentEnd => "document end",
+            _ => "the end of a collection",
+        }
+    }
+}
+
+/// A step of the walk.
+#[derive(Debug)]
+pub(super) struct Event<'n> {
+    pub(super) kind: EventKind,
+    pub(super) anchor: &'n str,
+    pub(super) tag: Tag,
+    /// The text of a scalar, the name of an alias.
+    pub(super) value: &'n str,
+    pub(super) head: &'n str,
+    pub(super) line: &'n str,
+    pub(super) foot: &'n str,
+    /// The foot comment of the map's entry before it.
+    pub(super) tail: &'n str,
+}
+
+impl Event<'_> {
+    pub(super) fn new(kind: EventKind) -> Self {
+        let (anchor, value, tag) = ("", "", Tag::default());
+        Self { kind, anchor, tag, value, head: "", line: "", foot: "", tail: "" }
+    }
+}

@@ -1,0 +1,482 @@
+//! What is put down for each step of the walk: indicators, indentation and comments.
+//!
+//! A machine with a stack of states, as in libyaml. Comments wait in it until the place for their
+//! kind comes, which may be after the next step.
+//! Elsewhere: the order of the steps (`super`), columns and scalars (`writer`).
+
+use super::event::{Event, EventKind, Tag};
+use super::scalar::{Analysis, ScalarStyle};
+use super::writer::Writer;
+use super::{EmitError, Layout};
+
+/// The longest key that needs no `?`, in bytes.
+const MAX_SIMPLE_KEY: usize = 128;
+
+/// What the emitter expects next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    DocumentStart,
+    DocumentContent,
+    DocumentEnd,
+    /// With `trail`, the comma has been written in front of a comment.
+    FlowItem {
+        first: bool,
+        trail: bool,
+    },
+    FlowKey {
+        first: bool,
+        trail: bool,
+    },
+    FlowValue {
+        simple: bool,
+    },
+    BlockItem {
+        first: bool,
+    },
+    BlockKey {
+        first: bool,
+    },
+    BlockValue {
+        simple: bool,
+    },
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Place {
+    mapping: bool,
+    simple_key: bool,
+}
+
+const IN_MAPPING: Place = Place { mapping: true, simple_key: false };
+const SIMPLE_KEY: Place = Place { mapping: true, simple_key: true };
+
+#[derive(Debug)]
+pub(super) struct Emitter<'n> {
+    writer: Writer,
+    step: usize,
+    compact_sequences: bool,
+    is_first_document: bool,
+    state: State,
+    states: Vec<State>,
+    indents: Vec<Option<usize>>,
+    flow_level: usize,
+    place: Place,
+    head: &'n str,
+    line: &'n str,
+    foot: &'n str,
+    tail: &'n str,
+    key_line: &'n str,
+}
+
+impl<'n> Emitter<'n> {
+    /// An emitter whose text will not be much longer than `limit`.
+    pub(super) fn new(layout: &Layout, limit: usize) -> Self {
+        let step = match layout.indent {
+            0 => 4,
+            indent @ 2..=9 => indent,
+            _ => 2,
+        };
+        Self {
+            writer: Writer::new(limit),
+            step,
+            compact_sequences: layout.compact_sequences,
+            is_first_document: true,
+            state: State::DocumentStart,
+            states: Vec::new(),
+            indents: Vec::new(),
+            flow_level: 0,
+            place: Place::default(),
+            head: "",
+            line: "",
+            foot: "",
+            tail: "",
+            key_line: "",
+        }
+    }
+
+    /// The text.
+    pub(super) fn finish(self) -> Result<String, EmitError> {
+        self.writer.finish().ok_or(EmitError::Length)
+    }
+
+    /// Puts a step down.
+    pub(super) fn emit(&mut self, event: &Event<'n>) -> Result<(), EmitError> {
+        for (waiting, comment) in [
+            (&mut self.head, event.head),
+            (&mut self.line, event.line),
+            (&mut self.foot, event.foot),
+            (&mut self.tail, event.tail),
+        ] {
+            if !comment.is_empty() {
+                *waiting = comment;
+            }
+        }
+        check_names(event)?;
+        match self.state {
+            // The walk begins each tree so.
+            State::DocumentStart => self.document_start(),
+            State::DocumentContent => {
+                self.states.push(State::DocumentEnd);
+                self.put_head_comment();
+                self.node(event, Place::default())?;
+                self.put_comments_behind();
+            }
+            State::DocumentEnd => self.document_end(event)?,
+            State::FlowItem { first, trail } => self.flow_item(event, first, trail)?,
+            State::FlowKey { first, trail } => self.flow_key(event, first, trail)?,
+            State::FlowValue { simple } => self.flow_value(event, simple)?,
+            State::BlockItem { first } => self.block_item(event, first)?,
+            State::BlockKey { first } => self.block_key(event, first)?,
+            State::BlockValue { simple } => self.block_value(event, simple)?,
+        }
+        if self.writer.is_full() { Err(EmitError::Length) } else { Ok(()) }
+    }
+
+    fn document_start(&mut self) {
+        if !self.is_first_document {
+            self.writer.start_line();
+            self.writer.indicator("---", true, false, false);
+            self.writer.start_line();
+        }
+        self.is_first_document = false;
+        if !self.head.is_empty() {
+            self.put_head_comment();
+            self.writer.put_break();
+        }
+        self.state = State::DocumentContent;
+    }
+
+    fn document_end(&mut self, event: &Event<'n>) -> Result<(), EmitError> {
+        if event.kind != EventKind::DocumentEnd {
+            return Err(EmitError::Children);
+        }
+        self.writer.set_foot_indent(Some(0));
+        self.put_foot_comment();
+        self.writer.set_foot_indent(None);
+        self.writer.start_line();
+        self.state = State::DocumentStart;
+        Ok(())
+    }
+
+    fn flow_item(&mut self, event: &Event<'n>, first: bool, trail: bool) -> Result<(), EmitError> {
+        if first {
+            self.open_flow("[");
+        }
+        if event.kind == EventKind::SequenceEnd {
+            self.flow_level -= 1;
+            self.decrease_indent();
+            if self.writer.column() == 0 {
+                self.writer.start_line();
+            }
+            self.writer.indicator("]", false, false, false);
+            self.put_comments_behind();
+            self.pop_state();
+            return Ok(());
+        }
+        self.separate_flow(first || trail);
+        let trail = self.is_commented_behind();
+        self.states.push(State::FlowItem { first: false, trail });
+        self.node(event, Place::default())?;
+        self.end_flow_node();
+        Ok(())
+    }
+
+    fn flow_key(&mut self, event: &Event<'n>, first: bool, trail: bool) -> Result<(), EmitError> {
+        if first {
+            self.open_flow("{");
+        }
+        if event.kind == EventKind::MappingEnd {
+            let commented = !(self.head.is_empty() && self.foot.is_empty() && self.tail.is_empty());
+            if commented && !first && !trail {
+                self.writer.indicator(",", false, false, false);
+            }
+            self.put_head_comment();
+            self.flow_level -= 1;
+            self.decrease_indent();
+            self.writer.indicator("}", false, false, false);
+            self.put_comments_behind();
+            self.pop_state();
+            return Ok(());
+        }
+        self.separate_flow(first || trail);
+        if is_simple_key(event) {
+            self.states.push(State::FlowValue { simple: true });
+            return self.node(event, SIMPLE_KEY);
+        }
+        self.writer.indicator("?", true, false, false);
+        self.states.push(State::FlowValue { simple: false });
+        self.node(event, IN_MAPPING)
+    }
+
+    fn flow_value(&mut self, event: &Event<'n>, simple: bool) -> Result<(), EmitError> {
+        self.writer.indicator(":", !simple, false, false);
+        let trail = self.is_commented_behind();
+        self.states.push(State::FlowKey { first: false, trail });
+        self.node(event, IN_MAPPING)?;
+        self.end_flow_node();
+        Ok(())
+    }
+
+    fn open_flow(&mut self, bracket: &str) {
+        self.writer.indicator(bracket, true, true, false);
+        self.increase_indent(true, 0);
+        self.flow_level += 1;
+    }
+
+    /// Puts down what comes between two nodes of a flow collection.
+    fn separate_flow(&mut self, is_separated: bool) {
+        if !is_separated {
+            self.writer.indicator(",", false, false, false);
+        }
+        self.put_head_comment();
+        if self.writer.column() == 0 {
+            self.writer.start_line();
+        }
+    }
+
+    fn end_flow_node(&mut self) {
+        if self.is_commented_behind() {
+            self.writer.indicator(",", false, false, false);
+        }
+        self.put_comments_behind();
+    }
+
+    /// Whether a comment waits that goes behind the node, so that a comma has to be in front of it.
+    fn is_commented_behind(&self) -> bool {
+        !(self.line.is_empty() && self.foot.is_empty() && self.tail.is_empty())
+    }
+
+    fn block_item(&mut self, event: &Event<'n>, first: bool) -> Result<(), EmitError> {
+        if first {
+            let shares_line = self.writer.column() > 0 && self.writer.is_indentation();
+            let is_compact = self.compact_sequences && self.place.mapping && !shares_line;
+            self.increase_indent(false, if is_compact { 2 } else { 0 });
+        }
+        if event.kind == EventKind::SequenceEnd {
+            self.decrease_indent();
+            self.pop_state();
+            return Ok(());
+        }
+        self.put_head_comment();
+        self.writer.start_line();
+        self.writer.indicator("-", true, false, true);
+        self.states.push(State::BlockItem { first: false });
+        self.node(event, Place::default())?;
+        self.put_comments_behind();
+        Ok(())
+    }
+
+    fn block_key(&mut self, event: &Event<'n>, first: bool) -> Result<(), EmitError> {
+        if first {
+            self.increase_indent(false, 0);
+        }
+        self.put_head_comment();
+        if event.kind == EventKind::MappingEnd {
+            self.decrease_indent();
+            self.pop_state();
+            return Ok(());
+        }
+        self.writer.start_line();
+        if !self.line.is_empty() {
+            self.key_line = std::mem::take(&mut self.line);
+        }
+        if is_simple_key(event) {
+            self.states.push(State::BlockValue { simple: true });
+            return self.node(event, SIMPLE_KEY);
+        }
+        self.writer.indicator("?", true, false, true);
+        self.states.push(State::BlockValue { simple: false });
+        self.node(event, IN_MAPPING)
+    }
+
+    fn block_value(&mut self, event: &Event<'n>, simple: bool) -> Result<(), EmitError> {
+        if simple {
+            self.writer.indicator(":", false, false, false);
+        } else {
+            self.writer.start_line();
+            self.writer.indicator(":", true, false, true);
+        }
+        match event.kind {
+            // Of two comments for one line, that of the key waits for another scalar.
+            EventKind::Scalar(_) if self.line.is_empty() => {
+                self.line = std::mem::take(&mut self.key_line);
+            }
+            EventKind::SequenceStart { is_flow: false, .. }
+            | EventKind::MappingStart { is_flow: false, .. }
+                if !self.key_line.is_empty() =>
+            {
+                let value_line = std::mem::replace(&mut self.line, self.key_line);
+                self.put_line_comment();
+                self.key_line = std::mem::replace(&mut self.line, value_line);
+            }
+            _ => {}
+        }
+        self.states.push(State::BlockKey { first: false });
+        self.node(event, IN_MAPPING)?;
+        self.put_comments_behind();
+        Ok(())
+    }
+
+    fn node(&mut self, event: &Event<'n>, place: Place) -> Result<(), EmitError> {
+        self.place = place;
+        match event.kind {
+            EventKind::Alias => {
+                self.writer.indicator("*", true, false, false);
+                self.writer.word(event.value);
+                self.pop_state();
+            }
+            EventKind::Scalar(style) => self.scalar(event, style),
+            EventKind::SequenceStart { is_flow, is_empty } => {
+                self.put_properties(event);
+                self.state = if self.flow_level > 0 || is_flow || is_empty {
+                    State::FlowItem { first: true, trail: false }
+                } else {
+                    State::BlockItem { first: true }
+                };
+            }
+            EventKind::MappingStart { is_flow, is_empty } => {
+                self.put_properties(event);
+                self.state = if self.flow_level > 0 || is_flow || is_empty {
+                    State::FlowKey { first: true, trail: false }
+                } else {
+                    State::BlockKey { first: true }
+                };
+            }
+            other => return Err(EmitError::NoNode(other.name())),
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, event: &Event<'n>, asked: ScalarStyle) {
+        let is_flow = self.flow_level > 0;
+        let style = Analysis::of(event.value).style(asked, is_flow, self.place.simple_key);
+        self.put_properties(event);
+        self.increase_indent(true, 0);
+        match style {
+            ScalarStyle::Plain => self.writer.plain(event.value),
+            ScalarStyle::SingleQuoted => self.writer.single_quoted(event.value),
+            ScalarStyle::DoubleQuoted => self.writer.double_quoted(event.value),
+            ScalarStyle::Literal => {
+                self.put_block_header("|", event.value);
+                self.writer.literal(event.value);
+            }
+            ScalarStyle::Folded => {
+                self.put_block_header(">", event.value);
+                self.writer.folded(event.value);
+            }
+        }
+        self.decrease_indent();
+        self.pop_state();
+    }
+
+    fn put_block_header(&mut self, indicator: &str, value: &str) {
+        self.writer.block_header(indicator, value, self.step);
+        if self.line.is_empty() {
+            self.writer.put_break();
+        } else {
+            self.put_line_comment();
+        }
+        self.writer.begin_block();
+    }
+
+    fn put_properties(&mut self, event: &Event<'n>) {
+        if !event.anchor.is_empty() {
+            self.writer.indicator("&", true, false, false);
+            self.writer.word(event.anchor);
+        }
+        let Tag { handle, suffix } = &event.tag;
+        if event.tag.len() > 0 {
+            self.writer.tag(handle, suffix);
+        }
+    }
+
+    fn put_head_comment(&mut self) {
+        let tail = std::mem::take(&mut self.tail);
+        if !tail.is_empty() {
+            self.writer.start_line();
+            self.writer.comment(tail);
+            self.writer.set_foot_indent(Some(self.writer.indent()));
+        }
+        let head = std::mem::take(&mut self.head);
+        if !head.is_empty() {
+            self.writer.start_line();
+            self.writer.comment(head);
+        }
+    }
+
+    fn put_comments_behind(&mut self) {
+        self.put_line_comment();
+        self.put_foot_comment();
+    }
+
+    fn put_line_comment(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.writer.separate();
+            self.writer.comment(line);
+        }
+    }
+
+    fn put_foot_comment(&mut self) {
+        let foot = std::mem::take(&mut self.foot);
+        if !foot.is_empty() {
+            self.writer.start_line();
+            self.writer.comment(foot);
+            self.writer.set_foot_indent(Some(self.writer.indent()));
+        }
+    }
+
+    /// Goes a level in; `back` columns of it are taken back.
+    fn increase_indent(&mut self, flow: bool, back: usize) {
+        let around = self.writer.replace_indent(None);
+        self.indents.push(around);
+        let indent = match around {
+            None if flow => self.step,
+            None => 0,
+            // The first level within a list only passes its `- `.
+            Some(around) if self.states.last() == Some(&State::BlockItem { first: false }) => {
+                around + 2
+            }
+            Some(around) => ((around + self.step) / self.step * self.step).saturating_sub(back),
+        };
+        self.writer.replace_indent(Some(indent));
+    }
+
+    fn decrease_indent(&mut self) {
+        let around = self.indents.pop().flatten();
+        self.writer.replace_indent(around);
+    }
+
+    fn pop_state(&mut self) {
+        self.state = self.states.pop().unwrap_or(State::DocumentEnd);
+    }
+}
+
+/// Whether a key can stand in front of its colon without a `?`.
+fn is_simple_key(event: &Event<'_>) -> bool {
+    let length = match event.kind {
+        EventKind::Scalar(_) if Analysis::of(event.value).is_multiline => return false,
+        EventKind::Scalar(_) | EventKind::Alias => event.value.len(),
+        EventKind::SequenceStart { is_empty: true, .. }
+        | EventKind::MappingStart { is_empty: true, .. } => 0,
+        _ => return false,
+    };
+    length + event.anchor.len() + event.tag.len() <= MAX_SIMPLE_KEY
+}
+
+fn check_names(event: &Event<'_>) -> Result<(), EmitError> {
+    let is_written = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match event.kind {
+        EventKind::Alias if event.value.is_empty() => {
+            Err(EmitError::Name("alias value must not be empty"))
+        }
+        EventKind::Alias if !event.value.chars().all(is_written) => {
+            Err(EmitError::Name("alias value must contain alphanumerical characters only"))
+        }
+        _ if !event.anchor.chars().all(is_written) => {
+            Err(EmitError::Name("anchor value must contain alphanumerical characters only"))
+        }
+        _ => Ok(()),
+    }
+}

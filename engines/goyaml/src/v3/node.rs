@@ -1,0 +1,183 @@
+//! A node: what was written, how, where, and with which comments.
+
+use super::content::Content;
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Kind {
+    /// A document; its only child is its root.
+    Document,
+    /// A list; its children are the items.
+    Sequence,
+    /// A map; its children are keys and values in turn.
+    Mapping,
+    /// A text, which may mean something else.
+    #[default]
+    Scalar,
+    /// A reference to another node; the value is the name of its anchor.
+    Alias,
+}
+
+/// How a node is written: any of the constants, joined with `|`.
+///
+/// The empty style leaves the choice to the writer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Style(u8);
+
+impl Style {
+    /// The tag is written although the value implies it.
+    pub const TAGGED: Self = Self(1);
+    /// In `"`.
+    pub const DOUBLE_QUOTED: Self = Self(1 << 1);
+    /// In `'`.
+    pub const SINGLE_QUOTED: Self = Self(1 << 2);
+    /// A block after `|`.
+    pub const LITERAL: Self = Self(1 << 3);
+    /// A block after `>`.
+    pub const FOLDED: Self = Self(1 << 4);
+    /// In `[]` or `{}`.
+    pub const FLOW: Self = Self(1 << 5);
+
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::TAGGED, "TAGGED"),
+        (Self::DOUBLE_QUOTED, "DOUBLE_QUOTED"),
+        (Self::SINGLE_QUOTED, "SINGLE_QUOTED"),
+        (Self::LITERAL, "LITERAL"),
+        (Self::FOLDED, "FOLDED"),
+        (Self::FLOW, "FLOW"),
+    ];
+
+    /// Whether all of `other` is part of this style.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The style without `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The number that go-yaml has for this style.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether a scalar is in quotes or a block, so that it is text whatever it looks like.
+    pub fn is_quoted(self) -> bool {
+        let quoted = Self::DOUBLE_QUOTED | Self::SINGLE_QUOTED | Self::LITERAL | Self::FOLDED;
+        self.0 & quoted.0 != 0
+    }
+}
+
+impl std::ops::BitOr for Style {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for Style {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl std::fmt::Debug for Style {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = Self::NAMES.iter().filter(|(style, _)| self.contains(*style));
+        let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+        f.write_str(if names.is_empty() { "PLAIN" } else { "" })?;
+        f.write_str(&names.join("|"))
+    }
+}
+
+/// A node of a document.
+///
+/// Cloning, comparing, printing and dropping one costs no stack, however deep it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// How it is written.
+    pub style: Style,
+    /// The tag in its short form, such as `!!int` or `!custom`.
+    ///
+    /// In what was read it is never empty but for documents and aliases: without a tag in the text
+    /// it is what the value means. In what is written it may be empty, and appears only if
+    /// [`Style::TAGGED`] is set or the value would mean something else without it.
+    pub tag: String,
+    /// The text of a scalar without quotes, or the name that an alias refers to.
+    pub value: String,
+    /// The name by which aliases refer to this node; empty if there is none.
+    pub anchor: String,
+    /// What it contains, as [`Kind`] says.
+    pub content: Content,
+    /// The comment above it, lines with their `#`.
+    pub head_comment: String,
+    /// The comment behind it.
+    pub line_comment: String,
+    /// The comment below it; for that of a map's entry, the key has it.
+    pub foot_comment: String,
+    /// Where it was read, counted from 1; 0 if it was not. Writing does not care.
+    pub line: usize,
+    /// As `line`, in characters.
+    pub column: usize,
+}
+
+impl Node {
+    /// A text, which is written without quotes if it stays a text without them.
+    pub fn string(value: impl Into<String>) -> Self {
+        Self { tag: "!!str".to_owned(), value: value.into(), ..Self::default() }
+    }
+
+    /// A scalar with this tag, such as `!!int`.
+    pub fn scalar(tag: &str, value: impl Into<String>) -> Self {
+        Self { tag: tag.to_owned(), value: value.into(), ..Self::default() }
+    }
+
+    /// A list.
+    pub fn sequence(items: Vec<Self>) -> Self {
+        let tag = "!!seq".to_owned();
+        Self { kind: Kind::Sequence, tag, content: items.into(), ..Self::default() }
+    }
+
+    /// A map of keys and values.
+    pub fn mapping(entries: impl IntoIterator<Item = (Self, Self)>) -> Self {
+        let content: Vec<Self> = entries.into_iter().flat_map(<[Self; 2]>::from).collect();
+        let tag = "!!map".to_owned();
+        Self { kind: Kind::Mapping, tag, content: content.into(), ..Self::default() }
+    }
+
+    /// The keys and values of a map; nothing for other kinds.
+    pub fn entries(&self) -> impl Iterator<Item = (&Self, &Self)> {
+        let content: &[Self] = if self.kind == Kind::Mapping { &self.content } else { &[] };
+        content.chunks_exact(2).map(|entry| (&entry[0], &entry[1]))
+    }
+
+    /// The value of the first key of a map that is a scalar with this text.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().find(|(known, _)| known.is_key(key)).map(|(_, value)| value)
+    }
+
+    /// As [`Self::get`], to change it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        let at = self.entries().position(|(known, _)| known.is_key(key))?;
+        self.content.get_mut(2 * at + 1)
+    }
+
+    /// This node and all below it in the order of the text, each with its depth.
+    pub fn walk(&self) -> impl Iterator<Item = (usize, &Self)> {
+        let mut open = vec![(0, self)];
+        std::iter::from_fn(move || {
+            let (depth, node) = open.pop()?;
+            open.extend(node.content.iter().rev().map(|child| (depth + 1, child)));
+            Some((depth, node))
+        })
+    }
+
+    fn is_key(&self, key: &str) -> bool {
+        self.kind == Kind::Scalar && self.value == key
+    }
+}

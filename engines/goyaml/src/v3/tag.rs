@@ -1,0 +1,88 @@
+//! Tags in their two forms, and which one a node has.
+
+use std::borrow::Cow;
+
+use super::node::{Kind, Node, Style};
+use crate::Dialect;
+use crate::resolve::{Scalar, resolve, tag};
+
+pub(super) const STR: &str = "!!str";
+pub(super) const NULL: &str = "!!null";
+pub(super) const SEQ: &str = "!!seq";
+pub(super) const MAP: &str = "!!map";
+pub(super) const MERGE: &str = "!!merge";
+
+/// The form that people write: `!!int`.
+pub(super) fn short(tag: &str) -> Cow<'_, str> {
+    match tag.strip_prefix(tag::PREFIX) {
+        Some(name) => Cow::Owned(format!("!!{name}")),
+        None => Cow::Borrowed(tag),
+    }
+}
+
+/// The form that the grammar knows: `tag:yaml.org,2002:int`.
+pub(super) fn long(tag: &str) -> Cow<'_, str> {
+    match tag.strip_prefix("!!") {
+        Some(name) => Cow::Owned(format!("{}{name}", tag::PREFIX)),
+        None => Cow::Borrowed(tag),
+    }
+}
+
+/// The tag that a text without one has.
+pub(super) fn of_text(text: &str) -> &'static str {
+    match resolve(Dialect::V3, "", text) {
+        Ok(Scalar::Null) => NULL,
+        Ok(Scalar::Bool(_)) => "!!bool",
+        Ok(Scalar::Int(_) | Scalar::Uint(_)) => "!!int",
+        Ok(Scalar::Float(_)) => "!!float",
+        Ok(Scalar::Timestamp) => "!!timestamp",
+        Ok(Scalar::Binary | Scalar::Str | Scalar::Other) | Err(_) => STR,
+    }
+}
+
+impl Node {
+    /// The tag in its short form, also where [`Node::tag`] is empty: then it is what the value
+    /// means. An alias has none.
+    pub fn short_tag(&self) -> Cow<'_, str> {
+        if self.is_indicated_string() {
+            return Cow::Borrowed(STR);
+        }
+        if !matches!(self.tag.as_str(), "" | "!") {
+            return short(&self.tag);
+        }
+        Cow::Borrowed(match self.kind {
+            Kind::Mapping => MAP,
+            Kind::Sequence => SEQ,
+            Kind::Scalar => of_text(&self.value),
+            Kind::Document | Kind::Alias => "",
+        })
+    }
+
+    /// Whether it is a scalar that means null.
+    pub fn is_null(&self) -> bool {
+        self.kind == Kind::Scalar && self.short_tag() == NULL
+    }
+
+    /// Whether its tag or its quotes make it a text.
+    pub(super) fn is_indicated_string(&self) -> bool {
+        let untagged = matches!(self.tag.as_str(), "" | "!");
+        self.kind == Kind::Scalar
+            && (matches!(self.tag.as_str(), STR | tag::STR) || untagged && self.style.is_quoted())
+    }
+
+    /// The tag to be written, and whether only quotes keep the value a text.
+    pub(super) fn written_tag(&self) -> (&str, bool) {
+        if self.tag.is_empty() || self.style.contains(Style::TAGGED) {
+            return (&self.tag, false);
+        }
+        let stag = short(&self.tag);
+        match self.kind {
+            Kind::Scalar if stag == STR && self.style.is_quoted() => ("", false),
+            Kind::Scalar if stag == of_text(&self.value) => ("", false),
+            Kind::Scalar if stag == STR => ("", true),
+            Kind::Mapping if stag == MAP => ("", false),
+            Kind::Sequence if stag == SEQ => ("", false),
+            _ => (&self.tag, false),
+        }
+    }
+}
