@@ -3,6 +3,11 @@
 //! Here: the three classes that Go's programs ask for, of Unicode 15.0 as Go 1.26 has it. Rust's own are of
 //! another version and drawn differently: `char::is_alphabetic` also takes marks and letter numbers.
 //! The tables are derived from the Unicode data: places where the answer changes, the first time to yes.
+//! Upper and lower case are in `case.rs`.
+
+mod case;
+
+pub use case::{to_lower, to_upper};
 
 /// Go's `unicode.IsPrint` and `strconv.IsPrint`: what is shown without an escape.
 pub fn is_print(character: char) -> bool {

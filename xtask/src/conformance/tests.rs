@@ -35,6 +35,7 @@ fn every_recorded_case_is_answered_as_recorded() {
         misc/regexp: 59 of 59 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
         recorded/globfiles: 78 of 78 passed, 0 not run
+        recorded/envsubst: 385 of 385 passed, 0 not run
         recorded/gotemplate2: 472 of 472 passed, 0 not run
         recorded/gotime: 247 of 247 passed, 0 not run
         recorded/gotime (specs): 71 of 71 passed, 176 not run

@@ -1,0 +1,56 @@
+//! How much one text may cost.
+
+use crate::error::LimitError;
+
+/// Bounds of one substitution.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How deep expressions may stand within expressions, up to [`Limits::DEEPEST`]. Each level takes stack.
+    pub depth: usize,
+    /// Bytes of the output, together with those of all texts that are made on the way.
+    pub output: usize,
+    /// Characters that are looked at or compared in values.
+    pub steps: u64,
+}
+
+impl Limits {
+    /// The greatest depth that the stack of any thread has room for; a greater one in [`Limits::depth`] is this one.
+    pub const DEEPEST: usize = 256;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: Self::DEEPEST, output: 32 << 20, steps: 50_000_000 }
+    }
+}
+
+/// What is used of the limits.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    output: usize,
+    steps: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, output: 0, steps: 0 }
+    }
+
+    /// To be called before the bytes are there.
+    pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.output = self.output.saturating_add(bytes);
+        if self.output > self.limits.output {
+            return Err(LimitError::Output(self.limits.output));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn spend(&mut self, steps: usize) -> Result<(), LimitError> {
+        self.steps = self.steps.saturating_add(steps as u64);
+        if self.steps > self.limits.steps {
+            return Err(LimitError::Steps(self.limits.steps));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Puts values in the place of expressions.
+//!
+//! Here: what an operator makes of a value. Elsewhere: globs (`pattern.rs`), replacing (`replace.rs`).
+
+mod pattern;
+mod replace;
+
+use std::borrow::Cow;
+
+use golang::unicode::{decode, to_lower, to_upper};
+
+use crate::Unset;
+use crate::error::{Error, LimitError};
+use crate::limits::{Budget, Limits};
+use crate::parse::{Expression, Node, Operator, Side};
+use pattern::Pattern;
+
+/// What a text comes to.
+pub(crate) fn run<'v>(
+    nodes: &[Node],
+    lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
+    unset: Unset,
+    limits: Limits,
+) -> Result<Vec<u8>, Error> {
+    let mut run = Run { lookup, unset, budget: Budget::new(limits) };
+    let mut output = Vec::new();
+    for node in nodes {
+        run.node(node, &mut output)?;
+    }
+    Ok(output)
+}
+
+struct Run<'r, 'v> {
+    lookup: &'r dyn Fn(&str) -> Option<&'v [u8]>,
+    unset: Unset,
+    budget: Budget,
+}
+
+impl<'v> Run<'_, 'v> {
+    fn node(&mut self, node: &Node, into: &mut Vec<u8>) -> Result<(), Error> {
+        let text = match node {
+            Node::Text(text) => Cow::Borrowed(text.as_slice()),
+            Node::Expression(expression) => self.expression(expression)?,
+        };
+        self.budget.produce(text.len())?;
+        into.extend_from_slice(&text);
+        Ok(())
+    }
+
+    fn expression(&mut self, expression: &Expression) -> Result<Cow<'v, [u8]>, Error> {
+        let Expression { name, operator, arguments } = expression;
+        // Arguments come first and are worked out even where they are not needed, as their variables have to be set.
+        let mut texts = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let mut text = Vec::new();
+            self.node(argument, &mut text)?;
+            texts.push(text);
+        }
+        let value = match (self.lookup)(name) {
+            Some(value) => value,
+            None if self.unset == Unset::Error && *operator != Operator::Default => {
+                return Err(Error::NotSet(name.clone()));
+            }
+            None => b"",
+        };
+        let first = texts.first().map_or(b"".as_slice(), Vec::as_slice);
+        let second = texts.get(1).map(Vec::as_slice);
+        let budget = &mut self.budget;
+        Ok(match operator {
+            Operator::Value => Cow::Borrowed(value),
+            Operator::Default if value.is_empty() => {
+                budget.produce(texts.iter().map(Vec::len).sum())?;
+                Cow::Owned(texts.concat())
+            }
+            Operator::Default => Cow::Borrowed(value),
+            Operator::Length => Cow::Owned(value.len().to_string().into_bytes()),
+            Operator::UpperFirst => map_first(value, to_upper, budget)?,
+            Operator::Upper => map(value, to_upper, budget)?,
+            Operator::LowerFirst => map_first(value, to_lower, budget)?,
+            Operator::Lower => map(value, to_lower, budget)?,
+            Operator::Substring => Cow::Borrowed(
+                substring(value, first, second)
+                    .ok_or_else(|| Error::NegativeLength(name.clone()))?,
+            ),
+            Operator::StripShortest(side) => strip(value, first, *side, Pattern::shortest, budget)?,
+            Operator::StripLongest(side) => strip(value, first, *side, Pattern::longest, budget)?,
+            Operator::ReplaceFirst => {
+                replace::replace(value, first, second.unwrap_or_default(), Some(1), budget)?
+            }
+            Operator::ReplaceAll => {
+                replace::replace(value, first, second.unwrap_or_default(), None, budget)?
+            }
+            Operator::ReplaceAt(side) => match second {
+                Some(second) => replace::replace_at(value, first, second, *side, budget)?,
+                // Parity(flux): `${v/#t/}` removes nothing, though `${v/t/}` does.
+                None => Cow::Borrowed(value),
+            },
+        })
+    }
+}
+
+/// The part from an offset on, of a length if there is one; nothing when that length is negative and matters.
+///
+/// An offset or a length that is no number leaves the value whole.
+fn substring<'v>(value: &'v [u8], offset: &[u8], length: Option<&[u8]>) -> Option<&'v [u8]> {
+    let Some(offset) = integer(offset) else { return Some(value) };
+    let begin = match usize::try_from(offset) {
+        Ok(offset) => offset,
+        Err(_) => value.len().saturating_sub(usize::try_from(offset.unsigned_abs()).ok()?),
+    };
+    let rest = value.get(begin..).unwrap_or_default();
+    let Some(length) = length else { return Some(rest) };
+    let Some(length) = integer(length) else { return Some(value) };
+    let end = i64::try_from(begin).ok()?.checked_add(length)?;
+    match usize::try_from(end).ok()? {
+        end if end >= value.len() => Some(rest),
+        end => value.get(begin..end),
+    }
+}
+
+/// Go's `strconv.Atoi`.
+fn integer(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+type Convert = fn(char) -> char;
+
+/// Converts every character. A byte that belongs to none becomes the replacement character.
+fn map<'v>(
+    value: &'v [u8],
+    convert: Convert,
+    budget: &mut Budget,
+) -> Result<Cow<'v, [u8]>, LimitError> {
+    budget.spend(value.len())?;
+    // A character of a byte becomes one of three bytes at most.
+    budget.produce(value.len().saturating_mul(3))?;
+    let mut converted = String::with_capacity(value.len());
+    let mut rest = value;
+    while !rest.is_empty() {
+        let (character, width) = decode(rest);
+        converted.push(convert(character));
+        rest = &rest[width..];
+    }
+    Ok(Cow::Owned(converted.into_bytes()))
+}
+
+fn map_first<'v>(
+    value: &'v [u8],
+    convert: Convert,
+    budget: &mut Budget,
+) -> Result<Cow<'v, [u8]>, LimitError> {
+    let (first, width) = decode(value);
+    if width == 0 {
+        return Ok(Cow::Borrowed(value));
+    }
+    budget.produce(value.len())?;
+    let mut converted = convert(first).to_string().into_bytes();
+    converted.extend_from_slice(&value[width..]);
+    Ok(Cow::Owned(converted))
+}
+
+/// Finds how many bytes a pattern matches at the beginning of a text.
+type Search = fn(&Pattern, &[u8], &mut Budget) -> Result<usize, LimitError>;
+
+fn strip<'v>(
+    value: &'v [u8],
+    pattern: &[u8],
+    side: Side,
+    search: Search,
+    budget: &mut Budget,
+) -> Result<Cow<'v, [u8]>, LimitError> {
+    match side {
+        Side::Prefix => {
+            let matched = search(&Pattern::parse(pattern), value, budget)?;
+            Ok(Cow::Borrowed(&value[matched..]))
+        }
+        // Parity(flux): an end is the beginning of the value turned round, with the pattern turned round: classes
+        // and escapes lose their meaning, and bytes that are no text become replacement characters.
+        Side::Suffix => {
+            let pattern = Pattern::parse(&reversed(pattern, budget)?);
+            let value = reversed(value, budget)?;
+            let matched = search(&pattern, &value, budget)?;
+            Ok(Cow::Owned(reversed(&value[matched..], budget)?))
+        }
+    }
+}
+
+/// The characters from the last to the first.
+fn reversed(text: &[u8], budget: &mut Budget) -> Result<Vec<u8>, LimitError> {
+    budget.spend(text.len())?;
+    budget.produce(text.len().saturating_mul(3))?;
+    let mut characters = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (character, width) = decode(rest);
+        characters.push(character);
+        rest = &rest[width..];
+    }
+    Ok(characters.into_iter().rev().collect::<String>().into_bytes())
+}

@@ -1,0 +1,232 @@
+//! Globs as upstream's variant of Go's `path.Match` has them.
+//!
+//! `*` is any text, `?` a character, `[a-z]` and `[^a-z]` classes, `\` takes the meaning from a character.
+//! Unlike in Go's own, `*`, `?` and classes also take `/`, and a wrong pattern is wrong only for a text that
+//! reaches the wrong place.
+
+use golang::unicode::decode;
+
+use crate::error::LimitError;
+use crate::limits::Budget;
+
+/// A glob.
+#[derive(Debug)]
+pub(super) struct Pattern(Vec<Chunk>);
+
+/// What stands between two stars.
+#[derive(Debug)]
+struct Chunk {
+    /// Whether a star comes before it.
+    after_star: bool,
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Byte(u8),
+    Any,
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+    /// The pattern is wrong from here on.
+    Wrong,
+}
+
+/// What a text is to a pattern or one of its chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Match<T> {
+    Yes(T),
+    No,
+    /// The pattern is wrong.
+    Wrong,
+}
+
+impl Pattern {
+    /// Reads a pattern; every text is one.
+    pub(super) fn parse(mut pattern: &[u8]) -> Self {
+        let mut chunks = Vec::new();
+        while !pattern.is_empty() {
+            let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
+            pattern = &pattern[stars..];
+            let (chunk, rest) = pattern.split_at(chunk_length(pattern));
+            chunks.push(Chunk { after_star: stars > 0, items: items(chunk) });
+            pattern = rest;
+        }
+        Self(chunks)
+    }
+
+    /// How many bytes the longest beginning of a text has that matches; 0 when none does.
+    pub(super) fn longest(&self, text: &[u8], budget: &mut Budget) -> Result<usize, LimitError> {
+        for end in (1..=text.len()).rev() {
+            match self.matches(&text[..end], budget)? {
+                Match::Yes(()) => return Ok(end),
+                Match::No => {}
+                Match::Wrong => return Ok(0),
+            }
+        }
+        Ok(0)
+    }
+
+    /// How many bytes the shortest beginning of a text has that matches and is not empty; 0 when none does.
+    // Parity(flux): the longer ones are tried all the same, since the pattern may be wrong for one of them.
+    pub(super) fn shortest(&self, text: &[u8], budget: &mut Budget) -> Result<usize, LimitError> {
+        let mut shortest = 0;
+        for end in (1..=text.len()).rev() {
+            match self.matches(&text[..end], budget)? {
+                Match::Yes(()) => shortest = end,
+                Match::No => {}
+                Match::Wrong => return Ok(0),
+            }
+        }
+        Ok(shortest)
+    }
+
+    /// Matches a whole text. A chunk that is not the last takes the first place that fits, for good.
+    fn matches(&self, mut text: &[u8], budget: &mut Budget) -> Result<Match<()>, LimitError> {
+        budget.spend(1)?;
+        for (index, chunk) in self.0.iter().enumerate() {
+            if chunk.after_star && chunk.items.is_empty() {
+                return Ok(Match::Yes(()));
+            }
+            let is_last = index + 1 == self.0.len();
+            match chunk.find(text, is_last, budget)? {
+                Match::Yes(rest) => text = rest,
+                Match::No => return Ok(Match::No),
+                Match::Wrong => return Ok(Match::Wrong),
+            }
+        }
+        Ok(if text.is_empty() { Match::Yes(()) } else { Match::No })
+    }
+}
+
+impl Chunk {
+    /// Matches at the beginning of a text or, after a star, at the first place that fits; gives what is left of the
+    /// text, which is nothing for the last chunk.
+    fn find<'t>(
+        &self,
+        text: &'t [u8],
+        is_last: bool,
+        budget: &mut Budget,
+    ) -> Result<Match<&'t [u8]>, LimitError> {
+        let farthest = if self.after_star { text.len() } else { 0 };
+        // An item takes four bytes at most: from farther away the last chunk does not reach the end.
+        let nearest = match self.items.iter().any(|item| matches!(item, Item::Wrong)) {
+            false if is_last => text.len().saturating_sub(4 * self.items.len()),
+            _ => 0,
+        };
+        for start in nearest..=farthest {
+            match self.match_at(&text[start..], budget)? {
+                Match::Yes(rest) if rest.is_empty() || !is_last => return Ok(Match::Yes(rest)),
+                Match::Yes(_) | Match::No => {}
+                Match::Wrong => return Ok(Match::Wrong),
+            }
+        }
+        Ok(Match::No)
+    }
+
+    fn match_at<'t>(
+        &self,
+        mut text: &'t [u8],
+        budget: &mut Budget,
+    ) -> Result<Match<&'t [u8]>, LimitError> {
+        for item in &self.items {
+            budget.spend(1)?;
+            let Some(byte) = text.first() else { return Ok(Match::No) };
+            let width = match item {
+                Item::Byte(wanted) if wanted == byte => 1,
+                Item::Byte(_) => return Ok(Match::No),
+                Item::Any => decode(text).1,
+                Item::Class { negated, ranges } => {
+                    budget.spend(ranges.len())?;
+                    let (character, width) = decode(text);
+                    let is_in = ranges.iter().any(|(low, high)| (low..=high).contains(&&character));
+                    if is_in == *negated {
+                        return Ok(Match::No);
+                    }
+                    width
+                }
+                Item::Wrong => return Ok(Match::Wrong),
+            };
+            text = &text[width..];
+        }
+        Ok(Match::Yes(text))
+    }
+}
+
+/// How far a pattern goes to its next star, which has no meaning after `[` until `]`.
+fn chunk_length(pattern: &[u8]) -> usize {
+    let mut is_class = false;
+    let mut at = 0;
+    while let Some(byte) = pattern.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'[' => is_class = true,
+            b']' => is_class = false,
+            b'*' if !is_class => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    pattern.len()
+}
+
+fn items(mut chunk: &[u8]) -> Vec<Item> {
+    let mut items = Vec::new();
+    while let [first, rest @ ..] = chunk {
+        chunk = rest;
+        let item = match first {
+            b'?' => Item::Any,
+            b'[' => class(&mut chunk).unwrap_or(Item::Wrong),
+            b'\\' => match chunk.split_first() {
+                Some((byte, rest)) => {
+                    chunk = rest;
+                    Item::Byte(*byte)
+                }
+                None => Item::Wrong,
+            },
+            byte => Item::Byte(*byte),
+        };
+        let is_wrong = matches!(item, Item::Wrong);
+        items.push(item);
+        if is_wrong {
+            break;
+        }
+    }
+    items
+}
+
+/// The class after a `[`, or nothing when it is wrong.
+fn class(chunk: &mut &[u8]) -> Option<Item> {
+    let negated = chunk.first() == Some(&b'^');
+    if negated {
+        *chunk = &chunk[1..];
+    }
+    let mut ranges = Vec::new();
+    while ranges.is_empty() || chunk.first() != Some(&b']') {
+        let low = bound(chunk)?;
+        let high = if chunk.first() == Some(&b'-') {
+            *chunk = &chunk[1..];
+            bound(chunk)?
+        } else {
+            low
+        };
+        ranges.push((low, high));
+    }
+    *chunk = &chunk[1..];
+    Some(Item::Class { negated, ranges })
+}
+
+/// A character of a class. Something has to follow it.
+fn bound(chunk: &mut &[u8]) -> Option<char> {
+    if matches!(chunk.first()?, b'-' | b']') {
+        return None;
+    }
+    if chunk.first() == Some(&b'\\') {
+        *chunk = &chunk[1..];
+    }
+    let (character, width) = decode(chunk);
+    let is_text = width > 1 || chunk.first()?.is_ascii();
+    *chunk = &chunk[width..];
+    (is_text && !chunk.is_empty()).then_some(character)
+}

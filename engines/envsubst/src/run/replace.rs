@@ -1,0 +1,80 @@
+//! Replacing text in a value, as Go's `strings.Replace` does.
+
+use std::borrow::Cow;
+
+use golang::unicode::decode;
+
+use crate::error::LimitError;
+use crate::limits::Budget;
+use crate::parse::Side;
+
+/// Replaces what is `old`, from the left, so many times or everywhere.
+///
+/// An empty `old` is found before every character and at the end.
+pub(super) fn replace<'v>(
+    value: &'v [u8],
+    old: &[u8],
+    new: &[u8],
+    times: Option<usize>,
+    budget: &mut Budget,
+) -> Result<Cow<'v, [u8]>, LimitError> {
+    if old == new {
+        return Ok(Cow::Borrowed(value));
+    }
+    let mut replaced = Vec::new();
+    let mut copied = 0;
+    let mut from = 0;
+    for _ in 0..times.unwrap_or(usize::MAX) {
+        let Some(found) = find(value, old, from, budget)? else { break };
+        budget.produce(found - copied + new.len())?;
+        replaced.extend_from_slice(&value[copied..found]);
+        replaced.extend_from_slice(new);
+        copied = found + old.len();
+        from = copied;
+        if old.is_empty() {
+            match decode(&value[found..]) {
+                (_, 0) => break,
+                (_, width) => from = found + width,
+            }
+        }
+    }
+    budget.produce(value.len() - copied)?;
+    replaced.extend_from_slice(&value[copied..]);
+    Ok(Cow::Owned(replaced))
+}
+
+/// Replaces what is `old` at the beginning or the end.
+pub(super) fn replace_at<'v>(
+    value: &'v [u8],
+    old: &[u8],
+    new: &[u8],
+    side: Side,
+    budget: &mut Budget,
+) -> Result<Cow<'v, [u8]>, LimitError> {
+    budget.spend(old.len())?;
+    let parts = match side {
+        Side::Prefix => value.strip_prefix(old).map(|rest| [new, rest]),
+        Side::Suffix => value.strip_suffix(old).map(|rest| [rest, new]),
+    };
+    let Some(parts) = parts else { return Ok(Cow::Borrowed(value)) };
+    budget.produce(parts[0].len() + parts[1].len())?;
+    Ok(Cow::Owned(parts.concat()))
+}
+
+/// Where a text begins next, from some place on. Every comparison of bytes is paid for.
+fn find(
+    value: &[u8],
+    text: &[u8],
+    from: usize,
+    budget: &mut Budget,
+) -> Result<Option<usize>, LimitError> {
+    let Some(last) = value.len().checked_sub(text.len()) else { return Ok(None) };
+    for start in from..=last {
+        let same = value[start..].iter().zip(text).take_while(|(a, b)| a == b).count();
+        budget.spend(same + 1)?;
+        if same == text.len() {
+            return Ok(Some(start));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,76 @@
+//! Letters in upper and lower case, one for one, of Unicode 15.0.
+//!
+//! Rust's own mappings may give several characters for one and know later versions.
+
+use super::is_print;
+
+/// Go's `unicode.ToUpper`.
+pub fn to_upper(character: char) -> char {
+    let upper = character.to_uppercase();
+    if upper.len() == 1 {
+        return known(character, upper);
+    }
+    match character {
+        // Greek letters with an iota below: the capital that has it too.
+        '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => {
+            offset(character, 8)
+        }
+        '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => offset(character, 9),
+        _ => character,
+    }
+}
+
+/// Go's `unicode.ToLower`.
+pub fn to_lower(character: char) -> char {
+    match character {
+        'İ' => 'i',
+        _ => known(character, character.to_lowercase()),
+    }
+}
+
+/// The character that a mapping gives, if this version of Unicode has both.
+fn known(character: char, mut mapping: impl Iterator<Item = char>) -> char {
+    match mapping.next() {
+        Some(mapped) if is_print(character) && is_print(mapped) => mapped,
+        _ => character,
+    }
+}
+
+fn offset(character: char, by: u32) -> char {
+    char::from_u32(u32::from(character) + by).unwrap_or(character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_lower, to_upper};
+
+    /// A digest of a mapping: FNV-1a over the code points that it changes and what they become.
+    fn digest(convert: fn(char) -> char) -> u64 {
+        let changed = ('\0'..=char::MAX).filter(|character| convert(*character) != *character);
+        let codes = changed.flat_map(|character| [character, convert(character)].map(u32::from));
+        codes.flat_map(u32::to_be_bytes).fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    #[test]
+    fn letters_change_one_for_one() {
+        let cases = [('a', 'A'), ('ß', 'ß'), ('ω', 'Ω'), ('ᾀ', 'ᾈ'), ('ῳ', 'ῼ'), ('ﬁ', 'ﬁ')];
+        for (lower, upper) in cases {
+            assert_eq!(to_upper(lower), upper, "{lower}");
+        }
+        for (upper, lower) in [('A', 'a'), ('İ', 'i'), ('Σ', 'σ'), ('ẞ', 'ß'), ('Ⅷ', 'ⅷ')]
+        {
+            assert_eq!(to_lower(upper), lower, "{upper}");
+        }
+    }
+
+    #[test]
+    fn every_letter_is_changed_as_go_does() {
+        // Worked out by a Go program over all of Unicode.
+        assert_eq!(
+            (digest(to_upper), digest(to_lower)),
+            (0x38ef_7baa_16a5_233d, 0xe631_cec2_ae67_3814)
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! Post-build substitution.
+
+use std::collections::BTreeMap;
+
+use ::envsubst::{Limits, Unset, substitute};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Topic;
+use super::case::{Case, Judgement, same};
+
+pub(super) const TOPICS: [Topic; 1] =
+    [Topic { name: "recorded/envsubst", path: "recorded/envsubst.jsonl", judge, exceptions: &[] }];
+
+/// Variables and a text. Where the answer is not UTF-8, it is `out_base64`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Substitution {
+    vars: BTreeMap<String, String>,
+    strict: bool,
+    text: String,
+    out_base64: Option<String>,
+}
+
+fn judge(case: Case) -> Judgement {
+    let Substitution { vars, strict, text, out_base64 } = case.inputs()?;
+    let unset = if strict { Unset::Error } else { Unset::Empty };
+    let lookup = |name: &str| vars.get(name).map(String::as_bytes);
+    let got = substitute(text.as_bytes(), lookup, unset, Limits::default());
+    match (out_base64, got) {
+        (Some(wanted), Ok(got)) => same(&wanted, &STANDARD.encode(got)),
+        (Some(wanted), Err(error)) => same(&wanted, &format!("error: {error}")),
+        (None, got) => case.judge(
+            got.map(|text| Value::from(String::from_utf8_lossy(&text).into_owned()))
+                .map_err(|error| error.to_string()),
+        ),
+    }
+}
