@@ -11,6 +11,7 @@ mod envsubst;
 mod go_texts;
 mod golang;
 mod gotemplate;
+mod helm;
 mod objects;
 mod reconcile;
 mod sources;
@@ -48,6 +49,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(envsubst::TOPICS);
     topics.extend(golang::TOPICS);
     topics.extend(gotemplate::TOPICS);
+    topics.extend(helm::TOPICS);
     topics.extend(objects::TOPICS);
     topics.extend(reconcile::TOPICS);
     topics.extend(sources::TOPICS);
@@ -56,20 +58,14 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 14] = [
+const WITHOUT_ENGINE: [(&str, &str); 8] = [
     ("helm/functions.tsv", ""),
     ("kustomize/cases.jsonl", ""),
     ("recorded/charts.jsonl", ""),
-    ("recorded/coalesce.jsonl", ""),
-    ("recorded/helmignore.jsonl", ""),
     ("recorded/lifecycle.jsonl", ""),
-    ("recorded/manifests.jsonl", ""),
-    ("recorded/releasename.jsonl", ""),
     ("recorded/schema.jsonl", ""),
     ("recorded/sprig-duration.jsonl", ""),
     ("recorded/sprig.jsonl", ""),
-    ("recorded/strvals.jsonl", ""),
-    ("recorded/values-merge.jsonl", ""),
     ("recorded/yaml2-emit.jsonl", " (pretty)"),
 ];
 

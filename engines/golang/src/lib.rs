@@ -2,13 +2,14 @@
 //! mean here what they mean there.
 //!
 //! Here: versions and version ranges ([`semver`]), regular expressions ([`regexp`]), times ([`time`]), globs ([`glob`]),
-//! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), classes of characters
-//! ([`unicode`]).
+//! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), JSON ([`json`]), classes of
+//! characters ([`unicode`]).
 //! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
 //! answers to single texts (`cargo xtask conformance`).
 
 pub mod fmt;
 pub mod glob;
+pub mod json;
 pub mod regexp;
 pub mod semver;
 pub mod strconv;

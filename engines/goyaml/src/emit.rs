@@ -44,6 +44,7 @@ mod reread;
 pub(crate) mod scalar;
 pub(crate) mod writer;
 
+use std::borrow::Cow;
 use std::{slice, vec};
 
 use serde_json::Value;
@@ -74,11 +75,33 @@ pub struct EmitError(Refusal);
 /// # Errors
 /// Go cannot read the value's JSON as YAML, or the text would be longer than 256 MiB.
 pub fn emit(value: &Value) -> Result<String, EmitError> {
-    reread::check(value).and_then(|()| write(value, MAX_OUTPUT)).map_err(EmitError)
+    reread::check(value).and_then(|()| write(value, Way::Reread, MAX_OUTPUT)).map_err(EmitError)
 }
 
-fn write(value: &Value, limit: usize) -> Result<String, Refusal> {
-    let mut emitter = Emitter { writer: Writer::new(limit), open: Vec::new() };
+/// What go-yaml v2 writes for the value when no JSON is read back, with the keys of every mapping ordered byte by byte.
+///
+/// That is how Flux writes the values of a release before it takes their digest.
+///
+/// # Guarantees
+/// As those of [`emit`].
+///
+/// # Errors
+/// The text would be longer than 256 MiB.
+pub fn emit_in_byte_order(value: &Value) -> Result<String, EmitError> {
+    write(value, Way::ByteOrder, MAX_OUTPUT).map_err(EmitError)
+}
+
+/// How a value comes to the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As JSON that Go read as YAML.
+    Reread,
+    /// As it is, with ordered keys.
+    ByteOrder,
+}
+
+fn write(value: &Value, way: Way, limit: usize) -> Result<String, Refusal> {
+    let mut emitter = Emitter { writer: Writer::new(limit), way, open: Vec::new() };
     emitter.node(value, None, Parent::Other);
     while let Some(block) = emitter.open.last_mut() {
         let indent = block.indent;
@@ -103,6 +126,7 @@ fn write(value: &Value, limit: usize) -> Result<String, Refusal> {
 /// A value on its way to becoming text.
 struct Emitter<'v> {
     writer: Writer,
+    way: Way,
     open: Vec<Block<'v>>,
 }
 
@@ -157,7 +181,10 @@ impl<'v> Emitter<'v> {
             Value::Bool(false) => self.writer.word("false"),
             Value::Number(number) => self.writer.word(&number::text(number)),
             Value::String(text) => {
-                let text = reread::folded(text);
+                let text = match self.way {
+                    Way::Reread => reread::folded(text),
+                    Way::ByteOrder => Cow::Borrowed(text.as_str()),
+                };
                 let style = Analysis::of(&text).style(&text);
                 // Unlike a block, a scalar is indented at the root too.
                 self.writer.string(&text, style, inside.max(STEP), Folding::Allowed);
@@ -170,7 +197,14 @@ impl<'v> Emitter<'v> {
             }
             Value::Object(entries) if entries.is_empty() => self.writer.word("{}"),
             Value::Object(entries) => {
-                let entries = order::sorted(entries).into_iter();
+                let entries = match self.way {
+                    Way::Reread => order::sorted(entries),
+                    // The map is ordered that way.
+                    Way::ByteOrder => {
+                        entries.iter().map(|(key, value)| (key.as_str(), value)).collect()
+                    }
+                };
+                let entries = entries.into_iter();
                 self.open.push(Block { indent: inside, rest: Rest::Entries(entries) });
             }
         }

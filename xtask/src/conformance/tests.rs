@@ -34,18 +34,24 @@ fn every_recorded_case_is_answered_as_recorded() {
         gotemplate/snippets: 531 of 531 passed, 0 not run
         misc/regexp: 59 of 59 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
-        recorded/globfiles: 78 of 78 passed, 0 not run
+        recorded/coalesce: 144 of 144 passed, 3 not run
         recorded/envsubst: 385 of 385 passed, 0 not run
+        recorded/globfiles: 78 of 78 passed, 0 not run
         recorded/gotemplate2: 472 of 472 passed, 0 not run
         recorded/gotime: 247 of 247 passed, 0 not run
         recorded/gotime (specs): 71 of 71 passed, 176 not run
+        recorded/helmignore: 58 of 58 passed, 0 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
+        recorded/manifests: 78 of 78 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run
         recorded/printf: 455 of 455 passed, 0 not run
+        recorded/releasename: 10 of 10 passed, 12 not run
         recorded/revision: 128 of 128 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run
         recorded/ssa-normalize: 20 of 20 passed, 71 not run
+        recorded/strvals: 243 of 243 passed, 0 not run
         recorded/tarball: 23 of 23 passed, 0 not run
+        recorded/values-merge: 88 of 89 passed, 0 not run
         recorded/yaml2-emit v2: 749 of 749 passed, 0 not run
         recorded/yaml2-read v2: 434 of 434 passed, 0 not run
         recorded/yaml2-read v3: 434 of 434 passed, 0 not run

@@ -5,7 +5,7 @@ use std::thread;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{Refusal, emit, write};
+use super::{Refusal, Way, emit, emit_in_byte_order, write};
 
 fn check(value: &Value, wanted: Expect) {
     wanted.assert_eq(&emit(value).unwrap_or_else(|error| format!("error: {error}")));
@@ -143,6 +143,13 @@ fn indentation_does_not_make_a_text_of_any_length() {
     // A few bytes each, but a hundred columns further in than they look.
     let lines = Value::String("x\n".repeat(1_000));
     let value = (0..50).fold(lines, |inner, _| json!({ "a": inner }));
-    assert_eq!(write(&value, 50_000), Err(Refusal::Length));
-    assert_eq!(write(&value, 200_000).map(|text| text.len()), Ok(104_602));
+    assert_eq!(write(&value, Way::Reread, 50_000), Err(Refusal::Length));
+    assert_eq!(write(&value, Way::Reread, 200_000).map(|text| text.len()), Ok(104_602));
+}
+
+#[test]
+fn keys_in_byte_order_are_written_with_what_json_would_lose() {
+    let value = serde_json::json!({"b": {"a2": 1, "a10": 2}, "B": "x\u{85}y", "c": "\u{7f}"});
+    let text = emit_in_byte_order(&value).unwrap();
+    assert_eq!(text, "B: \"x\\Ny\"\nb:\n  a10: 2\n  a2: 1\nc: \"\\x7F\"\n");
 }

@@ -1,0 +1,125 @@
+//! JSON as Go's `encoding/json` reads it into an `interface {}`, with its errors.
+//!
+//! Here: reading one value. Elsewhere: values that are JSON already (`value/json.rs`).
+//! Nothing recurses over its input.
+
+mod lexer;
+
+use crate::Value;
+use crate::value::{List, Str, Type};
+use lexer::{Lexer, Token};
+
+/// How deep lists and objects may be nested, as in Go.
+const MAX_DEPTH: usize = 10_000;
+
+/// Why a text is no JSON, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text ends inside of a value.
+    #[error("unexpected EOF")]
+    UnexpectedEnd,
+    /// A byte that cannot stand where it does.
+    #[error("invalid character {character} {context}")]
+    InvalidCharacter {
+        /// The byte as Go quotes it.
+        character: String,
+        /// What was being read.
+        context: &'static str,
+    },
+    /// Lists and objects are nested deeper than Go reads.
+    #[error("exceeded max depth")]
+    TooDeep,
+    /// A number that no `float64` holds.
+    #[error("json: cannot unmarshal number {0} into Go value of type float64")]
+    NumberTooLarge(String),
+}
+
+/// A list or object whose end has not come.
+enum Open {
+    List(Vec<Value>),
+    Object(Vec<(Str, Value)>, Str),
+}
+
+impl Open {
+    fn take(&mut self, value: Value) {
+        match self {
+            Self::List(items) => items.push(value),
+            Self::Object(entries, key) => entries.push((std::mem::take(key), value)),
+        }
+    }
+
+    fn close(self) -> Value {
+        match self {
+            Self::List(items) => {
+                // The room that Go's decoder has made by then.
+                let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
+                Value::List(List::with_capacity(Type::Any, items, capacity))
+            }
+            Self::Object(entries, _) => Value::map(entries),
+        }
+    }
+}
+
+/// Reads the value at the beginning of `text`, and says how many bytes it took, as `json.Decoder` does.
+///
+/// Every number is a `float64`; of a key that is set twice the last value counts; what is not UTF-8 becomes U+FFFD.
+/// What follows the value is not looked at.
+///
+/// # Errors
+/// The text does not begin with a value, after white space. Nothing but white space is [`Error::UnexpectedEnd`].
+pub fn decode_prefix(text: &[u8]) -> Result<(Value, usize), Error> {
+    let mut lexer = Lexer::new(text);
+    let mut open: Vec<Open> = Vec::new();
+    // Go finds the end of the value first, so what is no JSON is reported before what does not fit.
+    let mut misfit = None;
+    loop {
+        let mut done = match lexer.value()? {
+            Token::OpenList | Token::OpenObject if open.len() == MAX_DEPTH => {
+                return Err(Error::TooDeep);
+            }
+            Token::OpenList if lexer.closes(b']') => Open::List(Vec::new()).close(),
+            Token::OpenList => {
+                open.push(Open::List(Vec::new()));
+                continue;
+            }
+            Token::OpenObject if lexer.closes(b'}') => {
+                Open::Object(Vec::new(), Str::default()).close()
+            }
+            Token::OpenObject => {
+                open.push(Open::Object(Vec::new(), lexer.first_key()?));
+                continue;
+            }
+            Token::Number(number) => match number.parse::<f64>() {
+                Ok(float) if float.is_finite() => Value::Float(float),
+                Ok(_) | Err(_) => {
+                    misfit.get_or_insert(Error::NumberTooLarge(number.to_owned()));
+                    Value::Nil
+                }
+            },
+            Token::String(text) => Value::String(text),
+            Token::Bool(truth) => Value::Bool(truth),
+            Token::Null => Value::Nil,
+        };
+        loop {
+            let Some(innermost) = open.last_mut() else {
+                return misfit.map_or(Ok((done, lexer.position())), Err);
+            };
+            innermost.take(done);
+            match innermost {
+                Open::List(_) if lexer.list_goes_on()? => break,
+                Open::Object(_, key) => {
+                    if let Some(next) = lexer.next_key()? {
+                        *key = next;
+                        break;
+                    }
+                }
+                Open::List(_) => {}
+            }
+            done = open.pop().map(Open::close).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

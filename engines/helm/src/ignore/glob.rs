@@ -1,0 +1,143 @@
+//! Patterns of Go's `path/filepath.Match`: `*`, `?`, classes, and `\`.
+//!
+//! Elsewhere: what a match means (`ignore.rs`).
+
+use golang::unicode::decode;
+
+/// A pattern that was read.
+#[derive(Debug, Clone)]
+pub(super) struct Glob(Vec<Chunk>);
+
+/// What stands between stars.
+#[derive(Debug, Clone, Default)]
+struct Chunk {
+    /// Whether a star stands before it.
+    after_star: bool,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone)]
+enum Part {
+    Byte(u8),
+    Any,
+    Class { is_negated: bool, ranges: Vec<(char, char)> },
+}
+
+impl Glob {
+    /// Reads a pattern; nothing if Go says that its syntax is bad.
+    pub(super) fn parse(pattern: &str) -> Option<Self> {
+        let mut chunks = Vec::new();
+        let mut chunk = Chunk::default();
+        let mut rest = pattern;
+        while let Some(first) = rest.bytes().next() {
+            match first {
+                b'*' => {
+                    if chunk.after_star || !chunk.parts.is_empty() {
+                        chunks.push(std::mem::take(&mut chunk));
+                    }
+                    chunk.after_star = true;
+                    rest = rest.trim_start_matches('*');
+                    continue;
+                }
+                b'?' => chunk.parts.push(Part::Any),
+                b'[' => {
+                    let (class, after) = class(&rest[1..])?;
+                    chunk.parts.push(class);
+                    rest = after;
+                    continue;
+                }
+                b'\\' => {
+                    rest = &rest[1..];
+                    let escaped = rest.chars().next()?;
+                    let bytes = &rest[..escaped.len_utf8()];
+                    chunk.parts.extend(bytes.bytes().map(Part::Byte));
+                    rest = &rest[bytes.len()..];
+                    continue;
+                }
+                _ => {
+                    let character = rest.chars().next()?;
+                    let bytes = &rest[..character.len_utf8()];
+                    chunk.parts.extend(bytes.bytes().map(Part::Byte));
+                    rest = &rest[bytes.len()..];
+                    continue;
+                }
+            }
+            rest = &rest[1..];
+        }
+        if chunk.after_star || !chunk.parts.is_empty() {
+            chunks.push(chunk);
+        }
+        Some(Self(chunks))
+    }
+
+    /// Whether the whole of a name fits. Time is the product of the lengths at most.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let mut name = name.as_bytes();
+        for (place, chunk) in self.0.iter().enumerate() {
+            if chunk.after_star && chunk.parts.is_empty() {
+                return !name.contains(&b'/');
+            }
+            let is_last = place + 1 == self.0.len();
+            let fits =
+                |at: usize| chunk.fit(&name[at..]).filter(|after| after.is_empty() || !is_last);
+            // A star takes as little as it can, and never a slash.
+            let reach = name.iter().position(|byte| *byte == b'/').unwrap_or(name.len());
+            let reach = if chunk.after_star { reach } else { 0 };
+            let Some(after) = (0..=reach).find_map(fits) else { return false };
+            name = after;
+        }
+        name.is_empty()
+    }
+}
+
+impl Chunk {
+    /// What is left of a name that begins with this.
+    fn fit<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
+        for part in &self.parts {
+            let (character, width) = decode(name);
+            let fits = match part {
+                Part::Byte(byte) => name.first() == Some(byte),
+                Part::Any => width > 0 && character != '/',
+                Part::Class { is_negated, ranges } => {
+                    let is_in = ranges.iter().any(|(lo, hi)| (lo..=hi).contains(&&character));
+                    width > 0 && is_in != *is_negated
+                }
+            };
+            if !fits {
+                return None;
+            }
+            name = &name[if matches!(part, Part::Byte(_)) { 1 } else { width }..];
+        }
+        Some(name)
+    }
+}
+
+/// A class behind its `[`, and what follows its `]`.
+fn class(text: &str) -> Option<(Part, &str)> {
+    let is_negated = text.starts_with('^');
+    let mut rest = text.strip_prefix('^').unwrap_or(text);
+    let mut ranges = Vec::new();
+    loop {
+        if let (Some(after), false) = (rest.strip_prefix(']'), ranges.is_empty()) {
+            return Some((Part::Class { is_negated, ranges }, after));
+        }
+        let (lo, after) = member(rest)?;
+        let (hi, after) = match after.strip_prefix('-') {
+            Some(end) => member(end)?,
+            None => (lo, after),
+        };
+        ranges.push((lo, hi));
+        rest = after;
+    }
+}
+
+/// One character of a class, and what follows it, which cannot be nothing.
+fn member(text: &str) -> Option<(char, &str)> {
+    if text.starts_with(['-', ']']) {
+        return None;
+    }
+    let text = text.strip_prefix('\\').unwrap_or(text);
+    let character = text.chars().next()?;
+    let after = &text[character.len_utf8()..];
+    (!after.is_empty()).then_some((character, after))
+}

@@ -1,0 +1,189 @@
+//! Rendered texts become manifests and hooks, in the order in which Helm creates or deletes them.
+//!
+//! Here: what is offered, and recognising hooks. Elsewhere: what Helm reads of a manifest (`manifests/head.rs`), the
+//! order of kinds (`manifests/order.rs`), manifests as objects (`objects`).
+
+mod head;
+mod order;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub use head::{Head, HeadError};
+pub use order::Order;
+
+/// A manifest that belongs to the release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The file that it was rendered from.
+    pub path: String,
+    /// Its text.
+    pub content: String,
+    /// What Helm read of it.
+    pub head: Head,
+}
+
+/// A manifest that is applied at a moment of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// The object's name.
+    pub name: String,
+    /// The object's kind.
+    pub kind: String,
+    /// The file that it was rendered from.
+    pub path: String,
+    /// Its text.
+    pub manifest: String,
+    /// When it is applied.
+    pub events: Vec<HookEvent>,
+    /// Lower ones come first.
+    pub weight: i64,
+    /// When it is deleted, as written but in lower case; Helm skips words that it does not know.
+    pub delete_policies: Vec<String>,
+    /// When its logs are shown, likewise.
+    pub output_log_policies: Vec<String>,
+}
+
+/// The moment of an operation at which a hook is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum HookEvent {
+    PreInstall,
+    PostInstall,
+    PreDelete,
+    PostDelete,
+    PreUpgrade,
+    PostUpgrade,
+    PreRollback,
+    PostRollback,
+    Test,
+}
+
+impl HookEvent {
+    /// As annotations and release records name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PreInstall => "pre-install",
+            Self::PostInstall => "post-install",
+            Self::PreDelete => "pre-delete",
+            Self::PostDelete => "post-delete",
+            Self::PreUpgrade => "pre-upgrade",
+            Self::PostUpgrade => "post-upgrade",
+            Self::PreRollback => "pre-rollback",
+            Self::PostRollback => "post-rollback",
+            Self::Test => "test",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "pre-install" => Self::PreInstall,
+            "post-install" => Self::PostInstall,
+            "pre-delete" => Self::PreDelete,
+            "post-delete" => Self::PostDelete,
+            "pre-upgrade" => Self::PreUpgrade,
+            "post-upgrade" => Self::PostUpgrade,
+            "pre-rollback" => Self::PreRollback,
+            "post-rollback" => Self::PostRollback,
+            // The second is the word of Helm 2.
+            "test" | "test-success" => Self::Test,
+            _ => return None,
+        })
+    }
+}
+
+/// What rendered files hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sorted {
+    /// Hooks by kind; those of one kind as they were found. Weights are for who runs them.
+    pub hooks: Vec<Hook>,
+    /// Manifests by kind; those of one kind as they were found.
+    pub manifests: Vec<Manifest>,
+    /// The `helm.sh/hook` annotations with an event that Helm does not know: such objects are dropped.
+    pub unknown_hooks: Vec<String>,
+}
+
+/// A manifest cannot be read. As Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("YAML parse error on {path}: {problem}")]
+pub struct Error {
+    /// The file that it was rendered from.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: HeadError,
+}
+
+/// The documents of a rendered text: without the markers between them, white space before them, and empty ones.
+///
+/// Whatever follows `---` on its line belongs to the document.
+pub fn split(text: &str) -> Vec<&str> {
+    let text = text.trim_start();
+    let mut documents = Vec::new();
+    let mut from = 0;
+    let mut line_start = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some(after) = line.strip_prefix("---") {
+            documents.push(&text[from..line_start]);
+            let after = after.trim_start_matches([' ', '\t']);
+            from = line_start + line.len() - after.len();
+        }
+        line_start += line.len();
+    }
+    documents.push(&text[from..]);
+    documents.into_iter().map(str::trim_start).filter(|document| !document.is_empty()).collect()
+}
+
+/// Reads and orders what was rendered: path of a template → its text.
+///
+/// Files whose name begins with `_` are left out.
+///
+/// # Errors
+/// At the first manifest that cannot be read, in the order of paths.
+pub fn sort(files: &BTreeMap<String, String>, order: Order) -> Result<Sorted, Error> {
+    let mut sorted = Sorted::default();
+    for (path, text) in files {
+        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        if name.starts_with('_') {
+            continue;
+        }
+        for document in split(text) {
+            let head =
+                Head::parse(document).map_err(|problem| Error { path: path.clone(), problem })?;
+            sorted.take(path, document, head);
+        }
+    }
+    sorted.hooks.sort_by(|a, b| order.compare(&a.kind, &b.kind));
+    sorted.manifests.sort_by(|a, b| order.compare(&a.head.kind, &b.head.kind));
+    Ok(sorted)
+}
+
+impl Sorted {
+    fn take(&mut self, path: &str, document: &str, head: Head) {
+        let (path, content) = (path.to_owned(), document.to_owned());
+        let Some(hook) = head.annotation("helm.sh/hook") else {
+            self.manifests.push(Manifest { path, content, head });
+            return;
+        };
+        let events = hook.split(',').map(|word| HookEvent::parse(&word.trim().to_lowercase()));
+        let Some(events) = events.collect() else {
+            self.unknown_hooks.push(hook.to_owned());
+            return;
+        };
+        let words = |annotation| {
+            let words = head.annotation(annotation).into_iter().flat_map(|text| text.split(','));
+            words.map(|word| word.trim().to_lowercase()).collect()
+        };
+        let weight = head.annotation("helm.sh/hook-weight").unwrap_or_default();
+        self.hooks.push(Hook {
+            events,
+            weight: weight.parse().unwrap_or_default(),
+            delete_policies: words("helm.sh/hook-delete-policy"),
+            output_log_policies: words("helm.sh/hook-output-log-policy"),
+            path,
+            manifest: content,
+            name: head.name,
+            kind: head.kind,
+        });
+    }
+}

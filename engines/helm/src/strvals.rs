@@ -1,0 +1,134 @@
+//! The language of `--set` and its siblings: `name=value,list[0].key={a,b}`.
+//!
+//! ```
+//! use golang::{Value, value::{Map, Type}};
+//! use helm::strvals::{self, Mode};
+//!
+//! let values = Map::new(Type::Any, []);
+//! strvals::set(&values, "image.tag=1.2,ports={80,443}", Mode::Typed)?;
+//! let text = golang::fmt::sprintf("%v", &[Value::Map(values)]);
+//! assert_eq!(text.as_deref(), Ok(b"map[image:map[tag:1.2] ports:[80 443]]".as_slice()));
+//! # Ok::<(), strvals::Error>(())
+//! ```
+//!
+//! Here: what is offered, limits, errors. Elsewhere: the parser (`strvals/parser.rs`), what a text means as a value
+//! (`strvals/reader.rs`).
+
+mod parser;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use golang::value::{Map, Str};
+
+use parser::Parser;
+
+/// The greatest index of a list that can be set, as in Helm.
+pub const MAX_INDEX: i64 = 65_536;
+
+/// How many dots a name may have outside of lists, as in Helm.
+pub const MAX_NESTED_NAME_LEVEL: usize = 30;
+
+/// How deep names may lead, dots and indices together. Differs(helm): below a list it has no limit.
+pub const MAX_DEPTH: usize = 256;
+
+/// How many items the lists may grow by in one call. Differs(helm): it has no limit.
+pub const MAX_NEW_ITEMS: usize = 1 << 20;
+
+/// How many items may be walked over in one call. Differs(helm): it has no limit.
+const MAX_STEPS: usize = 1 << 24;
+
+/// Finds what a file holds by the text that names it; an error is the whole text that a person sees.
+pub type ReadFile<'f> = dyn FnMut(&str) -> Result<Str, String> + 'f;
+
+/// How the text behind `=` becomes a value.
+#[non_exhaustive]
+pub enum Mode<'f> {
+    /// `--set`: numbers, `true`, `false`, `null` and `{lists}` are what they look like.
+    Typed,
+    /// `--set-string`: always strings.
+    Strings,
+    /// `--set-json`: JSON.
+    Json,
+    /// `--set-literal`: everything behind the `=` is one string, and `\` is no escape.
+    Literal,
+    /// `--set-file`: what the named file holds, as a string.
+    File(&'f mut ReadFile<'f>),
+}
+
+/// Why values could not be set. Most display as Helm says it; neither value nor file content is shown, names are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name without `=`.
+    #[error("key {0} has no value")]
+    NoValue(String),
+    /// A name that a comma ends.
+    #[error("key {0} has no value (cannot end with ,)")]
+    NoValueBeforeComma(String),
+    /// A table in which nothing would be set.
+    #[error("key map {0} has no value")]
+    EmptyTable(String),
+    /// More dots than [`MAX_NESTED_NAME_LEVEL`].
+    #[error(
+        "value name nested level is greater than maximum supported nested level of {MAX_NESTED_NAME_LEVEL}"
+    )]
+    TooManyDots,
+    /// What stands in brackets is no number.
+    #[error("error parsing index: strconv.Atoi: parsing {text}: {problem}")]
+    BadIndex {
+        /// What stands there, quoted.
+        text: String,
+        /// What Go says of it.
+        problem: &'static str,
+    },
+    /// An index below zero.
+    #[error("negative {0} index not allowed")]
+    NegativeIndex(i64),
+    /// An index above [`MAX_INDEX`].
+    #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
+    IndexTooLarge(i64),
+    /// Something between `]` and what may follow it.
+    #[error("unexpected data at end of array index: {0}")]
+    AfterIndex(String),
+    /// `{` without `}`.
+    #[error("list must terminate with '}}'")]
+    OpenList,
+    /// The name leads through something that is no table, or an index into something that is no list.
+    #[error("unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}")]
+    NotContainer {
+        /// The Go type of what is there.
+        found: String,
+        /// The Go type that is needed.
+        wanted: &'static str,
+    },
+    /// What follows is no JSON.
+    #[error(transparent)]
+    Json(#[from] golang::json::Error),
+    /// A file could not be read.
+    #[error("{0}")]
+    File(String),
+    /// Deeper than [`MAX_DEPTH`].
+    #[error(
+        "name leads deeper than {MAX_DEPTH} tables and lists; set the outer value at once with JSON"
+    )]
+    TooDeep,
+    /// Lists grew by more than [`MAX_NEW_ITEMS`], or were walked over too often.
+    #[error(
+        "lists became too large to be set item by item; set them at once with JSON or a values file"
+    )]
+    TooLarge,
+}
+
+/// Sets values in a table as one `--set…` of Helm does; what is there already is kept where nothing else is set.
+///
+/// What is not UTF-8 becomes U+FFFD, except for the content of files.
+///
+/// # Errors
+/// Values set by what stands before the error stay set, as in Helm.
+///
+/// # Assumes
+/// Tables in `values` have values of any type, as those from JSON and YAML do.
+pub fn set(values: &Map, text: impl AsRef<[u8]>, mode: Mode<'_>) -> Result<(), Error> {
+    Parser::new(text.as_ref(), mode).run(values)
+}

@@ -1,0 +1,372 @@
+//! Names, indices and where a value ends.
+//!
+//! Helm's parser is written down as it is, with what it does when the text ends early: then nothing more is set, and
+//! mostly that is no error.
+//! Elsewhere: what the text of a value means (`reader.rs`).
+
+use golang::Value;
+use golang::json::decode_prefix;
+use golang::strconv::{Quoting, quote, quote_char};
+use golang::unicode::decode;
+use golang::value::{List, Map, Type};
+
+use super::{
+    Error, MAX_DEPTH, MAX_INDEX, MAX_NESTED_NAME_LEVEL, MAX_NEW_ITEMS, MAX_STEPS, Mode, reader,
+};
+
+pub(super) struct Parser<'t, 'f> {
+    rest: &'t [u8],
+    mode: Mode<'f>,
+    depth: usize,
+    new_items: usize,
+    steps: usize,
+}
+
+/// Why parsing does not go on.
+enum Halt {
+    /// The text is at its end.
+    End,
+    /// Go would panic here, and Helm catches that where the innermost name begins.
+    Panic(Error),
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The characters before one of the stops, and that stop.
+struct Piece {
+    text: Vec<char>,
+    stop: Option<char>,
+}
+
+impl Piece {
+    fn text(&self) -> String {
+        self.text.iter().collect()
+    }
+
+    fn quoted(&self) -> String {
+        let quoted = quote(self.text().as_bytes(), Quoting::Printable);
+        String::from_utf8_lossy(&quoted).into_owned()
+    }
+}
+
+impl<'t, 'f> Parser<'t, 'f> {
+    pub(super) fn new(text: &'t [u8], mode: Mode<'f>) -> Self {
+        Self { rest: text, mode, depth: 0, new_items: 0, steps: 0 }
+    }
+
+    pub(super) fn run(mut self, values: &Map) -> Result<(), Error> {
+        loop {
+            match self.key(values, 0) {
+                Ok(()) => {}
+                Err(Halt::End) => return Ok(()),
+                Err(Halt::Panic(error) | Halt::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn is_literal(&self) -> bool {
+        matches!(self.mode, Mode::Literal)
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let (character, width) = decode(self.rest);
+        self.rest = &self.rest[width..];
+        (width > 0).then_some(character)
+    }
+
+    fn until(&mut self, stops: &[char]) -> Piece {
+        let escapes = !self.is_literal();
+        let mut text = Vec::new();
+        while let Some(character) = self.next() {
+            if stops.contains(&character) {
+                return Piece { text, stop: Some(character) };
+            }
+            if escapes && character == '\\' {
+                let Some(escaped) = self.next() else { break };
+                text.push(escaped);
+            } else {
+                text.push(character);
+            }
+        }
+        Piece { text, stop: None }
+    }
+
+    /// Goes one table or list deeper.
+    fn deeper<T>(&mut self, inside: impl FnOnce(&mut Self) -> Result<T, Halt>) -> Result<T, Halt> {
+        if self.depth == MAX_DEPTH {
+            return Err(Error::TooDeep.into());
+        }
+        self.depth += 1;
+        let done = inside(self);
+        self.depth -= 1;
+        done
+    }
+
+    fn key(&mut self, table: &Map, dots: usize) -> Result<(), Halt> {
+        let done = self.deeper(|parser| {
+            let stops: &[char] =
+                if parser.is_literal() { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
+            let name = parser.until(stops);
+            match name.stop {
+                None if name.text.is_empty() => Err(Halt::End),
+                None => Err(Error::NoValue(name.quoted()).into()),
+                Some('=') => parser.assign(table, &name.text()),
+                Some(',') => {
+                    put(table, &name.text(), Value::from(""));
+                    Err(Error::NoValueBeforeComma(name.quoted()).into())
+                }
+                Some('[') => parser.item(table, &name.text(), dots),
+                Some(_) => parser.inside(table, &name, dots + 1),
+            }
+        });
+        done.map_err(|halt| match halt {
+            Halt::Panic(error) => Halt::Failed(error),
+            other => other,
+        })
+    }
+
+    /// What stands behind `name=`.
+    fn assign(&mut self, table: &Map, name: &str) -> Result<(), Halt> {
+        let is_list = self.rest.first() == Some(&b'{');
+        let value = self.value();
+        match &value {
+            Ok(value) => put(table, name, value.clone()),
+            // Parity(helm): a file that cannot be read leaves null behind, if it is no item of a list.
+            Err(Halt::Failed(Error::File(_))) if !is_list => put(table, name, Value::Nil),
+            Err(_) => {}
+        }
+        value.map(|_| ())
+    }
+
+    /// What stands behind `name.`.
+    fn inside(&mut self, table: &Map, name: &Piece, dots: usize) -> Result<(), Halt> {
+        if dots > MAX_NESTED_NAME_LEVEL {
+            return Err(Error::TooManyDots.into());
+        }
+        let text = name.text();
+        let inner = match table.get(text.as_bytes()) {
+            None => empty(),
+            Some(Value::Map(inner)) => inner,
+            Some(other) => return Err(not_a("map[string]interface {}", &other)),
+        };
+        let done = self.key(&inner, dots);
+        if !inner.is_empty() {
+            put(table, &text, Value::Map(inner));
+        } else if done.is_ok() {
+            return Err(Error::EmptyTable(name.quoted()).into());
+        }
+        done
+    }
+
+    /// What stands behind `name[`.
+    fn item(&mut self, table: &Map, name: &str, dots: usize) -> Result<(), Halt> {
+        let index = self.index()?;
+        let mut items = match table.get(name.as_bytes()) {
+            None => Vec::new(),
+            Some(list) => items(&list)?,
+        };
+        let done = self.list_item(&mut items, index, dots);
+        if !matches!(done, Err(Halt::Panic(_))) {
+            put(table, name, Value::List(List::new(Type::Any, items)));
+        }
+        done
+    }
+
+    fn index(&mut self) -> Result<i64, Halt> {
+        let piece = self.until(&[']']);
+        if piece.stop.is_none() {
+            return Err(Halt::End);
+        }
+        let text = piece.text();
+        text.parse().map_err(|_| {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let problem = if is_number { "value out of range" } else { "invalid syntax" };
+            Error::BadIndex { text: piece.quoted(), problem }.into()
+        })
+    }
+
+    /// What stands behind `[index]`.
+    fn list_item(&mut self, list: &mut Vec<Value>, index: i64, dots: usize) -> Result<(), Halt> {
+        let place = usize::try_from(index).map_err(|_| Error::NegativeIndex(index))?;
+        self.walk(list.len())?;
+        let piece = self.until(&['[', '.', '=']);
+        if !piece.text.is_empty() {
+            let characters = piece.text.iter().map(|character| {
+                let quoted = quote_char(*character, Quoting::Printable);
+                String::from_utf8_lossy(&quoted).into_owned()
+            });
+            let characters: Vec<String> = characters.collect();
+            return Err(Error::AfterIndex(format!("[{}]", characters.join(" "))).into());
+        }
+        let value = match piece.stop {
+            None => return Err(Halt::End),
+            Some('=') => self.value()?,
+            Some('[') => self.nested_list(list, place, dots)?,
+            Some(_) => {
+                let inner = match list.get_mut(place) {
+                    None => empty(),
+                    Some(Value::Map(inner)) => inner.clone(),
+                    // Parity(helm): what was there is gone, also if nothing takes its place.
+                    Some(other) => {
+                        let inner = empty();
+                        *other = Value::Map(inner.clone());
+                        inner
+                    }
+                };
+                self.key(&inner, dots)?;
+                Value::Map(inner)
+            }
+        };
+        self.put_item(list, index, place, value)
+    }
+
+    /// What stands behind `[place][`.
+    fn nested_list(
+        &mut self,
+        list: &mut [Value],
+        place: usize,
+        dots: usize,
+    ) -> Result<Value, Halt> {
+        let index = self.index()?;
+        let (mut inner, known) = match list.get(place) {
+            None | Some(Value::Nil) => (Vec::new(), false),
+            Some(found) => (items(found)?, true),
+        };
+        let done = self.deeper(|parser| parser.list_item(&mut inner, index, dots));
+        let inner = Value::List(List::new(Type::Any, inner));
+        match done {
+            Ok(()) => Ok(inner),
+            Err(halt) => {
+                // Go has changed the list itself by then.
+                if known {
+                    list[place] = inner;
+                }
+                Err(halt)
+            }
+        }
+    }
+
+    fn put_item(
+        &mut self,
+        list: &mut Vec<Value>,
+        index: i64,
+        place: usize,
+        value: Value,
+    ) -> Result<(), Halt> {
+        if index > MAX_INDEX {
+            return Err(Error::IndexTooLarge(index).into());
+        }
+        if list.len() <= place {
+            let more = place + 1 - list.len();
+            self.new_items += more;
+            if self.new_items > MAX_NEW_ITEMS {
+                return Err(Error::TooLarge.into());
+            }
+            self.walk(more)?;
+            list.resize(place + 1, Value::Nil);
+        }
+        list[place] = value;
+        Ok(())
+    }
+
+    fn walk(&mut self, items: usize) -> Result<(), Halt> {
+        self.steps += items;
+        if self.steps > MAX_STEPS { Err(Error::TooLarge.into()) } else { Ok(()) }
+    }
+
+    /// What stands behind `=`, and the comma after it.
+    fn value(&mut self) -> Result<Value, Halt> {
+        match self.mode {
+            Mode::Json => self.json(),
+            Mode::Literal => {
+                let text = self.until(&[]).text();
+                Ok(Value::from(text))
+            }
+            Mode::Typed | Mode::Strings | Mode::File(_) => match self.rest.first() {
+                // Parity(helm): at the end of the text it is a string, whatever the mode.
+                None => Ok(Value::from("")),
+                Some(b'{') => self.list(),
+                Some(_) => {
+                    let text = self.until(&[',']).text();
+                    Ok(reader::read(&mut self.mode, text)?)
+                }
+            },
+        }
+    }
+
+    fn json(&mut self) -> Result<Value, Halt> {
+        if self.is_blank() {
+            return Ok(Value::Nil);
+        }
+        let (value, len) = decode_prefix(self.rest).map_err(Error::Json)?;
+        self.rest = &self.rest[len..];
+        self.is_blank();
+        Ok(value)
+    }
+
+    /// Takes white space and the comma behind it, or the end of the text; whether there was nothing else.
+    fn is_blank(&mut self) -> bool {
+        loop {
+            let (character, width) = decode(self.rest);
+            match character {
+                _ if width == 0 => return true,
+                ',' => {}
+                // Go's white space is the same set.
+                space if space.is_whitespace() => {}
+                _ => return false,
+            }
+            self.rest = &self.rest[width..];
+            if character == ',' {
+                return true;
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Value, Halt> {
+        self.rest = &self.rest[1..];
+        let mut items = Vec::new();
+        loop {
+            let piece = self.until(&[',', '}']);
+            let Some(stop) = piece.stop else { return Err(Error::OpenList.into()) };
+            items.push(reader::read(&mut self.mode, piece.text())?);
+            if stop == '}' {
+                if self.rest.first() == Some(&b',') {
+                    self.rest = &self.rest[1..];
+                }
+                return Ok(Value::list(items));
+            }
+        }
+    }
+}
+
+fn empty() -> Map {
+    Map::new(Type::Any, [])
+}
+
+/// Parity(helm): a value without a name is dropped.
+fn put(table: &Map, name: &str, value: Value) {
+    if !name.is_empty() {
+        table.insert(name, value);
+    }
+}
+
+fn items(value: &Value) -> Result<Vec<Value>, Halt> {
+    match value {
+        Value::List(list) => Ok(list.items().to_vec()),
+        other => Err(not_a("[]interface {}", other)),
+    }
+}
+
+fn not_a(wanted: &'static str, value: &Value) -> Halt {
+    let found = match value {
+        Value::Nil => "nil".to_owned(),
+        other => other.type_name(),
+    };
+    Halt::Panic(Error::NotContainer { found, wanted })
+}

@@ -1,0 +1,67 @@
+//! What the text behind `=` means as a value.
+//!
+//! Elsewhere: where a text begins and ends (`parser.rs`).
+
+use golang::Value;
+
+use super::{Error, Mode};
+
+/// The value of a text, for the modes in which a text is one.
+pub(super) fn read(mode: &mut Mode<'_>, text: String) -> Result<Value, Error> {
+    match mode {
+        Mode::Typed => Ok(typed(text)),
+        Mode::Strings | Mode::Literal | Mode::Json => Ok(Value::from(text)),
+        Mode::File(read) => read(&text).map(Value::String).map_err(Error::File),
+    }
+}
+
+fn typed(text: String) -> Value {
+    if folds_to(&text, "true") {
+        return Value::Bool(true);
+    }
+    if folds_to(&text, "false") {
+        return Value::Bool(false);
+    }
+    if folds_to(&text, "null") {
+        return Value::Nil;
+    }
+    let is_number = text == "0" || !text.starts_with('0');
+    match text.parse() {
+        Ok(number) if is_number => Value::int64(number),
+        Ok(_) | Err(_) => Value::from(text),
+    }
+}
+
+/// Go's `strings.EqualFold` with one of the three words: the long s is an `s` to it.
+fn folds_to(text: &str, word: &str) -> bool {
+    let folded =
+        |character: char| if character == 'ſ' { 's' } else { character.to_ascii_lowercase() };
+    text.chars().map(folded).eq(word.chars())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mode, read};
+
+    #[test]
+    fn texts_have_the_types_that_helm_gives_them() {
+        for (text, wanted) in [
+            ("0", "int64 0"),
+            ("-0", "int64 0"),
+            ("+80", "int64 80"),
+            ("00", "string 00"),
+            ("007", "string 007"),
+            ("-07", "int64 -7"),
+            ("1.5", "string 1.5"),
+            ("9223372036854775808", "string 9223372036854775808"),
+            ("1_0", "string 1_0"),
+            ("FALſE", "bool false"),
+            ("Null", "<nil> <nil>"),
+            ("", "string "),
+        ] {
+            let value = read(&mut Mode::Typed, text.to_owned()).unwrap();
+            let got = golang::fmt::sprintf("%T %v", &[value.clone(), value]).unwrap();
+            assert_eq!(String::from_utf8(got).unwrap(), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Values of a chart, of the charts in it, and of the user, put together.
+//!
+//! Here: what is offered, errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and what is imported from
+//! them (`values/dependencies.rs`), finding and copying (`values/table.rs`), a HelmRelease's `valuesFrom`
+//! (`values/references.rs`), JSON (`values/json.rs`).
+
+mod coalesce;
+mod dependencies;
+mod json;
+mod references;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use coalesce::{Coalesced, coalesce, merge};
+pub use dependencies::process_dependencies;
+pub use json::{NotJson, to_json};
+pub use references::{
+    Data, Found, Lookup, Reference, ReferenceError, ReferenceProblem, Unresolved, compose, digest,
+    read, yaml,
+};
+
+/// How deep values may be nested. Differs(helm): it goes as deep as its stack.
+pub const MAX_DEPTH: usize = 256;
+
+/// How many values are copied or compared at most in one call. Differs(helm): it has no limit.
+///
+/// Imports can put a table into itself, or double it again and again: then Helm never ends.
+pub const MAX_STEPS: usize = 1 << 22;
+
+/// Why values could not be put together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something else than a table stands where the values of a sub-chart belong. As Helm says it.
+    #[error("type mismatch on {chart}: {found}")]
+    NotTable {
+        /// The sub-chart.
+        chart: String,
+        /// What stands there, as Helm shows it: Go's type and the value. A person may have put a secret there.
+        found: String,
+    },
+    /// Beyond [`MAX_DEPTH`].
+    #[error("values are nested deeper than {MAX_DEPTH} tables and lists")]
+    TooDeep,
+    /// Beyond [`MAX_STEPS`].
+    #[error("values are too many: more than {MAX_STEPS} in the chart and those in it")]
+    TooMany,
+}
+
+/// What one call may still do.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    steps: usize,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { steps: MAX_STEPS }
+    }
+
+    /// Counts a value that is nested this deep.
+    pub(crate) fn spend(&mut self, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::TooDeep);
+        }
+        self.steps = self.steps.checked_sub(1).ok_or(Error::TooMany)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Defaults of a chart and of the charts in it, below what the user says.
+//!
+//! Tables are put together, everything else replaces; globals go down into every chart. A null of the user removes a
+//! default when coalescing and stays when merging.
+//! Elsewhere: which charts are in at all (`dependencies.rs`).
+
+use golang::Value;
+use golang::fmt::sprintf;
+use golang::strconv::{Quoting, quote};
+use golang::value::{Map, Str};
+
+use super::table::{copied, dismantle, empty, remove_nulls};
+use super::{Budget, Error};
+use crate::chart::Chart;
+
+/// The table whose entries all charts share.
+const GLOBAL: &str = "global";
+
+/// Values that were put together.
+#[derive(Debug, Clone)]
+pub struct Coalesced {
+    /// The values; nothing of them is shared with what was given.
+    pub values: Map,
+    /// What Helm would log, in its words.
+    pub warnings: Vec<String>,
+}
+
+/// The values that templates of a chart and of those in it see: what the user says, above all defaults, without the
+/// defaults that the user sets to null.
+///
+/// # Errors
+/// A sub-chart's values are no table, or there are more values than [`super::MAX_STEPS`] or deeper than
+/// [`super::MAX_DEPTH`].
+pub fn coalesce(chart: &Chart, user: &Map) -> Result<Coalesced, Error> {
+    whole(chart, user, Nulls::Remove, &mut Budget::new())
+}
+
+/// As [`coalesce`], but nulls are kept, for values that will be coalesced later.
+///
+/// # Errors
+/// As those of [`coalesce`].
+pub fn merge(chart: &Chart, user: &Map) -> Result<Coalesced, Error> {
+    whole(chart, user, Nulls::Keep, &mut Budget::new())
+}
+
+pub(super) fn whole(
+    chart: &Chart,
+    user: &Map,
+    nulls: Nulls,
+    budget: &mut Budget,
+) -> Result<Coalesced, Error> {
+    let values = copied(user, budget)?;
+    let mut run = Coalescing { budget, warnings: Vec::new() };
+    if let Err(error) = run.chart(chart, &values, "", nulls, 0) {
+        dismantle(&values);
+        return Err(error);
+    }
+    Ok(Coalesced { values, warnings: run.warnings })
+}
+
+/// What becomes of nulls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nulls {
+    Keep,
+    Remove,
+}
+
+/// One run, with what it has to say.
+pub(super) struct Coalescing<'b> {
+    pub(super) budget: &'b mut Budget,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Coalescing<'_> {
+    fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    fn chart(
+        &mut self,
+        chart: &Chart,
+        into: &Map,
+        prefix: &str,
+        nulls: Nulls,
+        depth: usize,
+    ) -> Result<(), Error> {
+        self.budget.spend(depth)?;
+        let prefix = joined(prefix, &chart.name);
+        self.defaults(chart, into, &prefix, nulls, depth)?;
+        for sub in &chart.charts {
+            let own = match into.get(sub.name.as_bytes()) {
+                None => {
+                    let own = empty();
+                    into.insert(sub.name.as_str(), Value::Map(own.clone()));
+                    own
+                }
+                Some(Value::Map(own)) => own,
+                Some(other) => {
+                    let found = shown("%t", &other);
+                    return Err(Error::NotTable { chart: sub.name.clone(), found });
+                }
+            };
+            self.globals(&own, into, &prefix, depth)?;
+            self.chart(sub, &own, &prefix, nulls, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a chart's own defaults below `into`.
+    fn defaults(
+        &mut self,
+        chart: &Chart,
+        into: &Map,
+        prefix: &str,
+        nulls: Nulls,
+        depth: usize,
+    ) -> Result<(), Error> {
+        for (key, default) in copied(&chart.values, self.budget)?.entries() {
+            match (into.get(&key), default) {
+                (Some(Value::Nil), _) if nulls == Nulls::Remove => {
+                    into.remove(&key);
+                }
+                (Some(Value::Map(own)), Value::Map(default)) => {
+                    // The nulls of a chart in it are its own affair.
+                    let is_chart = chart.charts.iter().any(|sub| *sub.name.as_bytes() == *key);
+                    let nulls = if is_chart { Nulls::Keep } else { nulls };
+                    if nulls == Nulls::Remove {
+                        remove_nulls(&default, depth, self.budget)?;
+                    }
+                    let prefix = joined(prefix, &key.lossy());
+                    self.tables(&own, &default, &prefix, nulls, depth + 1)?;
+                }
+                (None, Value::Nil) if nulls == Nulls::Remove => {}
+                (Some(Value::Map(_)), Value::Nil) => {}
+                (Some(Value::Map(_)), _) => {
+                    let key = key.lossy();
+                    self.warn(format!("warning: skipped value for {prefix}.{key}: Not a table."));
+                }
+                (Some(_), _) => {}
+                (None, default) => {
+                    if let (Value::Map(table), Nulls::Remove) = (&default, nulls) {
+                        remove_nulls(table, depth, self.budget)?;
+                    }
+                    into.insert(key, default);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the globals of `from` above those of `into`.
+    fn globals(&mut self, into: &Map, from: &Map, prefix: &str, depth: usize) -> Result<(), Error> {
+        let Some(own) = self.global_table(into, "destination") else { return Ok(()) };
+        let Some(outer) = self.global_table(from, "source") else { return Ok(()) };
+        for (key, value) in outer.entries() {
+            match (value, own.get(&key)) {
+                (Value::Map(outer), None) => {
+                    own.insert(key, Value::Map(shallow(&outer)));
+                }
+                (Value::Map(outer), Some(Value::Map(inner))) => {
+                    let both = shallow(&outer);
+                    let prefix = joined(prefix, &key.lossy());
+                    self.tables(&both, &inner, &prefix, Nulls::Keep, depth + 1)?;
+                    own.insert(key, Value::Map(both));
+                }
+                (Value::Map(_), Some(_)) => {
+                    let key = quote(&key, Quoting::Printable);
+                    let key = String::from_utf8_lossy(&key);
+                    self.warn(format!(
+                        "Conflict: cannot merge map onto non-map for {key}. Skipping."
+                    ));
+                }
+                (_, Some(Value::Map(_))) => {
+                    self.warn(format!("key {} is table. Skipping", key.lossy()));
+                }
+                (other, _) => {
+                    own.insert(key, other);
+                }
+            }
+        }
+        into.insert(GLOBAL, Value::Map(own));
+        Ok(())
+    }
+
+    fn global_table(&mut self, values: &Map, role: &str) -> Option<Map> {
+        match values.get(GLOBAL.as_bytes()) {
+            None => Some(empty()),
+            Some(Value::Map(table)) => Some(table),
+            Some(_) => {
+                self.warn(format!(
+                    "warning: skipping globals because {role} {GLOBAL} is not a table."
+                ));
+                None
+            }
+        }
+    }
+
+    /// Puts a table below another one. The lower one is changed too: that is Helm's way of remembering nulls.
+    pub(super) fn tables(
+        &mut self,
+        into: &Map,
+        below: &Map,
+        prefix: &str,
+        nulls: Nulls,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let has_default: Vec<Str> = below
+            .entries()
+            .into_iter()
+            .filter_map(|(key, value)| (!matches!(value, Value::Nil)).then_some(key))
+            .collect();
+        for (key, value) in into.entries() {
+            self.budget.spend(depth)?;
+            if matches!(value, Value::Nil) {
+                below.insert(key, Value::Nil);
+            }
+        }
+        for (key, value) in below.entries() {
+            self.budget.spend(depth)?;
+            let path = joined(prefix, &key.lossy());
+            match (into.get(&key), value) {
+                (Some(Value::Nil), _)
+                    if nulls == Nulls::Remove && has_default.binary_search(&key).is_ok() =>
+                {
+                    into.remove(&key);
+                }
+                (None, value) => {
+                    into.insert(key, value);
+                }
+                (Some(Value::Map(own)), Value::Map(inner)) => {
+                    self.tables(&own, &inner, &path, nulls, depth + 1)?;
+                }
+                (Some(_), value @ Value::Map(_)) => {
+                    let value = shown("%v", &value);
+                    self.warn(format!(
+                        "warning: cannot overwrite table with non table for {path} ({value})"
+                    ));
+                }
+                (Some(Value::Map(_)), Value::Nil) => {}
+                (Some(Value::Map(_)), value) => {
+                    let value = shown("%v", &value);
+                    self.warn(format!(
+                        "warning: destination for {path} is a table. Ignoring non-table value ({value})"
+                    ));
+                }
+                (Some(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shallow(table: &Map) -> Map {
+    Map::new(table.item_type().clone(), table.entries())
+}
+
+fn joined(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}
+
+fn shown(verb: &str, value: &Value) -> String {
+    let text = sprintf(verb, std::slice::from_ref(value)).unwrap_or_else(|_| b"...".to_vec());
+    String::from_utf8_lossy(&text).into_owned()
+}

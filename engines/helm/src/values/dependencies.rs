@@ -1,0 +1,193 @@
+//! Which of a chart's dependencies are in, under which names, and what is imported from them.
+//!
+//! Elsewhere: putting values together (`coalesce.rs`), what a dependency is (`chart.rs`).
+
+use golang::Value;
+use golang::fmt::sprintf;
+use golang::value::{Map, Type};
+
+use super::coalesce::{Coalesced, Coalescing, Nulls, whole};
+use super::table::{copied, dismantle, empty, table_at, value_at};
+use super::{Budget, Error};
+use crate::chart::{Chart, Dependency};
+
+/// Removes the dependencies that tags and conditions leave out, gives the others their aliases, and imports values
+/// from them into their parents.
+///
+/// Gives what Helm would log. Afterwards the chart's values hold those of the charts in it, which is also Helm's way.
+///
+/// Differs(helm): aliases of one chart share nothing; in Helm what one of them removes of a chart two levels below,
+/// which no `Chart.yaml` lists, is gone from the next one too.
+///
+/// # Errors
+/// As those of [`super::coalesce`].
+pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<String>, Error> {
+    let mut run = Run { budget: Budget::new(), warnings: Vec::new() };
+    run.choose(chart, user, "")?;
+    run.import_all(chart)?;
+    Ok(run.warnings)
+}
+
+struct Run {
+    budget: Budget,
+    warnings: Vec<String>,
+}
+
+impl Run {
+    fn values(&mut self, chart: &Chart, user: &Map, nulls: Nulls) -> Result<Map, Error> {
+        let Coalesced { values, warnings } = whole(chart, user, nulls, &mut self.budget)?;
+        self.warnings.extend(warnings);
+        Ok(values)
+    }
+
+    /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
+    fn choose(&mut self, chart: &mut Chart, user: &Map, path: &str) -> Result<(), Error> {
+        // Parity(helm): without a list nobody looks at the charts below either.
+        let Some(mut listed) = chart.dependencies.take() else { return Ok(()) };
+        let unlisted = |sub: &&Chart| !listed.iter().any(|wanted| wanted.is_met_by(sub));
+        let mut charts: Vec<Chart> = chart.charts.iter().filter(unlisted).cloned().collect();
+        for wanted in &mut listed {
+            let found = chart.charts.iter().find(|sub| wanted.is_met_by(sub)).cloned();
+            if !wanted.alias.is_empty() {
+                wanted.name.clone_from(&wanted.alias);
+            }
+            if let Some(mut found) = found {
+                found.name.clone_from(&wanted.name);
+                charts.push(found);
+            }
+        }
+        chart.charts = charts;
+        let values = self.values(chart, user, Nulls::Remove)?;
+        for dependency in &mut listed {
+            dependency.enabled = true;
+            self.heed_tags(dependency, &values);
+            self.heed_condition(dependency, &values, path);
+        }
+        let is_out = |name: &str| listed.iter().any(|out| !out.enabled && out.name == name);
+        chart.charts.retain(|sub| !is_out(&sub.name));
+        let stay: Vec<Dependency> =
+            listed.iter().filter(|dependency| !is_out(&dependency.name)).cloned().collect();
+        for sub in &mut chart.charts {
+            let path = format!("{path}{}.", sub.name);
+            self.choose(sub, &values, &path)?;
+        }
+        chart.dependencies = (!stay.is_empty()).then_some(stay);
+        Ok(())
+    }
+
+    fn heed_tags(&mut self, dependency: &mut Dependency, values: &Map) {
+        let Ok(tags) = table_at(values, "tags") else { return };
+        let (mut some_on, mut some_off) = (false, false);
+        for tag in &dependency.tags {
+            match tags.get(tag.as_bytes()) {
+                None => {}
+                Some(Value::Bool(true)) => some_on = true,
+                Some(Value::Bool(false)) => some_off = true,
+                Some(_) => self
+                    .warnings
+                    .push(format!("returned non-bool value tag={tag} chart={}", dependency.name)),
+            }
+        }
+        dependency.enabled = some_on || !some_off;
+    }
+
+    fn heed_condition(&mut self, dependency: &mut Dependency, values: &Map, path: &str) {
+        let condition = dependency.condition.trim();
+        for place in condition.split(',').filter(|place| !place.is_empty()) {
+            match value_at(values, &format!("{path}{place}")) {
+                None => {}
+                Some(Value::Bool(truth)) => {
+                    dependency.enabled = truth;
+                    break;
+                }
+                Some(_) => self.warnings.push(format!(
+                    "returned non-bool value path={place} chart={}",
+                    dependency.name
+                )),
+            }
+        }
+    }
+
+    /// Imports values, from the innermost charts outwards.
+    fn import_all(&mut self, chart: &mut Chart) -> Result<(), Error> {
+        for sub in &mut chart.charts {
+            self.import_all(sub)?;
+        }
+        let Some(mut listed) = chart.dependencies.take() else { return Ok(()) };
+        let values = self.values(chart, &empty(), Nulls::Keep)?;
+        let imported = empty();
+        let done = self.import(&mut listed, &values, &imported).and_then(|()| {
+            // Imports share tables with the values and have changed them, which Helm passes on too.
+            let all = copied(&values, &mut self.budget)?;
+            self.below(&all, &imported)?;
+            // What was imported is shared with what it came from.
+            copied(&all, &mut self.budget)
+        });
+        dismantle(&imported);
+        dismantle(&values);
+        chart.values = done?;
+        chart.dependencies = Some(listed);
+        Ok(())
+    }
+
+    fn import(
+        &mut self,
+        listed: &mut [Dependency],
+        values: &Map,
+        imported: &Map,
+    ) -> Result<(), Error> {
+        for dependency in listed {
+            let mut imports = Vec::new();
+            for import in &dependency.import_values {
+                let (child, parent, missing) = match import {
+                    Value::Map(import) => {
+                        let missing = format!(
+                            "ImportValues missing table from chart chart={}",
+                            dependency.name
+                        );
+                        (text(import, "child"), text(import, "parent"), missing)
+                    }
+                    Value::String(export) => {
+                        let child = format!("exports.{}", export.lossy());
+                        (child, ".".to_owned(), "ImportValues missing table".to_owned())
+                    }
+                    // Parity(helm): anything else is dropped without a word.
+                    _ => continue,
+                };
+                match table_at(values, &format!("{}.{child}", dependency.name)) {
+                    Ok(table) => self.below(imported, &wrapped(&table, &parent))?,
+                    Err(error) => self.warnings.push(format!("{missing} error={error}")),
+                }
+                let entries = [("child", child), ("parent", parent)];
+                let entries = entries.map(|(key, text)| (key.into(), Value::from(text)));
+                imports.push(Value::Map(Map::new(Type::String, entries)));
+            }
+            dependency.import_values = imports;
+        }
+        Ok(())
+    }
+
+    /// Puts a table below another one, nulls included.
+    fn below(&mut self, into: &Map, below: &Map) -> Result<(), Error> {
+        let mut run = Coalescing { budget: &mut self.budget, warnings: Vec::new() };
+        run.tables(into, below, "", Nulls::Keep, 0)?;
+        self.warnings.append(&mut run.warnings);
+        Ok(())
+    }
+}
+
+fn text(import: &Map, key: &str) -> String {
+    let value = import.get(key.as_bytes()).unwrap_or_default();
+    let text = sprintf("%v", &[value]).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// A table inside of the tables that a path names; `.` is the table itself.
+fn wrapped(table: &Map, path: &str) -> Map {
+    let table = if table.is_empty() { empty() } else { table.clone() };
+    if path == "." {
+        return table;
+    }
+    path.rsplit('.')
+        .fold(table, |inner, name| Map::new(Type::Any, [(name.into(), Value::Map(inner))]))
+}

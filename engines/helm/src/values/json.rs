@@ -1,0 +1,96 @@
+//! Values as JSON, for what is stored, hashed and checked.
+//!
+//! Elsewhere: the other direction (`golang::Value::from_json`).
+
+use golang::Value;
+use golang::value::Map;
+use serde_json::{Map as JsonMap, Number, Value as Json};
+
+use super::{Budget, Error};
+
+/// Why values have no JSON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotJson {
+    /// A float that is no number, or something that is no value at all.
+    #[error("a value of the type {0} has no JSON")]
+    Unsupported(String),
+    /// Too many or too deep.
+    #[error(transparent)]
+    Limit(#[from] Error),
+}
+
+/// What Go's `encoding/json` writes for values, read again: a whole `float64` is an integer, and what is not UTF-8 is
+/// U+FFFD.
+///
+/// # Errors
+/// There is something among the values that JSON has not, or there are too many of them.
+pub fn to_json(values: &Map) -> Result<Json, NotJson> {
+    table(values, as_written, 0, &mut Budget::new())
+}
+
+/// As [`to_json`], but whole floats are the integers that they are, where Go's text has zeros in the last places, and
+/// zero has no sign: as Flux takes them for a digest.
+pub(super) fn exact_json(values: &Map) -> Result<Json, NotJson> {
+    table(values, exact, 0, &mut Budget::new())
+}
+
+/// How a float becomes a number of JSON.
+type Floats = fn(f64) -> Option<Number>;
+
+fn table(values: &Map, floats: Floats, depth: usize, left: &mut Budget) -> Result<Json, NotJson> {
+    let entries = values
+        .entries()
+        .into_iter()
+        .map(|(key, value)| Ok((key.lossy().into_owned(), json(&value, floats, depth + 1, left)?)));
+    Ok(Json::Object(entries.collect::<Result<JsonMap<_, _>, NotJson>>()?))
+}
+
+fn json(value: &Value, floats: Floats, depth: usize, left: &mut Budget) -> Result<Json, NotJson> {
+    left.spend(depth)?;
+    Ok(match value {
+        Value::Nil => Json::Null,
+        Value::Bool(truth) => Json::Bool(*truth),
+        Value::Integer(integer) if integer.kind().is_signed() => integer.signed().into(),
+        Value::Integer(integer) => integer.unsigned().into(),
+        Value::Float(float) => Json::Number(floats(*float).ok_or_else(|| unsupported(value))?),
+        Value::String(text) => Json::String(text.lossy().into_owned()),
+        Value::List(list) => {
+            let items = list.items().iter().map(|item| json(item, floats, depth + 1, left));
+            Json::Array(items.collect::<Result<_, _>>()?)
+        }
+        Value::Map(values) => table(values, floats, depth, left)?,
+        Value::Complex(..) | Value::Bytes(_) | Value::Function(_) | Value::Object(_) => {
+            return Err(unsupported(value));
+        }
+    })
+}
+
+fn unsupported(value: &Value) -> NotJson {
+    NotJson::Unsupported(value.type_name())
+}
+
+/// Go writes whole numbers below 1e21 without a fraction, with zeros behind the digits that tell the float from others.
+fn as_written(float: f64) -> Option<Number> {
+    let is_negative_zero = float == 0.0 && float.is_sign_negative();
+    if float.fract() != 0.0 || is_negative_zero {
+        return Number::from_f64(float);
+    }
+    let text = float.to_string();
+    let signed = text.parse::<i64>().map(Number::from);
+    let unsigned = || text.parse::<u64>().map(Number::from);
+    signed.or_else(|_| unsigned()).ok().or_else(|| Number::from_f64(float))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and in bounds")]
+fn exact(float: f64) -> Option<Number> {
+    if float.fract() == 0.0 && float.abs() < TWO_TO_THE_63 {
+        Some((float as i64).into())
+    } else if float.fract() == 0.0 && (TWO_TO_THE_63..2.0 * TWO_TO_THE_63).contains(&float) {
+        Some((float as u64).into())
+    } else {
+        Number::from_f64(float)
+    }
+}
+
+const TWO_TO_THE_63: f64 = 9_223_372_036_854_775_808.0;

@@ -1,0 +1,266 @@
+//! Values of a HelmRelease: those its spec holds and those that `valuesFrom` names, and their digest.
+//!
+//! Elsewhere: reading ConfigMaps and Secrets (the caller, as a function), where a value goes (`crate::strvals`).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use golang::Value;
+use golang::value::Map;
+use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
+
+use super::json::exact_json;
+use super::table::{copied, dismantle, empty};
+use super::{Budget, Error, NotJson};
+use crate::strvals::{self, Mode};
+
+/// One entry of `spec.valuesFrom`.
+#[derive(Debug, Clone, Default)]
+pub struct Reference {
+    /// `ConfigMap` or `Secret`.
+    pub kind: String,
+    /// Its name, in the namespace of the HelmRelease.
+    pub name: String,
+    /// The key of its data; `values.yaml` if there is none.
+    pub values_key: Option<String>,
+    /// Where to put the data as one value, in the language of `--set`; empty: the data is YAML.
+    pub target_path: String,
+    /// Whether it may be absent.
+    pub optional: bool,
+    /// Whether the data is put at the target path as a string as it is.
+    pub literal: bool,
+}
+
+impl Reference {
+    fn key(&self) -> &str {
+        self.values_key.as_deref().filter(|key| !key.is_empty()).unwrap_or("values.yaml")
+    }
+}
+
+/// Data of a ConfigMap or Secret.
+pub type Data = BTreeMap<String, Vec<u8>>;
+
+/// What was found of a ConfigMap or Secret.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// Its data.
+    Data(Data),
+    /// It is not there, with the text that the API server has for that.
+    Absent(String),
+}
+
+/// Reads a ConfigMap or Secret by kind and name; an error is the whole text that a person sees.
+pub type Lookup<'l> = dyn FnMut(&str, &str) -> Result<Found, String> + 'l;
+
+/// Why values could not be composed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// A reference leads to nothing that can be used.
+    #[error(transparent)]
+    Unresolved(Box<Unresolved>),
+    /// The lookup failed.
+    #[error("{0}")]
+    Lookup(String),
+    /// Too many values, or too deep.
+    #[error(transparent)]
+    Limit(#[from] Error),
+}
+
+/// A reference that leads to nothing that can be used. As Flux says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "could not resolve{}{} chart values reference '{namespace}/{name}' with key '{key}': {problem}",
+    if *optional { " optional" } else { "" },
+    if kind.is_empty() { String::new() } else { format!(" {kind}") }
+)]
+pub struct Unresolved {
+    /// Whether it may be absent.
+    pub optional: bool,
+    /// The kind it names.
+    pub kind: String,
+    /// Where it was looked for.
+    pub namespace: String,
+    /// The name it names.
+    pub name: String,
+    /// The key it names.
+    pub key: String,
+    /// What is wrong.
+    pub problem: ReferenceProblem,
+}
+
+/// What is wrong with a reference. No content is shown, but a target path's error names the keys that it met, which
+/// are the content's if that holds a comma.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceProblem {
+    /// The object is not there.
+    #[error("{0}")]
+    Absent(String),
+    /// Its data has no such key.
+    #[error("key not found")]
+    NoKey,
+    /// Neither a ConfigMap nor a Secret.
+    #[error("unsupported values reference kind")]
+    Kind,
+    /// The data is no YAML.
+    #[error("error converting YAML to JSON: {0}")]
+    Yaml(#[from] goyaml::Error),
+    /// The data is YAML but no table.
+    #[error(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type common.Values"
+    )]
+    NotTable(&'static str),
+    /// The target path does not fit.
+    #[error(transparent)]
+    TargetPath(#[from] strvals::Error),
+}
+
+/// Reads the values that a YAML text holds, as Helm reads a values file; an empty one holds none.
+///
+/// # Errors
+/// The text is no YAML, or no table.
+pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
+    let json = goyaml::to_json(text)?;
+    let found = match &json {
+        Json::Null => return Ok(empty()),
+        Json::Bool(_) => "bool",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    };
+    match Value::from_json(&json) {
+        Value::Map(table) => Ok(table),
+        _ => Err(ReferenceProblem::NotTable(found)),
+    }
+}
+
+/// The values of a HelmRelease: `inline` above what the references give, later references above earlier ones.
+///
+/// Differs(flux): a target path that changes an item of a list at the top of the inline values loses to them; Flux
+/// changes the inline list.
+///
+/// # Errors
+/// A reference cannot be resolved, and is not optional or is there and wrong.
+pub fn compose(
+    namespace: &str,
+    inline: &Map,
+    references: &[Reference],
+    lookup: &mut Lookup<'_>,
+) -> Result<Map, ReferenceError> {
+    // Setting a target path changes tables of the inline values where both share them, as in Flux.
+    let inline = copied(inline, &mut Budget::new())?;
+    let mut known: BTreeMap<(&str, &str), Option<Data>> = BTreeMap::new();
+    let mut result = empty();
+    for reference in references {
+        let failed = |problem| {
+            ReferenceError::Unresolved(Box::new(Unresolved {
+                optional: reference.optional,
+                kind: reference.kind.clone(),
+                namespace: namespace.to_owned(),
+                name: reference.name.clone(),
+                key: reference.key().to_owned(),
+                problem,
+            }))
+        };
+        if !matches!(reference.kind.as_str(), "ConfigMap" | "Secret") {
+            return Err(failed(ReferenceProblem::Kind));
+        }
+        let place = (reference.kind.as_str(), reference.name.as_str());
+        // An object is read once, so all references to it see the same version.
+        let mut absent = "resource not found".to_owned();
+        let found = match known.entry(place) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                match lookup(place.0, place.1).map_err(ReferenceError::Lookup)? {
+                    Found::Data(data) => unknown.insert(Some(data)),
+                    Found::Absent(text) => {
+                        absent = text;
+                        unknown.insert(None)
+                    }
+                }
+            }
+        };
+        let data = match found {
+            Some(data) => data.get(reference.key()).ok_or(ReferenceProblem::NoKey),
+            None => Err(ReferenceProblem::Absent(absent)),
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(_) if reference.optional => continue,
+            Err(problem) => return Err(failed(problem)),
+        };
+        if reference.target_path.is_empty() {
+            let values = read(data).map_err(failed)?;
+            result = above(&values, &result, 0, &mut Budget::new())?;
+        } else {
+            result = above(&inline, &result, 0, &mut Budget::new())?;
+            put(&result, reference, data).map_err(|error| failed(error.into()))?;
+        }
+    }
+    let all = above(&inline, &result, 0, &mut Budget::new())?;
+    Ok(copied(&all, &mut Budget::new()).inspect_err(|_| dismantle(&all))?)
+}
+
+/// A table with the entries of both; tables in both are put together too, of everything else the upper counts.
+fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
+    let both = empty();
+    for (key, value) in lower.entries() {
+        both.insert(key, value);
+    }
+    for (key, value) in upper.entries() {
+        budget.spend(depth)?;
+        let value = match (value, both.get(&key)) {
+            (Value::Map(upper), Some(Value::Map(lower))) => {
+                Value::Map(above(&upper, &lower, depth + 1, budget)?)
+            }
+            (value, _) => value,
+        };
+        both.insert(key, value);
+    }
+    Ok(both)
+}
+
+fn put(values: &Map, reference: &Reference, data: &[u8]) -> Result<(), strvals::Error> {
+    let text = |data: &[u8]| [reference.target_path.as_bytes(), b"=", data].concat();
+    if reference.literal {
+        let mut escaped = Vec::with_capacity(data.len());
+        for byte in data {
+            if matches!(byte, b'\\' | b',' | b'[' | b']' | b'{' | b'}') {
+                escaped.push(b'\\');
+            }
+            escaped.push(*byte);
+        }
+        return strvals::set(values, text(&escaped), Mode::Strings);
+    }
+    let is_quoted = |mark: u8| data.first() == Some(&mark) && data.last() == Some(&mark);
+    if !is_quoted(b'\'') && !is_quoted(b'"') {
+        return strvals::set(values, text(data), Mode::Typed);
+    }
+    let is_mark = |byte: &u8| matches!(byte, b'\'' | b'"');
+    let from = data.iter().position(|byte| !is_mark(byte)).unwrap_or(data.len());
+    let to = data.iter().rposition(|byte| !is_mark(byte)).map_or(from, |last| last + 1);
+    strvals::set(values, text(&data[from..to]), Mode::Strings)
+}
+
+/// The text of values that Flux hashes; empty for none.
+///
+/// # Errors
+/// There is something among the values that JSON has not, or there are too many of them.
+pub fn yaml(values: &Map) -> Result<String, NotJson> {
+    if values.is_empty() {
+        return Ok(String::new());
+    }
+    let json = exact_json(values)?;
+    goyaml::emit::emit_in_byte_order(&json).map_err(|_| Error::TooMany.into())
+}
+
+/// The digest of values that a HelmRelease's history holds as `configDigest`: `sha256:…`.
+///
+/// # Errors
+/// As those of [`yaml`].
+pub fn digest(values: &Map) -> Result<String, NotJson> {
+    Ok(format!("sha256:{}", hex::encode(Sha256::digest(yaml(values)?))))
+}

@@ -1,0 +1,97 @@
+//! Tables of values: copying, cleaning, and finding by a path with dots.
+//!
+//! Elsewhere: putting them together (`coalesce.rs`).
+
+use golang::Value;
+use golang::strconv::{Quoting, quote};
+use golang::value::{List, Map, Type};
+
+use super::{Budget, Error};
+
+/// A table without entries.
+pub(crate) fn empty() -> Map {
+    Map::new(Type::Any, [])
+}
+
+/// A table that shares nothing with the original.
+pub(crate) fn copied(table: &Map, budget: &mut Budget) -> Result<Map, Error> {
+    copied_table(table, 0, budget)
+}
+
+fn copied_table(table: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
+    let copy = Map::new(table.item_type().clone(), []);
+    for (key, value) in table.entries() {
+        copy.insert(key, copied_value(&value, depth + 1, budget)?);
+    }
+    Ok(copy)
+}
+
+fn copied_value(value: &Value, depth: usize, budget: &mut Budget) -> Result<Value, Error> {
+    budget.spend(depth)?;
+    Ok(match value {
+        Value::Map(table) => Value::Map(copied_table(table, depth, budget)?),
+        Value::List(list) => {
+            let items = list.items().iter().map(|item| copied_value(item, depth + 1, budget));
+            let items = items.collect::<Result<_, _>>()?;
+            Value::List(List::with_capacity(list.item_type().clone(), items, list.capacity()))
+        }
+        other => other.clone(),
+    })
+}
+
+/// Removes the nulls of a table and of tables in it.
+pub(super) fn remove_nulls(table: &Map, depth: usize, budget: &mut Budget) -> Result<(), Error> {
+    for (key, value) in table.entries() {
+        budget.spend(depth)?;
+        match value {
+            Value::Nil => {
+                table.remove(&key);
+            }
+            Value::Map(inner) => remove_nulls(&inner, depth + 1, budget)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes tables apart, so that one that was put into itself is freed.
+pub(super) fn dismantle(table: &Map) {
+    let mut pending = vec![table.clone()];
+    while let Some(table) = pending.pop() {
+        for (key, value) in table.entries() {
+            table.remove(&key);
+            if let Value::Map(inner) = value {
+                pending.push(inner);
+            }
+        }
+    }
+}
+
+/// There is no table of this name.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not a table")]
+pub(super) struct NoTable(String);
+
+/// The table that a path leads to.
+pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
+    let mut table = values.clone();
+    for name in path.split('.') {
+        table = match table.get(name.as_bytes()) {
+            Some(Value::Map(inner)) => inner,
+            Some(_) | None => {
+                let quoted = quote(name.as_bytes(), Quoting::Printable);
+                return Err(NoTable(String::from_utf8_lossy(&quoted).into_owned()));
+            }
+        };
+    }
+    Ok(table)
+}
+
+/// The value that a path leads to, if it is no table.
+pub(super) fn value_at(values: &Map, path: &str) -> Option<Value> {
+    let found = match path.rsplit_once('.') {
+        None => values.get(path.as_bytes()),
+        Some((tables, name)) => table_at(values, tables).ok()?.get(name.as_bytes()),
+    };
+    found.filter(|value| !matches!(value, Value::Map(_)))
+}

@@ -1,0 +1,84 @@
+//! Limits, and what is shared; the rules of coalescing are recorded cases.
+
+use golang::Value;
+use golang::value::{Map, Type};
+use serde_json::{Value as Json, json};
+
+use super::{Error, MAX_DEPTH, coalesce, compose, process_dependencies, to_json};
+use crate::chart::{Chart, Dependency};
+
+fn table(json: &Json) -> Map {
+    let Value::Map(table) = Value::from_json(json) else { panic!("{json} is no table") };
+    table
+}
+
+fn chart(name: &str, values: &Json, charts: Vec<Chart>) -> Chart {
+    let version = "1.0.0".to_owned();
+    Chart { name: name.to_owned(), version, values: table(values), dependencies: None, charts }
+}
+
+fn importing(imports: &[(&str, &str)], values: &Json) -> Chart {
+    let imports = imports.iter().map(|(child, parent)| {
+        Value::map([("child", Value::from(*child)), ("parent", Value::from(*parent))])
+    });
+    let dependency = Dependency {
+        name: "sub".to_owned(),
+        version: "1.0.0".to_owned(),
+        import_values: imports.collect(),
+        ..Dependency::default()
+    };
+    let mut top = chart("top", &json!({}), vec![chart("sub", values, Vec::new())]);
+    top.dependencies = Some(vec![dependency]);
+    top
+}
+
+#[test]
+fn nothing_of_what_was_given_is_changed_or_shared() {
+    let top = chart("top", &json!({"a": {"b": null, "c": [1]}}), Vec::new());
+    let user = table(&json!({"a": {"c": null}}));
+    let done = coalesce(&top, &user).unwrap();
+    assert_eq!(to_json(&done.values).unwrap(), json!({"a": {}}));
+    done.values.insert("new", Value::Nil);
+    assert_eq!(to_json(&user).unwrap(), json!({"a": {"c": null}}));
+    assert_eq!(to_json(&top.values).unwrap(), json!({"a": {"b": null, "c": [1]}}));
+}
+
+#[test]
+fn a_table_that_is_imported_into_itself_ends() {
+    let values = json!({"data": {"inner": {"x": 1}}});
+    let mut top = importing(&[("data.inner", "p"), ("data", "p.q")], &values);
+    assert_eq!(process_dependencies(&mut top, &table(&json!({}))), Err(Error::TooDeep));
+}
+
+#[test]
+fn imports_that_double_again_and_again_end() {
+    let mut values = serde_json::Map::new();
+    let mut imports = Vec::new();
+    for step in 0..60 {
+        values.insert(format!("t{step}"), json!({"x": 1}));
+    }
+    let names: Vec<[String; 3]> = (0..59)
+        .map(|step| [format!("t{}", step + 1), format!("r{step}.a"), format!("r{step}.b")])
+        .collect();
+    let roots: Vec<[String; 2]> =
+        (0..60).map(|step| [format!("t{step}"), format!("r{step}")]).collect();
+    imports.extend(roots.iter().map(|[child, parent]| (child.as_str(), parent.as_str())));
+    for [child, a, b] in &names {
+        imports.push((child.as_str(), a.as_str()));
+        imports.push((child.as_str(), b.as_str()));
+    }
+    let mut top = importing(&imports, &Json::Object(values));
+    assert_eq!(process_dependencies(&mut top, &table(&json!({}))), Err(Error::TooMany));
+}
+
+#[test]
+fn values_that_are_nested_too_deep_are_refused() {
+    let nested = |depth| (0..depth).fold(Value::Nil, |inner, _| Value::map([("a", inner)]));
+    let top = chart("top", &json!({}), Vec::new());
+    let user = |depth| Map::new(Type::Any, [("a".into(), nested(depth))]);
+    assert!(coalesce(&top, &user(MAX_DEPTH - 1)).is_ok());
+    assert_eq!(coalesce(&top, &user(MAX_DEPTH)).unwrap_err(), Error::TooDeep);
+    assert_eq!(coalesce(&top, &user(100_000)).unwrap_err(), Error::TooDeep);
+    let composed = compose("apps", &user(100_000), &[], &mut |_, _| Err("unused".to_owned()));
+    assert_eq!(composed.unwrap_err().to_string(), Error::TooDeep.to_string());
+}

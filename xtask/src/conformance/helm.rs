@@ -1,0 +1,106 @@
+//! What Helm does apart from templates: values, manifests, ignore files, names of releases.
+//!
+//! Here: `--set`. Elsewhere: values (`helm/values.rs`), what is made of rendered texts and names (`helm/release.rs`).
+
+use std::collections::BTreeMap;
+
+use ::helm::strvals::{self, Mode};
+use ::helm::values::to_json;
+use golang::Value;
+use golang::value::{Map, Str};
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::Topic;
+use super::case::{Answer, Case, Fault, Judgement, same_value};
+
+mod release;
+mod values;
+
+pub(super) const TOPICS: [Topic; 6] = [
+    Topic {
+        name: "recorded/coalesce",
+        path: "recorded/coalesce.jsonl",
+        judge: values::coalesce,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/helmignore",
+        path: "recorded/helmignore.jsonl",
+        judge: release::ignore,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/manifests",
+        path: "recorded/manifests.jsonl",
+        judge: release::manifests,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/releasename",
+        path: "recorded/releasename.jsonl",
+        judge: release::name,
+        exceptions: &[],
+    },
+    Topic { name: "recorded/strvals", path: "recorded/strvals.jsonl", judge: set, exceptions: &[] },
+    Topic {
+        name: "recorded/values-merge",
+        path: "recorded/values-merge.jsonl",
+        judge: values::compose,
+        exceptions: &[(
+            "target top list element against inline",
+            "Flux changes the item in the list of the inline values, which it shares; lists here never change",
+        )],
+    },
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    mode: String,
+    init: Json,
+    #[serde(rename = "in")]
+    text: String,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    after: Option<Json>,
+}
+
+fn set(case: Case) -> Judgement {
+    let Set { mode, init, text, files, after } = case.inputs()?;
+    let values = table(&init)?;
+    let mut read = |name: &str| match files.get(name) {
+        Some(text) => Ok(Str::from(text.as_str())),
+        None => Err(format!("no file {name:?}")),
+    };
+    let mode = match mode.as_str() {
+        "set" => Mode::Typed,
+        "string" => Mode::Strings,
+        "json" => Mode::Json,
+        "literal" => Mode::Literal,
+        "file" => Mode::File(&mut read),
+        other => return Err(Fault::NotRun(format!("unknown mode `{other}`"))),
+    };
+    let done = strvals::set(&values, &text, mode);
+    let got = json(&values)?;
+    if let (Answer::Error(_), Some(after)) = (&case.answer, &after) {
+        same_value(after, &got)?;
+    }
+    case.judge(done.map(|()| got).map_err(|error| error.to_string()))
+}
+
+/// A table of Go; null is an empty one.
+fn table(json: &Json) -> Result<Map, Fault> {
+    match Value::from_json(json) {
+        Value::Map(table) => Ok(table),
+        Value::Nil => Ok(Map::new(golang::value::Type::Any, [])),
+        _ => Err(Fault::NotRun("values that are no table".to_owned())),
+    }
+}
+
+fn json(values: &Map) -> Result<Json, Fault> {
+    to_json(values).map_err(|error| Fault::Mismatch {
+        wanted: "values that JSON has".to_owned(),
+        got: error.to_string(),
+    })
+}

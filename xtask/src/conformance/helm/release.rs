@@ -1,0 +1,100 @@
+//! Rendered texts, ignore files, names of releases.
+
+use std::collections::BTreeMap;
+
+use ::helm::ignore::Rules;
+use ::helm::manifests::{self, Hook, Manifest, Order};
+use ::helm::releasename;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::super::case::{Case, Fault, Judgement};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Split {
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sort {
+    files: BTreeMap<String, String>,
+    order: String,
+}
+
+pub(super) fn manifests(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "split" => {
+            let Split { text } = case.inputs()?;
+            case.judge(Ok(manifests::split(&text).into()))
+        }
+        "sort" => {
+            let Sort { files, order } = case.inputs()?;
+            let order = match order.as_str() {
+                "install" => Order::Install,
+                "uninstall" => Order::Uninstall,
+                other => return Err(Fault::NotRun(format!("unknown order `{other}`"))),
+            };
+            let sorted = manifests::sort(&files, order).map(|sorted| {
+                json!({
+                    "hooks": sorted.hooks.iter().map(hook).collect::<Vec<_>>(),
+                    "manifests": sorted.manifests.iter().map(manifest).collect::<Vec<_>>(),
+                })
+            });
+            case.judge(sorted.map_err(|error| error.to_string()))
+        }
+        _ => Err(case.unsupported(&[])),
+    }
+}
+
+fn hook(hook: &Hook) -> Json {
+    json!({
+        "name": hook.name,
+        "kind": hook.kind,
+        "path": hook.path,
+        "manifest": hook.manifest,
+        "events": hook.events.iter().map(|event| event.as_str()).collect::<Vec<_>>(),
+        "weight": hook.weight,
+        "deletePolicies": hook.delete_policies,
+        "outputLogPolicies": hook.output_log_policies,
+    })
+}
+
+fn manifest(manifest: &Manifest) -> Json {
+    json!({"path": manifest.path, "kind": manifest.head.kind, "content": manifest.content})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ignore {
+    rules: String,
+    paths: Vec<String>,
+}
+
+pub(super) fn ignore(case: Case) -> Judgement {
+    let Ignore { rules, paths } = case.inputs()?;
+    let ignored = Rules::parse(&rules).map(|rules| {
+        let ignored = paths.iter().map(|path| {
+            let name = path.strip_suffix('/').unwrap_or(path);
+            rules.is_ignored(name, name.len() < path.len())
+        });
+        ignored.collect::<Vec<_>>().into()
+    });
+    case.judge(ignored.map_err(|error| error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shorten {
+    #[serde(rename = "in")]
+    name: String,
+}
+
+pub(super) fn name(case: Case) -> Judgement {
+    if case.op != "shorten" {
+        return Err(case.unsupported(&["snapshot"]));
+    }
+    let Shorten { name } = case.inputs()?;
+    case.judge(Ok(releasename::shorten(&name).into()))
+}

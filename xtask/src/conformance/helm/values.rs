@@ -1,0 +1,205 @@
+//! Values: of charts and the charts in them, of HelmReleases.
+
+use std::collections::BTreeMap;
+
+use ::helm::chart::{Chart, Dependency};
+use ::helm::values::{self, Coalesced, Found, Reference, digest, process_dependencies, yaml};
+use golang::Value;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::super::case::{Case, Fault, Judgement, nil, same, same_value};
+use super::{json, table};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inputs {
+    chart: GivenChart,
+    #[serde(default)]
+    values: Json,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenChart {
+    name: String,
+    #[serde(default = "first")]
+    version: String,
+    #[serde(default)]
+    values: Json,
+    dependencies: Option<Vec<GivenDependency>>,
+    #[serde(default, deserialize_with = "nil")]
+    charts: Vec<Self>,
+}
+
+fn first() -> String {
+    "1.0.0".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[derive(Default)]
+struct GivenDependency {
+    name: String,
+    version: String,
+    repository: String,
+    condition: String,
+    tags: Vec<String>,
+    import_values: Vec<Json>,
+    alias: String,
+}
+
+impl GivenChart {
+    fn chart(self) -> Result<Chart, Fault> {
+        let dependencies = self.dependencies.map(|listed| {
+            let listed = listed.into_iter().map(|given| Dependency {
+                name: given.name,
+                version: given.version,
+                repository: given.repository,
+                condition: given.condition,
+                tags: given.tags,
+                import_values: given.import_values.iter().map(Value::from_json).collect(),
+                alias: given.alias,
+                enabled: false,
+            });
+            listed.collect()
+        });
+        Ok(Chart {
+            name: self.name,
+            version: self.version,
+            values: table(&self.values)?,
+            dependencies,
+            charts: self.charts.into_iter().map(Self::chart).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+pub(super) fn coalesce(case: Case) -> Judgement {
+    if !matches!(case.op.as_str(), "coalesce" | "merge" | "process") {
+        return Err(case.unsupported(&["render"]));
+    }
+    let Inputs { chart, values, warnings: wanted } = case.inputs()?;
+    let (mut chart, user) = (chart.chart()?, table(&values)?);
+    let mut warnings = Vec::new();
+    let mut whole = |coalesced: Result<Coalesced, values::Error>| match coalesced {
+        Ok(mut done) => {
+            warnings.append(&mut done.warnings);
+            Ok(Ok(json(&done.values)?))
+        }
+        Err(error) => Ok(Err(error.to_string())),
+    };
+    let got = match case.op.as_str() {
+        "coalesce" => whole(values::coalesce(&chart, &user))?,
+        "merge" => whole(values::merge(&chart, &user))?,
+        _ => match process_dependencies(&mut chart, &user) {
+            Ok(mut said) => match whole(values::coalesce(&chart, &user))? {
+                Ok(last) => {
+                    warnings.append(&mut said);
+                    Ok(json!({"tree": tree(&chart)?, "final": last}))
+                }
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    let is_error = got.is_err();
+    case.judge(got)?;
+    warnings.sort();
+    if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
+}
+
+/// A chart as cases show it.
+fn tree(chart: &Chart) -> Result<Json, Fault> {
+    let charts = chart.charts.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({"name": chart.name, "values": json(&chart.values)?, "charts": charts}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Composed {
+    namespace: String,
+    inline: Json,
+    #[serde(deserialize_with = "nil")]
+    refs: Vec<GivenReference>,
+    objects: BTreeMap<String, BTreeMap<String, String>>,
+    yaml: Option<String>,
+    digest: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct GivenReference {
+    kind: String,
+    name: String,
+    values_key: Option<String>,
+    #[serde(default)]
+    target_path: String,
+    #[serde(default)]
+    optional: bool,
+    #[serde(default)]
+    literal: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Digested {
+    text: String,
+    values: Json,
+    yaml: String,
+}
+
+pub(super) fn compose(case: Case) -> Judgement {
+    match case.op.as_str() {
+        "merge" => compose_all(case),
+        "digest" => {
+            let Digested { text, values, yaml: wanted } = case.inputs()?;
+            let read = match values::read(text.as_bytes()) {
+                Ok(read) => read,
+                Err(error) => return same("values", &format!("error: {error}")),
+            };
+            same_value(&json(&table(&values)?)?, &json(&read)?)?;
+            same(&wanted, &yaml(&read).map_err(|error| Fault::NotRun(error.to_string()))?)?;
+            case.judge(digest(&read).map(Json::from).map_err(|error| error.to_string()))
+        }
+        _ => Err(case.unsupported(&[])),
+    }
+}
+
+fn compose_all(case: Case) -> Judgement {
+    let inputs: Composed = case.inputs()?;
+    let references = inputs.refs.into_iter().map(|given| Reference {
+        kind: given.kind,
+        name: given.name,
+        values_key: given.values_key,
+        target_path: given.target_path,
+        optional: given.optional,
+        literal: given.literal,
+    });
+    let references: Vec<Reference> = references.collect();
+    let mut lookup = |kind: &str, name: &str| {
+        if name == "forbidden" {
+            return Err("access refused".to_owned());
+        }
+        Ok(match inputs.objects.get(&format!("{kind}/{name}")) {
+            Some(data) => {
+                let bytes =
+                    |(key, text): (&String, &String)| (key.clone(), text.clone().into_bytes());
+                Found::Data(data.iter().map(bytes).collect())
+            }
+            None => Found::Absent(format!("{}s \"{name}\" not found", kind.to_lowercase())),
+        })
+    };
+    let inline = table(&inputs.inline)?;
+    let composed = values::compose(&inputs.namespace, &inline, &references, &mut lookup);
+    let composed = match composed {
+        Ok(values) => values,
+        Err(error) => return case.judge(Err(error.to_string())),
+    };
+    case.judge(Ok(json(&composed)?))?;
+    let text =
+        |text: Result<String, values::NotJson>| text.unwrap_or_else(|error| error.to_string());
+    same(&inputs.yaml.unwrap_or_default(), &text(yaml(&composed)))?;
+    same(&inputs.digest.unwrap_or_default(), &text(digest(&composed)))
+}
