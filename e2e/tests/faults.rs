@@ -301,3 +301,21 @@ async fn a_definition_that_is_removed_under_a_running_watch_comes_back_with_its_
     ensure!(windlass.operator.is_running()?, "windlass ended");
     story.end().await
 }
+
+/// The answer to the apply comes when the watch has told already that the object is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> Result<()> {
+    let story = Story::begin("overtaken").await?;
+    let stage = Stage::set(&story).await?;
+    stage.proxy.begin(Fault::Slow(Duration::from_secs(3)));
+    let revision = stage.push("2").await?;
+    stage.await_begun("2").await?;
+    let old = story.expect(&Target::config_map("map-000")).await?.uid();
+    story.delete(&Target::config_map("map-000")).await?;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    stage.proxy.heal();
+    story.await_applied_within("app", &revision, RECOVERY).await?;
+    let map = story.await_value("map-000", "2").await?;
+    ensure!(map.uid() != old, "it is the one that was deleted");
+    story.end().await
+}

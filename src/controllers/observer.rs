@@ -15,7 +15,7 @@ use objects::{Object, ObjectId};
 use reconcile::Node;
 use serde_json::Value;
 
-pub(crate) use self::state::Knowledge;
+pub(crate) use self::state::{Knowledge, Moment};
 use self::state::{Reference, Running, State, Tracked, WatchKey};
 use super::hub::Hub;
 use crate::cluster::Cluster;
@@ -100,6 +100,11 @@ impl Observer {
         tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
     }
 
+    /// The moment before a look or a write; [`Self::applied`] wants to know it.
+    pub(crate) fn now(&self) -> Moment {
+        self.state().losses.now()
+    }
+
     /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
     pub(crate) fn writing(&self, owner: &Node, id: &ObjectId) {
         let mut state = self.state();
@@ -120,15 +125,23 @@ impl Observer {
         }
     }
 
-    /// Remembers what a manifest made of an object, and watches that it stays so.
-    pub(crate) fn applied(&self, owner: &Node, resource: &Resource, digest: String, live: &Object) {
+    /// Remembers what a manifest made of an object, and watches that it stays so. The look or write began at `since`.
+    pub(crate) fn applied(
+        &self,
+        owner: &Node,
+        resource: &Resource,
+        digest: String,
+        live: &Object,
+        since: Moment,
+    ) {
         let metadata = live.get("metadata").cloned().unwrap_or_default();
         let applied = print_of(&metadata);
         let id = live.id();
         let mut state = self.state();
         let seen = state.sightings.get(&id).copied();
         // A watch may have been faster than the answer, with this change or already with a later one.
-        let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1);
+        let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1)
+            || state.losses.lost_since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource));
         let owner_of_it = owner.clone();
         let tracked = Tracked { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
@@ -275,6 +288,7 @@ impl Observer {
         let mut state = self.state();
         let mut drifted = None;
         state.sightings.remove(id);
+        state.losses.add(id);
         if let Some(tracked) = state.tracked.get_mut(id) {
             tracked.dirty = true;
             if !tracked.writing {

@@ -2,7 +2,7 @@
 //!
 //! Here: plain bookkeeping under one lock. Elsewhere: watches, and whom to wake (the module above).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use objects::ObjectId;
 use reconcile::Node;
@@ -52,8 +52,43 @@ pub(super) struct WatchKey {
     pub(super) selection: Selection,
 }
 
+/// A moment, before a look or a write begins: what is lost after it may have been there for the look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment(u64);
+
+/// Which objects were lost last, for answers that arrive later than the news.
+#[derive(Default)]
+pub(super) struct Losses {
+    count: u64,
+    recent: VecDeque<ObjectId>,
+}
+
+/// How many losses are remembered.
+const RECENT_LOSSES: usize = 4096;
+
+impl Losses {
+    pub(super) fn now(&self) -> Moment {
+        Moment(self.count)
+    }
+
+    pub(super) fn add(&mut self, id: &ObjectId) {
+        self.count += 1;
+        self.recent.push_back(id.clone());
+        if self.recent.len() > RECENT_LOSSES {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Whether an object was lost after a moment; what is not remembered counts as lost.
+    pub(super) fn lost_since(&self, id: &ObjectId, moment: Moment) -> bool {
+        let since = usize::try_from(self.count - moment.0).unwrap_or(usize::MAX);
+        since > self.recent.len() || self.recent.iter().rev().take(since).any(|lost| lost == id)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct State {
+    pub(super) losses: Losses,
     pub(super) tracked: BTreeMap<ObjectId, Tracked>,
     /// The newest that watches by label saw of every object, tracked or not: a look may be overtaken by what it
     /// looks at.
@@ -207,7 +242,7 @@ impl WatchKey {
 mod tests {
     use super::*;
 
-    pub(super) fn referred(was_there: bool) -> (State, ObjectId, Node) {
+    fn referred(was_there: bool) -> (State, ObjectId, Node) {
         let id = ObjectId::new("shop", "password", "", "Secret");
         let user = Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", "app");
         let reference = Reference { users: BTreeSet::from([user.clone()]), seen: None, was_there };
@@ -217,7 +252,23 @@ mod tests {
     }
 
     #[test]
-    pub(super) fn a_referred_object_wakes_when_it_changes_and_not_when_it_is_first_seen() {
+    fn what_is_lost_before_the_answer_arrives_is_remembered() {
+        let (a, b) =
+            (ObjectId::new("shop", "a", "", "Secret"), ObjectId::new("shop", "b", "", "Secret"));
+        let mut losses = Losses::default();
+        losses.add(&a);
+        let moment = losses.now();
+        assert!(!losses.lost_since(&a, moment));
+        losses.add(&b);
+        assert!(losses.lost_since(&b, moment) && !losses.lost_since(&a, moment));
+        for _ in 0..RECENT_LOSSES {
+            losses.add(&a);
+        }
+        assert!(losses.lost_since(&b, moment), "it is forgotten, so it may have been lost");
+    }
+
+    #[test]
+    fn a_referred_object_wakes_when_it_changes_and_not_when_it_is_first_seen() {
         let (mut state, id, user) = referred(true);
         assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
         assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
@@ -226,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    pub(super) fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
+    fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
         let (mut state, id, user) = referred(false);
         assert_eq!(state.note_reference(&id, None), BTreeSet::new());
         assert_eq!(state.note_reference(&id, Some(1)), BTreeSet::from([user]));

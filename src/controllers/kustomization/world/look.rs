@@ -15,7 +15,7 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::{Knowledge, MANAGER};
+use crate::controllers::observer::{Knowledge, MANAGER, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -83,6 +83,7 @@ impl World {
         if switches.ssa == apply::Ssa::IfNotPresent || apply::meta::expires(&manifest.object) {
             return self.compare_if_there(manifest, &resource).await;
         }
+        let since = observer.now();
         // The dry-run itself tells whether the object is there, so a new one costs no look of its own.
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
@@ -97,7 +98,7 @@ impl World {
                 Ok(SeenState::Differs)
             }
             Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {
-                Some(live) => Ok(self.judge(manifest, &resource, live, &dry)),
+                Some(live) => Ok(self.judge(manifest, &resource, (live, &dry), since)),
                 None => Ok(SeenState::Missing),
             },
             Err(error) if error.is_busy() => Err(error),
@@ -115,6 +116,7 @@ impl World {
         resource: &Resource,
     ) -> Result<SeenState, ClusterError> {
         let (id, observer) = (&manifest.id, self.target.observer());
+        let since = observer.now();
         let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
         let expired = live.is_none()
@@ -131,7 +133,7 @@ impl World {
         let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
         match (dry.await, live) {
             (Ok(_), None) => Ok(SeenState::Missing),
-            (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry)),
+            (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, (live, &dry), since)),
             (Err(error), _) if error.is_busy() => Err(error),
             (Err(error), live) => self.judge_refusal(manifest, live, resource, &error).await,
         }
@@ -149,8 +151,8 @@ impl World {
         &self,
         manifest: &Manifest,
         resource: &Resource,
-        live: Object,
-        dry: &Object,
+        (live, dry): (Object, &Object),
+        since: Moment,
     ) -> SeenState {
         let (id, observer) = (&manifest.id, self.target.observer());
         if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
@@ -159,7 +161,7 @@ impl World {
         }
         let drifted = self.is_foreign(manifest, &live) || has_drifted(&live, dry);
         if !drifted {
-            observer.applied(&self.node, resource, manifest.digest.clone(), &live);
+            observer.applied(&self.node, resource, manifest.digest.clone(), &live, since);
         }
         self.known().live.insert(id.clone(), live);
         if drifted { SeenState::Differs } else { SeenState::InSync }

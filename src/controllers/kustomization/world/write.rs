@@ -12,7 +12,7 @@ use super::World;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::MANAGER;
+use crate::controllers::observer::{MANAGER, Moment};
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {
@@ -89,8 +89,9 @@ impl World {
         observer.writing(&self.node, id);
         let written = self.write_over(manifest, &resource, live, recreate).await;
         match written {
-            Ok(written) => {
-                observer.applied(&self.node, &resource, manifest.digest.clone(), &written);
+            Ok((written, since)) => {
+                let digest = manifest.digest.clone();
+                observer.applied(&self.node, &resource, digest, &written, since);
                 let mut known = self.known();
                 known.seen.insert(id.clone(), SeenState::InSync);
                 known.healthy.remove(id);
@@ -117,14 +118,17 @@ impl World {
         resource: &Resource,
         live: Option<Object>,
         recreate: bool,
-    ) -> Result<Object, ClusterError> {
+    ) -> Result<(Object, Moment), ClusterError> {
         let cluster = &self.target.cluster;
         match live {
             Some(live) if recreate => self.remove_and_wait(resource, &live).await?,
             Some(live) => self.take_over(manifest, resource, live).await?,
             None => {}
         }
-        cluster.apply(resource, &manifest.object, MANAGER, Mode::Write).await
+        // The end of one that is recreated came before this.
+        let since = self.target.observer().now();
+        let written = cluster.apply(resource, &manifest.object, MANAGER, Mode::Write).await?;
+        Ok((written, since))
     }
 
     /// Makes fields that other tools left behind ours; whoever writes in between makes us look again.
