@@ -198,7 +198,8 @@ impl Story {
         Ok(message.to_owned())
     }
 
-    /// Waits until a Kustomization waits for the health of a revision.
+    /// Waits until a Kustomization waits for the health of a revision, and its objects are there: that it waits is
+    /// announced with the inventory.
     pub async fn await_waiting(&self, name: &str, revision: &str) -> Result<DynamicObject> {
         let target = Target::kustomization(name);
         let outcome = self
@@ -210,7 +211,24 @@ impl Story {
                     && message.contains(revision)
             })
             .await;
-        outcome.with_context(|| format!("{target} does not wait for the health of {revision}"))
+        let object = outcome
+            .with_context(|| format!("{target} does not wait for the health of {revision}"))?;
+        let entries = object.data["status"]["inventory"]["entries"].as_array();
+        for entry in entries.into_iter().flatten() {
+            let (id, version) = (entry["id"].as_str(), entry["v"].as_str());
+            let parts: Vec<&str> = id.unwrap_or_default().split('_').collect();
+            let ([namespace, name, group, kind], Some(version)) = (&parts[..], version) else {
+                anyhow::bail!("{entry} is not an entry of an inventory");
+            };
+            let api =
+                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            let applied = Target::new(&api, kind, name).in_namespace(namespace);
+            self.await_until(&format!("{applied} to be applied"), SOON, async || {
+                self.read(&applied).await
+            })
+            .await?;
+        }
+        Ok(object)
     }
 
     /// Waits until a ConfigMap made by [`super::manifests::config_map`] has a value.
