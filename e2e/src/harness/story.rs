@@ -292,7 +292,15 @@ impl Story {
         if let Some(known) = known {
             return Ok(known);
         }
-        let found = discovery::pinned_kind(&self.client, kind).await;
+        let mut found = discovery::pinned_kind(&self.client, kind).await;
+        // A kind that was just defined is established a moment before it is served.
+        for _ in 0..10 {
+            if found.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            found = discovery::pinned_kind(&self.client, kind).await;
+        }
         let (resource, abilities) =
             found.with_context(|| format!("the API server does not know {key}"))?;
         let entry = (resource, abilities.scope);
