@@ -6,7 +6,7 @@
 //!
 //! let text = "\
 //! ## the web tier
-//! replicas: 3 # for now
+//! replicas: 3 # on weekdays
 //! ports: [80, 443]
 //! ";
 //! let mut documents = v3::parse(text.as_bytes(), &goyaml::Limits::default())?;
