@@ -65,14 +65,14 @@ pub struct Call<'r> {
     pub(crate) budget: &'r mut Budget,
 }
 
-impl Call<'_> {
+impl<'r> Call<'r> {
     /// The templates that are being run. A clone of them is cheap and can get templates of its own.
     pub fn set(&self) -> &Set {
         self.set
     }
 
     /// What the run was given for its functions, if it is of this type.
-    pub fn host<T: 'static>(&self) -> Option<&T> {
+    pub fn host<T: 'static>(&self) -> Option<&'r T> {
         self.host.downcast_ref()
     }
 

@@ -1,24 +1,101 @@
-//! A chart as far as its values are concerned.
+//! A chart: what its files say.
 //!
-//! Elsewhere: what is done with its values (`values`), templates and files of a chart.
+//! Elsewhere: what is done with its values (`values`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use golang::Value;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
 
-/// A chart with the charts in it.
-#[derive(Debug, Clone)]
+/// A chart with the charts in it. A clone shares the texts of its files.
+#[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// Its name, which a parent's alias replaces.
-    pub name: String,
-    /// Its version.
-    pub version: String,
+    /// What its `Chart.yaml` says.
+    pub metadata: Metadata,
+    /// What its `Chart.lock` says.
+    pub lock: Option<Lock>,
     /// What its `values.yaml` says. Never changed through this chart, so it may be shared.
     pub values: Map,
-    /// What its `Chart.yaml` lists; an empty list and none at all are not the same to Helm.
-    pub dependencies: Option<Vec<Dependency>>,
+    /// Its `values.schema.json`.
+    pub schema: Option<Arc<[u8]>>,
+    /// The files below `templates/`, in the order of the chart.
+    pub templates: Vec<File>,
+    /// Files that are nothing else: what `.Files` shows, `crds/` among them.
+    pub files: Vec<File>,
     /// The charts that are there, listed or not.
     pub charts: Vec<Self>,
+}
+
+/// A file of a chart.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// Its path in the chart, with slashes.
+    pub name: String,
+    /// Its bytes.
+    pub data: Arc<[u8]>,
+}
+
+/// What `Chart.yaml` says of a chart (`helm 4.2 pkg/chart/v2 Metadata`).
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    /// Its name, which a parent's alias replaces.
+    pub name: String,
+    /// A page about the project.
+    pub home: String,
+    /// Where its source is.
+    pub sources: Vec<String>,
+    /// Its version.
+    pub version: String,
+    /// One sentence.
+    pub description: String,
+    /// Words to find it by.
+    pub keywords: Vec<String>,
+    /// Who cares for it.
+    pub maintainers: Vec<Maintainer>,
+    /// Address of a picture.
+    pub icon: String,
+    /// `v1` or `v2`.
+    pub api_version: String,
+    /// As a dependency's.
+    pub condition: String,
+    /// As a dependency's, between commas.
+    pub tags: String,
+    /// Version of what it installs: any text.
+    pub app_version: String,
+    /// Nobody should use it any more.
+    pub deprecated: bool,
+    /// Notes for tools; nothing and an empty table are not the same to Helm.
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// The versions of Kubernetes that it is for: a range.
+    pub kube_version: String,
+    /// What it lists as dependencies; an empty list and none at all are not the same to Helm.
+    pub dependencies: Option<Vec<Dependency>>,
+    /// `application`, `library` or empty.
+    pub kind: String,
+}
+
+/// Someone who cares for a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Maintainer {
+    /// A name.
+    pub name: String,
+    /// A mail address.
+    pub email: String,
+    /// A page.
+    pub url: String,
+}
+
+/// What `Chart.lock` says: the dependencies that were chosen.
+#[derive(Debug, Clone)]
+pub struct Lock {
+    /// When, as it is written there.
+    pub generated: String,
+    /// Of what was listed and what was chosen.
+    pub digest: String,
+    /// What was chosen.
+    pub dependencies: Vec<Dependency>,
 }
 
 /// A dependency as `Chart.yaml` lists it.
@@ -47,9 +124,9 @@ impl Dependency {
     pub fn is_met_by(&self, chart: &Chart) -> bool {
         let in_range = || {
             let constraint = Constraint::parse(&self.version).ok()?;
-            let version = Version::parse(&chart.version).ok()?;
+            let version = Version::parse(&chart.metadata.version).ok()?;
             Some(constraint.matches(&version))
         };
-        self.name == chart.name && in_range() == Some(true)
+        self.name == chart.metadata.name && in_range() == Some(true)
     }
 }

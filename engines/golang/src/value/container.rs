@@ -112,6 +112,13 @@ struct Table {
     is_nil: bool,
 }
 
+impl Default for Map {
+    /// An empty `map[string]interface {}`.
+    fn default() -> Self {
+        Self::new(Type::Any, [])
+    }
+}
+
 impl Map {
     /// A map with some entries; of equal keys the last counts.
     pub fn new(item_type: Type, entries: impl IntoIterator<Item = (Str, Value)>) -> Self {

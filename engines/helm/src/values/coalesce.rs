@@ -85,19 +85,19 @@ impl Coalescing<'_> {
         depth: usize,
     ) -> Result<(), Error> {
         self.budget.spend(depth)?;
-        let prefix = joined(prefix, &chart.name);
+        let prefix = joined(prefix, &chart.metadata.name);
         self.defaults(chart, into, &prefix, nulls, depth)?;
         for sub in &chart.charts {
-            let own = match into.get(sub.name.as_bytes()) {
+            let own = match into.get(sub.metadata.name.as_bytes()) {
                 None => {
                     let own = empty();
-                    into.insert(sub.name.as_str(), Value::Map(own.clone()));
+                    into.insert(sub.metadata.name.as_str(), Value::Map(own.clone()));
                     own
                 }
                 Some(Value::Map(own)) => own,
                 Some(other) => {
                     let found = shown("%t", &other);
-                    return Err(Error::NotTable { chart: sub.name.clone(), found });
+                    return Err(Error::NotTable { chart: sub.metadata.name.clone(), found });
                 }
             };
             self.globals(&own, into, &prefix, depth)?;
@@ -122,7 +122,8 @@ impl Coalescing<'_> {
                 }
                 (Some(Value::Map(own)), Value::Map(default)) => {
                     // The nulls of a chart in it are its own affair.
-                    let is_chart = chart.charts.iter().any(|sub| *sub.name.as_bytes() == *key);
+                    let is_chart =
+                        chart.charts.iter().any(|sub| *sub.metadata.name.as_bytes() == *key);
                     let nulls = if is_chart { Nulls::Keep } else { nulls };
                     if nulls == Nulls::Remove {
                         remove_nulls(&default, depth, self.budget)?;

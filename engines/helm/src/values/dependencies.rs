@@ -43,7 +43,7 @@ impl Run {
     /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
     fn choose(&mut self, chart: &mut Chart, user: &Map, path: &str) -> Result<(), Error> {
         // Parity(helm): without a list nobody looks at the charts below either.
-        let Some(mut listed) = chart.dependencies.take() else { return Ok(()) };
+        let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
         let unlisted = |sub: &&Chart| !listed.iter().any(|wanted| wanted.is_met_by(sub));
         let mut charts: Vec<Chart> = chart.charts.iter().filter(unlisted).cloned().collect();
         for wanted in &mut listed {
@@ -52,7 +52,7 @@ impl Run {
                 wanted.name.clone_from(&wanted.alias);
             }
             if let Some(mut found) = found {
-                found.name.clone_from(&wanted.name);
+                found.metadata.name.clone_from(&wanted.name);
                 charts.push(found);
             }
         }
@@ -64,14 +64,14 @@ impl Run {
             self.heed_condition(dependency, &values, path);
         }
         let is_out = |name: &str| listed.iter().any(|out| !out.enabled && out.name == name);
-        chart.charts.retain(|sub| !is_out(&sub.name));
+        chart.charts.retain(|sub| !is_out(&sub.metadata.name));
         let stay: Vec<Dependency> =
             listed.iter().filter(|dependency| !is_out(&dependency.name)).cloned().collect();
         for sub in &mut chart.charts {
-            let path = format!("{path}{}.", sub.name);
+            let path = format!("{path}{}.", sub.metadata.name);
             self.choose(sub, &values, &path)?;
         }
-        chart.dependencies = (!stay.is_empty()).then_some(stay);
+        chart.metadata.dependencies = (!stay.is_empty()).then_some(stay);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Run {
         for sub in &mut chart.charts {
             self.import_all(sub)?;
         }
-        let Some(mut listed) = chart.dependencies.take() else { return Ok(()) };
+        let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
         let values = self.values(chart, &empty(), Nulls::Keep)?;
         let imported = empty();
         let done = self.import(&mut listed, &values, &imported).and_then(|()| {
@@ -126,7 +126,7 @@ impl Run {
         dismantle(&imported);
         dismantle(&values);
         chart.values = done?;
-        chart.dependencies = Some(listed);
+        chart.metadata.dependencies = Some(listed);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use golang::value::{Map, Type};
 use serde_json::{Value as Json, json};
 
 use super::{Error, MAX_DEPTH, coalesce, compose, process_dependencies, to_json};
-use crate::chart::{Chart, Dependency};
+use crate::chart::{Chart, Dependency, Metadata};
 
 fn table(json: &Json) -> Map {
     let Value::Map(table) = Value::from_json(json) else { panic!("{json} is no table") };
@@ -14,7 +14,8 @@ fn table(json: &Json) -> Map {
 
 fn chart(name: &str, values: &Json, charts: Vec<Chart>) -> Chart {
     let version = "1.0.0".to_owned();
-    Chart { name: name.to_owned(), version, values: table(values), dependencies: None, charts }
+    let metadata = Metadata { name: name.to_owned(), version, ..Metadata::default() };
+    Chart { metadata, values: table(values), charts, ..Chart::default() }
 }
 
 fn importing(imports: &[(&str, &str)], values: &Json) -> Chart {

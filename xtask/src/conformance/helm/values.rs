@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::helm::chart::{Chart, Dependency};
+use ::helm::chart::{Chart, Dependency, Metadata};
 use ::helm::values::{self, Coalesced, Found, Reference, digest, process_dependencies, yaml};
 use golang::Value;
 use serde::Deserialize;
@@ -66,12 +66,12 @@ impl GivenChart {
             });
             listed.collect()
         });
+        let (name, version) = (self.name, self.version);
         Ok(Chart {
-            name: self.name,
-            version: self.version,
+            metadata: Metadata { name, version, dependencies, ..Metadata::default() },
             values: table(&self.values)?,
-            dependencies,
             charts: self.charts.into_iter().map(Self::chart).collect::<Result<_, _>>()?,
+            ..Chart::default()
         })
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn coalesce(case: Case) -> Judgement {
 /// A chart as cases show it.
 fn tree(chart: &Chart) -> Result<Json, Fault> {
     let charts = chart.charts.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
-    Ok(json!({"name": chart.name, "values": json(&chart.values)?, "charts": charts}))
+    Ok(json!({"name": chart.metadata.name, "values": json(&chart.values)?, "charts": charts}))
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,16 @@
+//! Functions that Helm's templates have beyond Go's own, as far as they need no chart: those of sprig 3.3.0 without
+//! `env` and `expandenv`, and Helm 4.2's for YAML, JSON and TOML; Helm 4.3's durations too.
+//!
+//! A function is one entry in one file below `functions/`: its name, its signature as Go writes it, and its body.
+//! What they know of the world (the time, randomness, names of hosts) comes through [`World`].
+//!
+//! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
+//! how entries are kept (`table.rs`), signatures (`signature.rs`).
+
+mod functions;
+mod signature;
+mod table;
+mod world;
+
+pub use table::functions;
+pub use world::World;
