@@ -1,9 +1,8 @@
 //! Kinds and their runs: what a spec points at, what it wishes, what happened.
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
-//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), where and as
-//! whom ([`target`]), drift and
-//! waits ([`observer`]), and a folder for each kind with the same four files:
+//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), what a spec names
+//! ([`reference`]), where and as whom ([`target`]), drift and waits ([`observer`]), and a folder for each kind with the same four files:
 //! `resolve` (what does the spec point at), `wish` (what should be), `world` (look and act), `report` (say so).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
@@ -17,6 +16,7 @@ pub(crate) mod kustomization;
 pub(crate) mod marks;
 pub(crate) mod observer;
 pub(crate) mod record;
+pub(crate) mod reference;
 pub(crate) mod registry;
 pub(crate) mod run;
 pub(crate) mod target;

@@ -208,6 +208,15 @@ impl Settings {
         self.watch_label_selector.selects(labels)
     }
 
+    /// Whether a variable without value and default is an error in post-build substitution.
+    pub(crate) fn strict_substitutions(&self) -> bool {
+        self.gate("StrictPostBuildSubstitutions").unwrap_or(true)
+    }
+
+    fn gate(&self, name: &str) -> Option<bool> {
+        self.feature_gates.iter().rev().find_map(|gates| gates.value(name))
+    }
+
     /// Flags and gates that were set to something and change nothing, each with the reason.
     pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(Gates::notes);

@@ -126,6 +126,20 @@ impl Cluster {
             self.api::<k8s_openapi::api::core::v1::Secret>(namespace).get_opt(name).await?;
         Ok(secret.map(|s| s.data.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect()))
     }
+
+    /// The texts of a ConfigMap; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer.
+    pub(crate) async fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<std::collections::BTreeMap<String, String>>, ClusterError> {
+        let found =
+            self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get_opt(name).await?;
+        Ok(found.map(|config_map| config_map.data.unwrap_or_default()))
+    }
 }
 
 fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {

@@ -1,7 +1,7 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`), where a run may not go on
-//! (`pause`), looking and writing (`world`), deletion (`farewell`).
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `substitution`), where a run may
+//! not go on (`pause`), looking and writing (`world`), deletion (`farewell`).
 
 mod build;
 mod farewell;
@@ -9,6 +9,7 @@ mod manifests;
 mod pause;
 mod report;
 mod resolve;
+mod substitution;
 mod wish;
 mod world;
 
@@ -29,10 +30,12 @@ use reconcile::{
 use tree::Trace;
 
 use self::build::Built;
+use self::substitution::Substitution;
 use self::wish::{Pace, Wish};
 use self::world::{Verify, Wishes, World};
 use super::context::Context;
 use super::record::Latest;
+use super::reference::References;
 use super::run::{Controlled, node_of, usual_trigger};
 use super::target::{Target, Wanted};
 use super::{gate, hold, marks, window};
@@ -82,6 +85,7 @@ struct SettledBuild {
     generation: i64,
     digest: String,
     trace: Trace,
+    inputs: String,
 }
 
 impl Controlled for Kustomization {
@@ -230,11 +234,11 @@ impl Session {
             Gate::Open | Gate::Suspended | Gate::Closed => {}
             Gate::Rest(rest) => return Ended::early(object, revision, rest),
         }
-        let target = match self.target(object).await {
-            Ok(target) => target,
+        let (target, substitution) = match self.named(object).await {
+            Ok(named) => named,
             Err(rest) => return Ended::early(object, revision, rest),
         };
-        let wish = match self.build(object, pace, &artifact, &target).await {
+        let wish = match self.build(object, pace, &artifact, &target, substitution).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
             Err(rest) => return Ended::early(object, revision, rest),
@@ -242,14 +246,22 @@ impl Session {
         self.apply(object, pace, &artifact, &wish, &target).await
     }
 
-    /// Where and as whom the spec wants it applied.
-    async fn target(&self, object: &Kustomization) -> Result<Arc<Target>, Rest> {
+    /// What the spec names: where and as whom it is applied, and the variables that are put in.
+    async fn named(
+        &self,
+        object: &Kustomization,
+    ) -> Result<(Arc<Target>, Option<Substitution>), Rest> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
         let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
-        let target = self.context.targets.of(&self.context, &self.node, &wanted).await?;
+        // All of it is watched before any of it is missed.
+        let mut references = References::default();
+        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        let substitution = Substitution::read(&self.context, object, &mut references).await;
+        references.watch(&self.context, &self.node);
+        let target = target?;
         self.memory().moved(&self.node, &target);
-        Ok(target)
+        Ok((target, substitution?))
     }
 
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
@@ -300,7 +312,8 @@ impl Session {
         match &ended.rest {
             Rest::Settled(..) => {
                 let (digest, trace) = (digest.clone(), wish.trace.clone());
-                memory.settled = Some(SettledBuild { generation, digest, trace });
+                let inputs = wish.inputs.clone();
+                memory.settled = Some(SettledBuild { generation, digest, trace, inputs });
             }
             Rest::Running(..) => {
                 memory.healthy = Some((digest.clone(), healthy));

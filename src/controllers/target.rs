@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crds::KubeConfigReference;
-use objects::{Gvk, ObjectId};
-use reconcile::{Node, Rest, Wake, reason};
+use reconcile::{Rest, Wake, reason};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::context::Context;
 use super::hub::Hub;
 use super::observer::Observer;
+use super::reference::References;
 use super::registry;
 use crate::cluster::Cluster;
 use crate::cluster::client::connect_to;
@@ -143,23 +143,20 @@ impl Targets {
         Self { home, hub, metrics, places, targets }
     }
 
-    /// The target that a spec asks for. A change of the Secret that it names wakes `node`.
+    /// The target that a spec asks for. The Secret that it names is among the references then.
     ///
     /// # Errors
     /// Says which Secret or name cannot be used, and why.
     pub(crate) async fn of(
         &self,
         context: &Context,
-        node: &Node,
         wanted: &Wanted<'_>,
+        references: &mut References,
     ) -> Result<Arc<Target>, Rest> {
         let user = wanted.user()?;
         let remote = match wanted.kube_config {
-            Some(reference) => Some(remote(context, node, wanted.namespace, reference).await?),
-            None => {
-                context.observer.refer_to(node, &[]);
-                None
-            }
+            Some(named) => Some(remote(context, references, wanted.namespace, named).await?),
+            None => None,
         };
         let place = remote.as_ref().map(|(remote, _)| remote.digest.clone()).unwrap_or_default();
         let key = Key { place, user: user.clone().unwrap_or_default() };
@@ -232,7 +229,7 @@ fn keep<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: Key, value: &Arc<T>) {
 /// The cluster that a Secret describes, and the Secret's name for messages.
 async fn remote(
     context: &Context,
-    node: &Node,
+    references: &mut References,
     namespace: &str,
     reference: &KubeConfigReference,
 ) -> Result<(Remote, String), Rest> {
@@ -242,12 +239,8 @@ async fn remote(
     };
     let secret = format!("{namespace}/{}", secret_ref.name);
     let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
-    let data = context.cluster.secret(namespace, &secret_ref.name).await;
+    let data = references.secret(context, namespace, &secret_ref.name).await;
     let data = data.map_err(|error| told(error.to_string()))?;
-    let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
-    let kind = kind.map_err(|error| told(error.to_string()))?;
-    let id = ObjectId::new(namespace, &secret_ref.name, "", "Secret");
-    context.observer.refer_to(node, &[(kind, id, data.is_some())]);
     let missing = || told("it does not exist; create it or correct spec.kubeConfig".to_owned());
     let data = data.ok_or_else(missing)?;
     let allowed = Allowed { insecure_tls: context.settings.insecure_kubeconfig_tls };

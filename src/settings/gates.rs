@@ -1,7 +1,7 @@
 //! Feature gates of Flux's controllers.
 //!
 //! Each is accepted, so that a set of flags that works there works here; one that nobody knows is an error, as there.
-//! None of them changes anything yet; one that is set to another value than Flux's default is told about.
+//! One that changes nothing here and is set to another value than Flux's default is told about.
 
 /// Gates as one use of the flag sets them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,9 @@ struct Known {
 const fn gate(name: &'static str, default: bool, here: &'static str) -> Known {
     Known { name, default, here }
 }
+
+/// It does what it does in Flux.
+const USED: &str = "";
 
 const NOT_YET: &str = "what it is about is not supported yet";
 
@@ -63,7 +66,7 @@ const KNOWN: &[Known] = &[
     gate("MigrateAPIVersion", false, NOT_YET),
     gate("OOMWatch", false, NOT_YET),
     gate("ObjectLevelWorkloadIdentity", false, NOT_YET),
-    gate("StrictPostBuildSubstitutions", true, NOT_YET),
+    gate("StrictPostBuildSubstitutions", true, USED),
     gate("UseHelm3Defaults", false, NOT_YET),
 ];
 
@@ -82,9 +85,16 @@ impl Gates {
         self.0.is_empty()
     }
 
+    /// What a gate is set to, by the last that says so.
+    pub(super) fn value(&self, name: &str) -> Option<bool> {
+        self.0.iter().rev().find(|gate| gate.known.name == name).map(|gate| gate.on)
+    }
+
     /// Each gate that asks for something else than Flux's default, and why that changes nothing.
     pub(super) fn notes(&self) -> impl Iterator<Item = (String, &'static str)> {
-        let told = self.0.iter().filter(|gate| gate.on != gate.known.default);
+        let changes_nothing =
+            |gate: &&Gate| gate.on != gate.known.default && gate.known.here != USED;
+        let told = self.0.iter().filter(changes_nothing);
         told.map(|Gate { known, on }| (format!("--feature-gates={}={on}", known.name), known.here))
     }
 }

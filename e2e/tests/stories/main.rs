@@ -19,6 +19,7 @@ mod kubectl_wait;
 mod ownership;
 mod requested_at;
 mod sources;
+mod substitution;
 mod superseded;
 mod suspend_resume;
 mod unsupported_field;

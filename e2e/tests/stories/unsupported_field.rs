@@ -20,9 +20,8 @@ async fn await_refusal(story: &Story, target: &Target, field: &str) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing() -> Result<()> {
     let story = Story::with_windlass("unsupported").await?;
-    let cases: [(&str, &str, Value); 10] = [
+    let cases: [(&str, &str, Value); 9] = [
         ("decryption", "spec.decryption", json!({"provider": "sops"})),
-        ("postBuild", "spec.postBuild", json!({"substitute": {"a": "b"}})),
         ("namePrefix", "spec.namePrefix", json!("x-")),
         ("nameSuffix", "spec.nameSuffix", json!("-x")),
         ("patches", "spec.patches", json!([{"patch": "[]", "target": {"kind": "ConfigMap"}}])),

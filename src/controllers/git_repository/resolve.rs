@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
-use objects::{Gvk, ObjectId};
 use reconcile::{Node, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use super::include::{self, Include};
 use crate::controllers::context::Context;
+use crate::controllers::reference::References;
 
 /// The data of a Secret.
 type Data = BTreeMap<String, Vec<u8>>;
@@ -37,10 +37,10 @@ pub(super) async fn resolve(
     let what = "failed to configure proxy options: ";
     let proxy = Named { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
     // Both are watched before either is missed.
-    let mut watched = Vec::new();
-    let secret = credentials.read(context, object, &mut watched).await;
-    let proxy = proxy.read(context, object, &mut watched).await;
-    context.observer.refer_to(node, &watched);
+    let mut references = References::default();
+    let secret = credentials.read(context, object, &mut references).await;
+    let proxy = proxy.read(context, object, &mut references).await;
+    references.watch(context, node);
     let (proxy, secret) = (proxy?, secret?.unwrap_or_default());
     Ok(Resolved { secret, proxy, include: include::resolve(context, node, object)? })
 }
@@ -52,15 +52,13 @@ struct Named<'a> {
     reference: &'a Option<LocalObjectReference>,
 }
 
-type Watched = (crate::cluster::discovery::Resource, ObjectId, bool);
-
 impl Named<'_> {
     /// The data of the Secret; `None` if the spec names none.
     async fn read(
         &self,
         context: &Context,
         object: &GitRepository,
-        watched: &mut Vec<Watched>,
+        references: &mut References,
     ) -> Result<Option<Data>, Rest> {
         let Some(reference) = self.reference else { return Ok(None) };
         let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
@@ -68,11 +66,8 @@ impl Named<'_> {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
-        let secret = context.cluster.secret(&namespace, name).await;
+        let secret = references.secret(context, &namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
-        let kind = context.cluster.resource(&Gvk::new("v1", "Secret")).await;
-        let kind = kind.map_err(|error| failed(error.to_string()))?;
-        watched.push((kind, ObjectId::new(&namespace, name, "", "Secret"), secret.is_some()));
         let missing = || failed(format!("it does not exist; create it or correct {}", self.field));
         secret.map(Some).ok_or_else(missing)
     }

@@ -10,6 +10,7 @@ use crds::{Artifact, Reconciled as _};
 use kube::core::Resource as _;
 use reconcile::{Rest, Wake, reason};
 
+use super::substitution::Substitution;
 use super::wish::{self, Pace, Wish};
 use super::world::Verify;
 use super::{Ended, Session, resolve};
@@ -23,6 +24,13 @@ pub(super) enum Built {
     Unchanged(Box<Ended>),
 }
 
+/// What a build would be made from.
+pub(super) struct Seen<'a> {
+    pub(super) files: &'a tree::Memory,
+    /// Digest of everything that is in no file.
+    pub(super) inputs: &'a str,
+}
+
 impl Session {
     pub(super) async fn build(
         &self,
@@ -30,8 +38,10 @@ impl Session {
         pace: Pace,
         artifact: &Artifact,
         target: &Target,
+        substitution: Option<Substitution>,
     ) -> Result<Built, Rest> {
-        if let Some(wish) = self.waited_for(object, artifact) {
+        let inputs = substitution.as_ref().map(|known| known.digest.clone()).unwrap_or_default();
+        if let Some(wish) = self.waited_for(object, artifact, &inputs) {
             return Ok(Built::Wish(wish));
         }
         // Another shard's artifact comes over the network, and a place is for work.
@@ -44,14 +54,22 @@ impl Session {
             None => self.files(object, artifact).await?,
         };
         let revision = artifact.revision.clone();
-        if let Some(ended) = self.unchanged(object, &files, &revision, target, pace) {
+        let seen = Seen { files: &files, inputs: &inputs };
+        if let Some(ended) = self.unchanged(object, &seen, &revision, target, pace) {
             return Ok(Built::Unchanged(Box::new(ended)));
         }
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
-                wish::wish(&object, pace, &files, &revision, &context.settings)
+                wish::wish(
+                    &object,
+                    pace,
+                    &files,
+                    &revision,
+                    substitution.as_ref(),
+                    &context.settings,
+                )
             })
         };
         match built.await {
@@ -69,6 +87,7 @@ impl Session {
         &self,
         object: &Kustomization,
         artifact: &Artifact,
+        inputs: &str,
     ) -> Option<Arc<Wish>> {
         if self.verify(object) == Verify::Everything {
             return None;
@@ -77,6 +96,7 @@ impl Session {
         let waiting = memory.waiting.as_ref()?;
         let same = Some(waiting.generation) == object.meta().generation
             && waiting.artifact == artifact.digest
+            && waiting.wish.inputs == inputs
             && waiting.wish.desired.revision == artifact.revision;
         same.then(|| waiting.wish.clone())
     }
@@ -97,7 +117,7 @@ impl Session {
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,
-        files: &tree::Memory,
+        seen: &Seen<'_>,
         revision: &str,
         target: &Target,
         pace: Pace,
@@ -115,7 +135,8 @@ impl Session {
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
         if settled.generation != object.meta().generation.unwrap_or_default()
-            || !settled.trace.is_same_in(files)
+            || settled.inputs != seen.inputs
+            || !settled.trace.is_same_in(seen.files)
         {
             return None;
         }

@@ -15,6 +15,7 @@ use super::{AFTER_REFUSAL, Ended, Session, report};
 use crate::cluster::ClusterError;
 use crate::controllers::hold;
 use crate::controllers::record::FINALIZER;
+use crate::controllers::reference::References;
 use crate::controllers::run::Controlled as _;
 use crate::controllers::target::{Target, Wanted};
 
@@ -88,7 +89,9 @@ impl Session {
                 return Ok(Ok(None));
             }
         }
-        let target = self.context.targets.of(&self.context, &self.node, &wanted).await;
+        let mut references = References::default();
+        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        references.watch(&self.context, &self.node);
         Ok(target.map(Some).map_err(|rest| match rest {
             Rest::Failed(reason, text, wake) => {
                 let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";

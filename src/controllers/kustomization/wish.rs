@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
 use super::manifests;
+use super::substitution::Substitution;
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 
@@ -33,6 +34,8 @@ pub(super) struct Wish {
     pub(super) digest: String,
     /// Which files were read.
     pub(super) trace: Trace,
+    /// Digest of what was used beside files.
+    pub(super) inputs: String,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
 }
@@ -48,7 +51,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         retry_interval: _,
         kube_config: _,
         path: _,
-        post_build,
+        post_build: _,
         prune: _,
         deletion_policy: _,
         health_checks: _,
@@ -72,7 +75,6 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
     let given = [
         ("spec.dependsOn[].readyExpr", depends_on.iter().any(|d| d.ready_expr.is_some())),
         ("spec.decryption", decryption.is_some()),
-        ("spec.postBuild", post_build.is_some()),
         ("spec.namePrefix", name_prefix.is_some()),
         ("spec.nameSuffix", name_suffix.is_some()),
         ("spec.patches", !patches.is_empty()),
@@ -155,6 +157,7 @@ pub(super) fn wish(
     pace: Pace,
     files: &tree::Memory,
     revision: &str,
+    substitution: Option<&Substitution>,
     settings: &Settings,
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
@@ -173,12 +176,18 @@ pub(super) fn wish(
             );
             return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
         }
-        // The API server would repeat the value in its refusal, and so publish it.
-        if let Some(key) = value_that_is_no_text(&manifest) {
-            let (file, line, subject) = (found.file, found.line, manifest.id().subject());
-            let text = format!("{file}:{line}: {subject} {key} must be a text; put it in quotes");
-            return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
+        if let Some(namespace) = &spec.target_namespace {
+            into_namespace(&mut manifest, namespace);
         }
+        if let Some(substitution) = substitution {
+            let (file, line) = (&found.file, found.line);
+            let put_in = substitution.apply(manifest).map_err(|why| {
+                let text = format!("{file}:{line}: {why}");
+                Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+            });
+            manifest = put_in?;
+        }
+        refuse_values(&manifest, &found.file, found.line)?;
         dress(&mut manifest, object);
         objects.push(manifest);
     }
@@ -199,7 +208,8 @@ pub(super) fn wish(
         stage_timeout: STAGE_TIMEOUT,
         retry: pace.retry,
     });
-    Ok(Wish { desired, digest, trace: recorder.seen(), health_versions })
+    let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
+    Ok(Wish { desired, digest, trace: recorder.seen(), inputs, health_versions })
 }
 
 fn refused(error: &manifests::Error) -> Rest {
@@ -216,6 +226,14 @@ fn refused(error: &manifests::Error) -> Rest {
     }
 }
 
+/// The API server would repeat such a value in its refusal, and so publish it.
+fn refuse_values(manifest: &Object, file: &str, line: usize) -> Result<(), Rest> {
+    let Some(key) = value_that_is_no_text(manifest) else { return Ok(()) };
+    let subject = manifest.id().subject();
+    let text = format!("{file}:{line}: {subject} {key} must be a text; put it in quotes");
+    Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
+}
+
 /// The first entry of a Secret that is a number, a switch or worse.
 fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     if manifest.api_version() != "v1" || manifest.kind() != "Secret" {
@@ -228,11 +246,8 @@ fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     })
 }
 
-/// Puts on what the spec adds to every object: namespace, metadata, owner.
+/// Puts on what the spec adds to every object: metadata, owner.
 fn dress(manifest: &mut Object, object: &Kustomization) {
-    if let Some(namespace) = &object.spec.target_namespace {
-        into_namespace(manifest, namespace);
-    }
     if let Some(common) = &object.spec.common_metadata {
         for (key, value) in &common.labels {
             manifest.set_label(key, value);

@@ -16,7 +16,6 @@ fn spec(more: &Value) -> KustomizationSpec {
 fn refused_fields() -> Vec<(&'static str, Value)> {
     vec![
         ("decryption", json!({"provider": "sops"})),
-        ("postBuild", json!({"substitute": {"a": "b"}})),
         ("namePrefix", json!("x-")),
         ("nameSuffix", json!("-x")),
         ("patches", json!([{"patch": "x"}])),
@@ -30,12 +29,13 @@ fn refused_fields() -> Vec<(&'static str, Value)> {
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 16] = [
+const USED: [&str; 17] = [
     "commonMetadata",
     "dependsOn",
     "interval",
     "retryInterval",
     "path",
+    "postBuild",
     "prune",
     "deletionPolicy",
     "healthChecks",

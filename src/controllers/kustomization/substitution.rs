@@ -1,0 +1,262 @@
+//! Post-build substitution: where variables come from, and which objects they are put into.
+//!
+//! Source: fluxcd/pkg/kustomize 1.44 and kustomize-controller 1.9. Elsewhere: expressions (`envsubst`).
+
+use crds::ConfigKind;
+use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
+use envsubst::{InvalidName, Limits, Unset, Variables};
+use kube::core::ResourceExt as _;
+use objects::Object;
+use reconcile::{Rest, Wake, reason};
+use sha2::{Digest as _, Sha256};
+
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+
+/// The label or annotation that leaves an object as it is, when it says `disabled`.
+const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
+
+/// What is put into the objects of a build.
+pub(super) struct Substitution {
+    variables: Variables,
+    invalid: Option<InvalidName>,
+    unset: Unset,
+    is_always: bool,
+    /// Whether there are values that are shown to nobody.
+    has_secrets: bool,
+    /// Of all that a build depends on here.
+    pub(super) digest: String,
+}
+
+impl Substitution {
+    /// Reads what a spec names; nothing when it asks for no substitution.
+    pub(super) async fn read(
+        context: &Context,
+        object: &Kustomization,
+        references: &mut References,
+    ) -> Result<Option<Self>, Rest> {
+        let Some(spec) = &object.spec.post_build else { return Ok(None) };
+        let namespace = object.namespace().unwrap_or_default();
+        let mut gathered = Gathered::default();
+        for source in &spec.substitute_from {
+            let (kind, name) = (source.kind, &source.name);
+            let failed = |why: String| {
+                let text = format!("substitute from '{kind}/{name}' error: {why}");
+                Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+            };
+            let is_there = match kind {
+                ConfigKind::ConfigMap => {
+                    let found = references.config_map(context, &namespace, name).await;
+                    let found = found.map_err(|error| failed(error.to_string()))?;
+                    found.map(|data| gathered.add_texts(data))
+                }
+                ConfigKind::Secret => {
+                    let found = references.secret(context, &namespace, name).await;
+                    let found = found.map_err(|error| failed(error.to_string()))?;
+                    found.map(|data| gathered.add_secrets(data))
+                }
+            };
+            if is_there.is_none() && !source.optional {
+                let advice = "create it, or say `optional: true` in spec.postBuild.substituteFrom";
+                return Err(failed(format!("it does not exist; {advice}")));
+            }
+        }
+        Ok(Some(gathered.finish(spec, context.settings.strict_substitutions())))
+    }
+
+    /// Puts the variables into an object.
+    ///
+    /// # Errors
+    /// Why the object cannot be built, as Flux says it; no value of a Secret is in it.
+    pub(super) fn apply(&self, object: Object) -> Result<Object, String> {
+        let is_off = |said: Option<&str>| said == Some("disabled");
+        if is_off(object.label(SWITCH)) || is_off(object.annotation(SWITCH)) {
+            return Ok(object);
+        }
+        let has_variables = !self.variables.is_empty() || self.invalid.is_some();
+        if !has_variables && !self.is_always {
+            return Ok(object);
+        }
+        let gvk = object.gvk();
+        let group = if gvk.group.is_empty() { "[noGrp]" } else { &gvk.group };
+        let what = format!("{}.{}.{group}/{}", gvk.kind, gvk.version, object.name());
+        self.substitute(object)
+            .map_err(|why| format!("post build failed for '{what}': envsubst error: {why}"))
+    }
+
+    fn substitute(&self, object: Object) -> Result<Object, String> {
+        if let Some(invalid) = &self.invalid {
+            return Err(invalid.to_string());
+        }
+        let text = goyaml::emit(&object.into_value()).map_err(|error| error.to_string())?;
+        let lookup = |name: &str| self.variables.get(name);
+        let done = envsubst::substitute(text.as_bytes(), lookup, self.unset, Limits::default());
+        let done = done.map_err(|error| format!("variable substitution failed: {error}"))?;
+        let value = goyaml::to_json(&done).map_err(|error| {
+            let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+            // What YAML cannot make sense of may be a part of a value.
+            let problem = match self.has_secrets {
+                true => "with the values in it, it is no YAML",
+                false => error.problem(),
+            };
+            format!("YAMLToJSON: yaml: {line}{problem}")
+        })?;
+        Object::new(value).map_err(|error| format!("UnmarshalJSON: {error}"))
+    }
+}
+
+#[derive(Default)]
+struct Gathered {
+    variables: Variables,
+    invalid: Option<InvalidName>,
+    has_secrets: bool,
+    hash: Sha256,
+}
+
+impl Gathered {
+    fn add(&mut self, name: &str, value: &[u8]) {
+        for part in [name.as_bytes(), value] {
+            self.hash.update(part.len().to_le_bytes());
+            self.hash.update(part);
+        }
+        if let Err(invalid) = self.variables.set(name, value) {
+            self.invalid.get_or_insert(invalid);
+        }
+    }
+
+    fn add_texts(&mut self, data: impl IntoIterator<Item = (String, String)>) {
+        for (name, value) in data {
+            self.add(&name, value.as_bytes());
+        }
+    }
+
+    fn add_secrets(&mut self, data: impl IntoIterator<Item = (String, Vec<u8>)>) {
+        for (name, value) in data {
+            self.add(&name, &value);
+            self.has_secrets = true;
+        }
+    }
+
+    /// Parity(flux): what the spec says itself counts most.
+    fn finish(mut self, spec: &PostBuild, is_strict: bool) -> Substitution {
+        for (name, value) in &spec.substitute {
+            self.add(name, value.as_bytes());
+        }
+        let strategy = spec.substitute_strategy.unwrap_or_default();
+        Substitution {
+            variables: self.variables,
+            invalid: self.invalid,
+            unset: if is_strict { Unset::Error } else { Unset::Empty },
+            is_always: strategy == SubstituteStrategy::Always,
+            has_secrets: self.has_secrets,
+            digest: hex::encode(self.hash.finalize()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn config_map(data: &Value) -> Object {
+        let metadata = json!({"name": "settings", "namespace": "shop"});
+        let fields =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        Object::new(fields).unwrap()
+    }
+
+    fn spec(pairs: &[(&str, &str)]) -> PostBuild {
+        let substitute: BTreeMap<_, _> =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        PostBuild { substitute, ..PostBuild::default() }
+    }
+
+    fn data_of(object: &Object) -> Value {
+        object.get("data").cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_the_spec_says_counts_most_and_secrets_count_as_later_ones() {
+        let mut gathered = Gathered::default();
+        gathered
+            .add_texts([("a".to_owned(), "map".to_owned()), ("b".to_owned(), "map".to_owned())]);
+        gathered.add_secrets([("b".to_owned(), b"sec\nret".to_vec())]);
+        let done = gathered
+            .finish(&spec(&[("a", "spec")]), true)
+            .apply(config_map(&json!({"x": "${a} ${b} ${c:=none}"})))
+            .unwrap();
+        assert_eq!(data_of(&done), json!({"x": "spec secret none"}));
+    }
+
+    #[test]
+    fn a_value_may_become_a_number_unless_it_is_quoted() {
+        let substitution = Gathered::default().finish(&spec(&[("n", "3")]), true);
+        let done = substitution.apply(config_map(&json!({"x": "${n}", "y": "n${n}"}))).unwrap();
+        assert_eq!(data_of(&done), json!({"x": 3, "y": "n3"}));
+    }
+
+    #[test]
+    fn a_variable_without_a_value_is_an_error_only_when_that_is_asked_for() {
+        let object = || config_map(&json!({"x": "${gone}"}));
+        let strict = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object());
+        assert_eq!(
+            strict.unwrap_err(),
+            "post build failed for 'ConfigMap.v1.[noGrp]/settings': envsubst error: variable substitution failed: \
+             variable not set (strict mode): \"gone\""
+        );
+        let lenient = Gathered::default().finish(&spec(&[("a", "1")]), false).apply(object());
+        assert_eq!(data_of(&lenient.unwrap()), json!({"x": null}));
+    }
+
+    #[test]
+    fn without_variables_nothing_is_touched_unless_always() {
+        let object = || config_map(&json!({"x": "${gone:=there}"}));
+        let none = Gathered::default().finish(&spec(&[]), true).apply(object()).unwrap();
+        assert_eq!(data_of(&none), json!({"x": "${gone:=there}"}));
+        let always = PostBuild {
+            substitute_strategy: Some(SubstituteStrategy::Always),
+            ..PostBuild::default()
+        };
+        let done = Gathered::default().finish(&always, true).apply(object()).unwrap();
+        assert_eq!(data_of(&done), json!({"x": "there"}));
+    }
+
+    #[test]
+    fn an_object_that_opts_out_stays_as_it_is() {
+        let mut object = config_map(&json!({"x": "${a}"}));
+        object.set_annotation(SWITCH, "disabled");
+        let done = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object).unwrap();
+        assert_eq!(data_of(&done), json!({"x": "${a}"}));
+    }
+
+    #[test]
+    fn a_name_that_no_variable_can_have_is_told() {
+        let mut gathered = Gathered::default();
+        gathered.add_secrets([("db.password".to_owned(), b"hunter2".to_vec())]);
+        let error = gathered.finish(&spec(&[]), true).apply(config_map(&json!({}))).unwrap_err();
+        assert!(error.contains("'db.password' var name is invalid"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn no_error_shows_a_value_of_a_secret() {
+        let mut gathered = Gathered::default();
+        gathered.add_secrets([("password".to_owned(), b"*hunter2".to_vec())]);
+        let object = config_map(&json!({"x": "${password}"}));
+        let error = gathered.finish(&spec(&[]), true).apply(object).unwrap_err();
+        assert!(error.starts_with("post build failed for"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn the_digest_follows_every_value() {
+        let digest = |pairs: &[(&str, &str)]| Gathered::default().finish(&spec(pairs), true).digest;
+        assert_eq!(digest(&[("a", "1")]), digest(&[("a", "1")]));
+        assert_ne!(digest(&[("a", "1")]), digest(&[("a", "2")]));
+        assert_ne!(digest(&[("a", "1")]), digest(&[("a1", "")]));
+    }
+}
