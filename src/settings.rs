@@ -1,7 +1,7 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
 //! Here: flags that do something. Elsewhere: those of the election ([`leader`]), those that Flux's controllers take and
-//! that mean nothing here ([`accepted`]), feature gates ([`gates`]), label selectors ([`selector`]).
+//! that mean nothing here ([`accepted`]), feature gates ([`gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
 //! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers).
@@ -9,7 +9,6 @@
 mod accepted;
 mod gates;
 mod leader;
-mod selector;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,7 +20,7 @@ use clap::{Args, ValueEnum};
 use accepted::Accepted;
 use gates::Gates;
 pub(crate) use leader::LeaderElection;
-use selector::LabelSelector;
+use objects::LabelSelector;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
@@ -205,7 +204,7 @@ impl Settings {
 
     /// Whether an object with these labels is in this process' part of the cluster.
     pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.watch_label_selector.selects(labels)
+        self.watch_label_selector.selects(|key| labels.get(key).map(String::as_str))
     }
 
     /// Whether a variable without value and default is an error in post-build substitution.

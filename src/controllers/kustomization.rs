@@ -303,6 +303,7 @@ impl Session {
             await_end: false,
             health_versions: wish.health_versions.iter().cloned().collect(),
             healthy: healthy.unwrap_or_default(),
+            ignore: wish.ignore.clone(),
             retry_at: self.in_future(pace.retry),
         };
         let (ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;

@@ -15,6 +15,7 @@ mod git_contents;
 mod git_references;
 mod health;
 mod hold;
+mod ignore;
 mod kubectl_wait;
 mod ownership;
 mod requested_at;

@@ -20,7 +20,7 @@ async fn await_refusal(story: &Story, target: &Target, field: &str) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing() -> Result<()> {
     let story = Story::with_windlass("unsupported").await?;
-    let cases: [(&str, &str, Value); 9] = [
+    let cases: [(&str, &str, Value); 8] = [
         ("decryption", "spec.decryption", json!({"provider": "sops"})),
         ("namePrefix", "spec.namePrefix", json!("x-")),
         ("nameSuffix", "spec.nameSuffix", json!("-x")),
@@ -32,7 +32,6 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
         ),
         ("images", "spec.images", json!([{"name": "a", "newTag": "b"}])),
         ("components", "spec.components", json!(["./c"])),
-        ("ignore", "spec.ignore", json!([{"paths": ["/data"]}])),
         (
             "healthCheckExprs",
             "spec.healthCheckExprs",

@@ -1,13 +1,14 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
 //! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`]), foreign field managers ([`takeover`]), refusals ([`refusal`]), health ([`health`]),
+//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), foreign field managers ([`takeover`]), refusals ([`refusal`]), health ([`health`]),
 //! and the plan of one run that follows from all of them ([`plan`]).
 //! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
 pub mod compare;
 pub mod fingerprint;
 pub mod health;
+pub mod ignore;
 pub mod inventory;
 pub mod meta;
 pub mod normalize;

@@ -1,14 +1,16 @@
 //! Kubernetes objects as data: what they are called, how manifests become them, and how secrets stay unseen.
 //!
-//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests, [`Redacted`].
+//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests, [`LabelSelector`], [`Redacted`].
 //! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).
 
 pub mod id;
 pub mod manifest;
 pub mod object;
 pub mod redacted;
+pub mod selector;
 
 pub use id::{Gvk, IdError, ObjectId};
 pub use manifest::{Located, ManifestError};
 pub use object::{Object, ObjectError};
 pub use redacted::Redacted;
+pub use selector::LabelSelector;

@@ -48,6 +48,7 @@ impl Session {
             await_end,
             health_versions: BTreeMap::new(),
             healthy: BTreeSet::new(),
+            ignore: Arc::default(),
             retry_at: self.in_future(pace.retry),
         };
         let target = match self.target_of_farewell(&object).await? {

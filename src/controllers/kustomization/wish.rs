@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use apply::ignore::{Rules, Target};
 use apply::{Desired, HealthWish};
+use crds::IgnoreRule;
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind, KustomizationSpec};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
@@ -36,6 +38,8 @@ pub(super) struct Wish {
     pub(super) trace: Trace,
     /// Digest of what was used beside files.
     pub(super) inputs: String,
+    /// Which fields others may change.
+    pub(super) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
 }
@@ -70,7 +74,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         components,
         ignore_missing_components,
         health_check_exprs,
-        ignore,
+        ignore: _,
     } = spec;
     let given = [
         ("spec.dependsOn[].readyExpr", depends_on.iter().any(|d| d.ready_expr.is_some())),
@@ -84,7 +88,6 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         ("spec.components", !components.is_empty()),
         ("spec.ignoreMissingComponents", *ignore_missing_components),
         ("spec.healthCheckExprs", !health_check_exprs.is_empty()),
-        ("spec.ignore", !ignore.is_empty()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
@@ -208,8 +211,9 @@ pub(super) fn wish(
         stage_timeout: STAGE_TIMEOUT,
         retry: pace.retry,
     });
+    let ignore = Arc::new(ignored(&spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
-    Ok(Wish { desired, digest, trace: recorder.seen(), inputs, health_versions })
+    Ok(Wish { desired, digest, trace: recorder.seen(), inputs, ignore, health_versions })
 }
 
 fn refused(error: &manifests::Error) -> Rest {
@@ -345,6 +349,29 @@ fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
         })
         .collect();
     (HealthWish::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
+}
+
+/// The fields that others may change.
+fn ignored(rules: &[IgnoreRule]) -> Result<Rules, Rest> {
+    let given: Vec<(Target, Vec<String>)> = rules
+        .iter()
+        .map(|rule| {
+            let selector = rule.target.clone().unwrap_or_default();
+            let target = Target {
+                group: selector.group.unwrap_or_default(),
+                version: selector.version.unwrap_or_default(),
+                kind: selector.kind.unwrap_or_default(),
+                name: selector.name.unwrap_or_default(),
+                namespace: selector.namespace.unwrap_or_default(),
+                labels: selector.label_selector.unwrap_or_default(),
+                annotations: selector.annotation_selector.unwrap_or_default(),
+            };
+            (target, rule.paths.clone())
+        })
+        .collect();
+    Rules::new(&given).map_err(|error| {
+        Rest::Stalled(reason::RECONCILIATION_FAILED, format!("spec.ignore: {error}"))
+    })
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.

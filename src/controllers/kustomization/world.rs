@@ -81,6 +81,8 @@ pub(super) struct Wishes {
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Objects of this very build that were healthy at an earlier look.
     pub(super) healthy: BTreeSet<ObjectId>,
+    /// Which fields others may change.
+    pub(super) ignore: Arc<apply::ignore::Rules>,
     /// When a failed request is tried again.
     pub(super) retry_at: Time,
 }

@@ -24,12 +24,11 @@ fn refused_fields() -> Vec<(&'static str, Value)> {
         ("components", json!(["x"])),
         ("ignoreMissingComponents", json!(true)),
         ("healthCheckExprs", json!([{"apiVersion": "v1", "current": "true"}])),
-        ("ignore", json!([{"paths": ["/x"]}])),
     ]
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 17] = [
+const USED: [&str; 18] = [
     "commonMetadata",
     "dependsOn",
     "interval",
@@ -39,6 +38,7 @@ const USED: [&str; 17] = [
     "prune",
     "deletionPolicy",
     "healthChecks",
+    "ignore",
     "kubeConfig",
     "serviceAccountName",
     "sourceRef",

@@ -2,7 +2,7 @@
 
 use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
-use apply::{Manifest, Report, SeenState, has_drifted, health};
+use apply::{Manifest, Report, SeenState, health};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::stream::{self, StreamExt as _};
@@ -88,7 +88,12 @@ impl World {
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
             Ok(dry) if would_be_created(&dry) => Ok(SeenState::Missing),
-            Ok(dry) if knowledge == Knowledge::Other && !self.is_foreign(manifest, &dry) => {
+            // What others may change is taken from the live object, so that is read.
+            Ok(dry)
+                if knowledge == Knowledge::Other
+                    && self.settings.ignore.leave_alone(&manifest.object)
+                    && !self.is_foreign(manifest, &dry) =>
+            {
                 let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
                 if skipped {
                     observer.released(&self.node, id);
@@ -159,7 +164,8 @@ impl World {
             observer.released(&self.node, id);
             return SeenState::Skipped;
         }
-        let drifted = self.is_foreign(manifest, &live) || has_drifted(&live, dry);
+        let drifted =
+            self.is_foreign(manifest, &live) || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
             observer.applied(&self.node, resource, manifest.digest.clone(), &live, since);
         }

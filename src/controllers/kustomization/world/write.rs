@@ -1,5 +1,6 @@
 //! Writes objects: applies a stage, recreates what may not change, deletes what left.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -120,14 +121,20 @@ impl World {
         recreate: bool,
     ) -> Result<(Object, Moment), ClusterError> {
         let cluster = &self.target.cluster;
+        let mut payload = Cow::Borrowed(&manifest.object);
         match live {
             Some(live) if recreate => self.remove_and_wait(resource, &live).await?,
-            Some(live) => self.take_over(manifest, resource, live).await?,
+            Some(live) => {
+                if !self.settings.ignore.leave_alone(&manifest.object) {
+                    payload = Cow::Owned(self.settings.ignore.payload(&payload, &live, MANAGER));
+                }
+                self.take_over(manifest, resource, live).await?;
+            }
             None => {}
         }
         // The end of one that is recreated came before this.
         let since = self.target.observer().now();
-        let written = cluster.apply(resource, &manifest.object, MANAGER, Mode::Write).await?;
+        let written = cluster.apply(resource, &payload, MANAGER, Mode::Write).await?;
         Ok((written, since))
     }
 

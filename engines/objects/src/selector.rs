@@ -1,20 +1,37 @@
 //! Label selectors as text: the grammar of `kubectl --selector`.
 //!
 //! Source: the API conventions of Kubernetes and `k8s.io/apimachinery/pkg/labels` (0.36).
-//! What labels match is decided by `kube::core::Selector`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use kube::core::{Expression, Selector, SelectorExt as _};
+use std::collections::BTreeSet;
 
 /// Longest text that is read.
 const LIMIT: usize = 8192;
 
 /// Which labels an object has to have; the empty one selects everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct LabelSelector {
+pub struct LabelSelector {
     text: String,
-    selector: Selector,
+    expressions: Vec<Expression>,
+}
+
+/// What a selector says of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Expression {
+    Exists(String),
+    Absent(String),
+    In(String, BTreeSet<String>),
+    NotIn(String, BTreeSet<String>),
+}
+
+impl Expression {
+    fn selects<'a>(&self, value_of: &impl Fn(&str) -> Option<&'a str>) -> bool {
+        match self {
+            Self::Exists(key) => value_of(key).is_some(),
+            Self::Absent(key) => value_of(key).is_none(),
+            Self::In(key, values) => value_of(key).is_some_and(|value| values.contains(value)),
+            Self::NotIn(key, values) => value_of(key).is_none_or(|value| !values.contains(value)),
+        }
+    }
 }
 
 impl LabelSelector {
@@ -22,7 +39,7 @@ impl LabelSelector {
     ///
     /// # Errors
     /// Says what was expected where.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LIMIT {
             return Err(format!("a label selector has at most {LIMIT} bytes"));
         }
@@ -40,16 +57,16 @@ impl LabelSelector {
                 return Err(reader.expected("a comma"));
             }
         }
-        Ok(Self { text: text.to_owned(), selector: expressions.into_iter().collect() })
+        Ok(Self { text: text.to_owned(), expressions })
     }
 
-    /// Whether labels match.
-    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector.matches(labels)
+    /// Whether labels, given by the value of each key, match.
+    pub fn selects<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.expressions.iter().all(|expression| expression.selects(&value_of))
     }
 
     /// As it was given.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 }
@@ -94,14 +111,14 @@ impl<'a> Reader<'a> {
         self.skip_spaces();
         let key = self.key()?;
         if is_absent {
-            return Ok(Expression::DoesNotExist(key));
+            return Ok(Expression::Absent(key));
         }
         self.skip_spaces();
         if self.take("!=") {
-            return Ok(Expression::NotEqual(key, self.value()?));
+            return Ok(Expression::NotIn(key, BTreeSet::from([self.value()?])));
         }
         if self.take("==") || self.take("=") {
-            return Ok(Expression::Equal(key, self.value()?));
+            return Ok(Expression::In(key, BTreeSet::from([self.value()?])));
         }
         if self.rest.is_empty() || self.rest.starts_with(',') {
             return Ok(Expression::Exists(key));
@@ -187,8 +204,8 @@ mod tests {
     use super::*;
 
     fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        LabelSelector::parse(selector).unwrap().selects(&labels)
+        let value_of = |key: &str| labels.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
+        LabelSelector::parse(selector).unwrap().selects(value_of)
     }
 
     #[test]

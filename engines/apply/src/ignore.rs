@@ -1,0 +1,307 @@
+//! Fields of live objects that others may change: no drift, and never written back.
+//!
+//! Source: `jsondiff` and `manager_apply` of fluxcd/pkg/ssa 0.76. Here: which objects a rule is for, and what it does to
+//! a comparison and to a manifest. Elsewhere: where rules come from (the program).
+
+use golang::regexp::Regexp;
+use objects::{LabelSelector, Object};
+use serde_json::{Map, Value};
+
+use crate::compare::has_drifted;
+
+/// Which objects a rule is for; what is empty says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// A regular expression of Go that the whole API group matches.
+    pub group: String,
+    /// The same for the version.
+    pub version: String,
+    /// The same for the kind.
+    pub kind: String,
+    /// The same for the name.
+    pub name: String,
+    /// The same for the namespace.
+    pub namespace: String,
+    /// A selector over labels.
+    pub labels: String,
+    /// A selector over annotations.
+    pub annotations: String,
+}
+
+/// Why a rule cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// No regular expression.
+    #[error("target.{field} is no regular expression: {problem}")]
+    Regexp {
+        /// Which one.
+        field: &'static str,
+        /// What Go says of it.
+        problem: String,
+    },
+    /// No selector.
+    #[error("target.{field}: {problem}")]
+    Selector {
+        /// Which one.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Not RFC 6901.
+    #[error(
+        "`{0}` is no JSON pointer to a field: write it as /spec/replicas, with ~1 for a slash in a name"
+    )]
+    Pointer(String),
+}
+
+/// Rules that are ready for use.
+#[derive(Debug, Default)]
+pub struct Rules(Vec<Rule>);
+
+#[derive(Debug)]
+struct Rule {
+    patterns: Vec<(Part, Regexp)>,
+    labels: Option<LabelSelector>,
+    annotations: Option<LabelSelector>,
+    paths: Vec<Pointer>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Group,
+    Version,
+    Kind,
+    Name,
+    Namespace,
+}
+
+impl Rules {
+    /// Rules from targets and the paths that each names.
+    ///
+    /// # Errors
+    /// Says which part of a rule cannot be read.
+    pub fn new(given: &[(Target, Vec<String>)]) -> Result<Self, RuleError> {
+        given
+            .iter()
+            .map(|(target, paths)| Rule::new(target, paths))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether no rule is for this object.
+    pub fn leave_alone(&self, manifest: &Object) -> bool {
+        self.paths(manifest).next().is_none()
+    }
+
+    fn paths<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a Pointer> {
+        self.0.iter().filter(|rule| rule.is_for(object)).flat_map(|rule| &rule.paths)
+    }
+
+    /// Whether applying would change more than ignored fields; see [`has_drifted`].
+    ///
+    /// What rules are for is decided by the answer to the dry-run.
+    pub fn have_drifted(&self, live: &Object, dry_run: &Object) -> bool {
+        if self.leave_alone(dry_run) {
+            return has_drifted(live, dry_run);
+        }
+        let without = |object: &Object| {
+            let mut rest = object.clone();
+            for path in self.paths(dry_run) {
+                path.remove(rest.fields_mut());
+            }
+            rest
+        };
+        has_drifted(&without(live), &without(dry_run))
+    }
+
+    /// The manifest to apply to a live object: an ignored field that differs there keeps its live value, or is left out
+    /// where another manager applied it, so that it stays theirs.
+    ///
+    /// Differs(flux): a field that the live object lacks is left out too, where Flux applies a null.
+    pub fn payload(&self, manifest: &Object, live: &Object, manager: &str) -> Object {
+        let mut payload = manifest.clone();
+        for path in self.paths(manifest) {
+            let (wanted, found) = (path.get(manifest.fields()), path.get(live.fields()));
+            let Some(wanted) = wanted else { continue };
+            match found {
+                Some(found) if found == wanted => {}
+                Some(found) if !is_applied_by_another(live, path, manager) => {
+                    path.replace(payload.fields_mut(), found.clone());
+                }
+                Some(_) | None => path.remove(payload.fields_mut()),
+            }
+        }
+        payload
+    }
+}
+
+impl Rule {
+    fn new(target: &Target, paths: &[String]) -> Result<Self, RuleError> {
+        let mut patterns = Vec::new();
+        for (part, field, pattern) in [
+            (Part::Group, "group", &target.group),
+            (Part::Version, "version", &target.version),
+            (Part::Kind, "kind", &target.kind),
+            (Part::Name, "name", &target.name),
+            (Part::Namespace, "namespace", &target.namespace),
+        ] {
+            if pattern.is_empty() {
+                continue;
+            }
+            let compiled = Regexp::new(&format!("^(?:{pattern})$"))
+                .map_err(|error| RuleError::Regexp { field, problem: error.to_string() })?;
+            patterns.push((part, compiled));
+        }
+        let selector = |field, text: &str| match text {
+            "" => Ok(None),
+            text => LabelSelector::parse(text)
+                .map(Some)
+                .map_err(|problem| RuleError::Selector { field, problem }),
+        };
+        Ok(Self {
+            patterns,
+            labels: selector("labelSelector", &target.labels)?,
+            annotations: selector("annotationSelector", &target.annotations)?,
+            paths: paths.iter().map(|path| Pointer::parse(path)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn is_for(&self, object: &Object) -> bool {
+        let gvk = object.gvk();
+        let matches = |(part, pattern): &(Part, Regexp)| {
+            pattern.is_match(match part {
+                Part::Group => &gvk.group,
+                Part::Version => &gvk.version,
+                Part::Kind => &gvk.kind,
+                Part::Name => object.name(),
+                Part::Namespace => object.namespace(),
+            })
+        };
+        self.patterns.iter().all(matches)
+            && self.labels.as_ref().is_none_or(|s| s.selects(|key| object.label(key)))
+            && self.annotations.as_ref().is_none_or(|s| s.selects(|key| object.annotation(key)))
+    }
+}
+
+/// A JSON pointer (RFC 6901) to something within an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pointer(Vec<String>);
+
+impl Pointer {
+    fn parse(text: &str) -> Result<Self, RuleError> {
+        let parts = text.strip_prefix('/').filter(|rest| !rest.is_empty());
+        let Some(parts) = parts else { return Err(RuleError::Pointer(text.to_owned())) };
+        Ok(Self(parts.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()))
+    }
+
+    fn get<'a>(&self, fields: &'a Map<String, Value>) -> Option<&'a Value> {
+        let (first, rest) = self.0.split_first()?;
+        rest.iter().try_fold(fields.get(first)?, |value, part| match value {
+            Value::Object(map) => map.get(part),
+            Value::Array(items) => items.get(index(part)?),
+            _ => None,
+        })
+    }
+
+    /// The map or list that holds what is pointed at, and its name there.
+    fn holder<'a>(&self, fields: &'a mut Map<String, Value>) -> Option<(Holder<'a>, &str)> {
+        let (last, parents) = self.0.split_last()?;
+        let Some((first, between)) = parents.split_first() else {
+            return Some((Holder::Map(fields), last));
+        };
+        let holder =
+            between.iter().try_fold(fields.get_mut(first)?, |value, part| match value {
+                Value::Object(map) => map.get_mut(part),
+                Value::Array(items) => items.get_mut(index(part)?),
+                _ => None,
+            })?;
+        match holder {
+            Value::Object(map) => Some((Holder::Map(map), last)),
+            Value::Array(items) => Some((Holder::List(items), last)),
+            _ => None,
+        }
+    }
+
+    fn remove(&self, fields: &mut Map<String, Value>) {
+        match self.holder(fields) {
+            Some((Holder::Map(map), name)) => {
+                map.remove(name);
+            }
+            Some((Holder::List(items), name)) => {
+                if let Some(at) = index(name).filter(|at| *at < items.len()) {
+                    items.remove(at);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn replace(&self, fields: &mut Map<String, Value>, value: Value) {
+        let place = match self.holder(fields) {
+            Some((Holder::Map(map), name)) => map.get_mut(name),
+            Some((Holder::List(items), name)) => index(name).and_then(|at| items.get_mut(at)),
+            None => None,
+        };
+        if let Some(place) = place {
+            *place = value;
+        }
+    }
+}
+
+enum Holder<'a> {
+    Map(&'a mut Map<String, Value>),
+    List(&'a mut Vec<Value>),
+}
+
+fn index(part: &str) -> Option<usize> {
+    part.parse().ok()
+}
+
+/// Whether somebody else applied a field of a live object, as its managed fields tell.
+fn is_applied_by_another(live: &Object, path: &Pointer, manager: &str) -> bool {
+    let entries = live.meta("managedFields").and_then(Value::as_array);
+    let applied: Vec<(&str, &Value)> = entries
+        .into_iter()
+        .flatten()
+        .filter(|entry| {
+            entry.get("operation").and_then(Value::as_str) == Some("Apply")
+                && entry.get("subresource").and_then(Value::as_str).unwrap_or_default().is_empty()
+        })
+        .filter_map(|entry| Some((entry.get("manager")?.as_str()?, entry.get("fieldsV1")?)))
+        .collect();
+    let mut others: Vec<&Value> =
+        applied.iter().filter(|(who, _)| *who != manager).map(|(_, fields)| *fields).collect();
+    let mut all: Vec<&Value> = applied.into_iter().map(|(_, fields)| fields).collect();
+    let mut reached: Option<&Value> = None;
+    for part in &path.0 {
+        reached = match reached {
+            None => live.get(part),
+            Some(Value::Array(items)) => index(part).and_then(|at| items.get(at)),
+            Some(value) => value.get(part),
+        };
+        // Items of lists go by their keys there, and a number may be the name of a field as well.
+        let key = match index(part) {
+            Some(_) => reached.and_then(|item| key_of(item, &all)),
+            None => Some(format!("f:{part}")),
+        };
+        let Some(key) = key else { return false };
+        others = others.into_iter().filter_map(|fields| fields.get(&key)).collect();
+        all = all.into_iter().filter_map(|fields| fields.get(&key)).collect();
+    }
+    !others.is_empty()
+}
+
+/// The `k:{…}` under which managed fields keep an item.
+fn key_of(item: &Value, fields: &[&Value]) -> Option<String> {
+    let keys = fields.iter().filter_map(|fields| fields.as_object()).flat_map(Map::keys);
+    keys.filter(|key| {
+        let Some(text) = key.strip_prefix("k:") else { return false };
+        let Ok(Value::Object(wanted)) = serde_json::from_str::<Value>(text) else { return false };
+        wanted.iter().all(|(name, value)| item.get(name) == Some(value))
+    })
+    .min()
+    .cloned()
+}
+
+#[cfg(test)]
+mod tests;
