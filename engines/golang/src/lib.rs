@@ -2,8 +2,8 @@
 //! mean here what they mean there.
 //!
 //! Here: versions and version ranges ([`semver`]), regular expressions ([`regexp`]), times ([`time`]), globs ([`glob`]),
-//! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), JSON ([`json`]), classes of
-//! characters ([`unicode`]).
+//! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), JSON ([`json`]), URLs ([`url`]),
+//! classes of characters ([`unicode`]).
 //! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
 //! answers to single texts (`cargo xtask conformance`).
 
@@ -15,6 +15,7 @@ pub mod semver;
 pub mod strconv;
 pub mod time;
 pub mod unicode;
+pub mod url;
 pub mod value;
 
 pub use value::Value;

@@ -1,6 +1,7 @@
 //! Versions and version ranges as Masterminds/semver v3 reads them, which is how Flux and Helm do.
 //!
-//! Here: the limits on length. Below: [`Version`] (reading, precedence) and [`Constraint`] (ranges).
+//! Here: the limits on length. Below: [`Version`] (reading, precedence), [`Constraint`] (ranges), and what templates
+//! see of versions (`semver/object.rs`).
 //! Elsewhere: which versions there are to choose from (tags, charts and images: their sources).
 //!
 //! ```
@@ -13,6 +14,7 @@
 //! ```
 
 mod constraint;
+mod object;
 mod version;
 
 pub use constraint::{Constraint, ConstraintError};

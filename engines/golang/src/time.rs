@@ -1,7 +1,7 @@
 //! Times, layouts and durations as Go's `time` reads and writes them.
 //!
 //! Here: a time. Below: durations (`duration.rs`), the calendar (`calendar.rs`), zones (`zone.rs`), layouts
-//! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) by them.
+//! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) by them, what templates see of times (`object.rs`).
 //! Elsewhere: what the time is; a caller says that.
 //!
 //! ```
@@ -17,6 +17,7 @@ mod calendar;
 mod duration;
 mod format;
 mod layout;
+mod object;
 mod parse;
 mod zone;
 

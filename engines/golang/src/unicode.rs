@@ -3,11 +3,13 @@
 //! Here: the three classes that Go's programs ask for, of Unicode 15.0 as Go 1.26 has it. Rust's own are of
 //! another version and drawn differently: `char::is_alphabetic` also takes marks and letter numbers.
 //! The tables are derived from the Unicode data: places where the answer changes, the first time to yes.
-//! Upper and lower case are in `case.rs`.
+//! Upper and lower case are in `case.rs`, categories that are asked for less often in `category.rs`.
 
 mod case;
+mod category;
 
-pub use case::{to_lower, to_upper};
+pub use case::{to_lower, to_title, to_upper};
+pub use category::{is_lower, is_number, is_punct, is_title, is_upper};
 
 /// Go's `unicode.IsPrint` and `strconv.IsPrint`: what is shown without an escape.
 pub fn is_print(character: char) -> bool {
@@ -49,6 +51,15 @@ pub fn decode(bytes: &[u8]) -> (char, usize) {
         .chars()
         .next()
         .map_or((char::REPLACEMENT_CHARACTER, 1), |character| (character, character.len_utf8()))
+}
+
+/// The characters of some bytes as a Go program sees them: each byte that belongs to none is
+/// [`char::REPLACEMENT_CHARACTER`].
+pub fn runes(bytes: &[u8]) -> impl Iterator<Item = char> {
+    bytes.utf8_chunks().flat_map(|chunk| {
+        let replaced = chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER);
+        chunk.valid().chars().chain(replaced)
+    })
 }
 
 /// How many characters Go counts in some bytes: each byte that belongs to none is one.

@@ -5,9 +5,11 @@
 //! Cloning is cheap: what is large is shared.
 //!
 //! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/kind.rs`), lists and maps
-//! (`value/container.rs`), JSON (`value/json.rs`), what has fields or methods (`value/object.rs`), text (`crate::fmt`).
+//! (`value/container.rs`), JSON (`value/json.rs`), what has fields or methods (`value/object.rs`), deep equality
+//! (`value/equal.rs`), text (`crate::fmt`).
 
 mod container;
+mod equal;
 mod json;
 mod kind;
 mod object;

@@ -5,11 +5,17 @@
 //! What they know of the world (the time, randomness, names of hosts) comes through [`World`].
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
-//! how entries are kept (`table.rs`), signatures (`signature.rs`).
+//! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out
+//! of any value (`cast.rs`), decimal numbers (`decimal.rs`).
 
+mod arguments;
+mod cast;
+mod decimal;
 mod functions;
 mod signature;
 mod table;
+#[cfg(test)]
+mod testing;
 mod world;
 
 pub use table::functions;

@@ -1,6 +1,7 @@
 //! The table of functions.
 
 use golang::Value;
+use golang::value::{Signature, Type};
 use gotemplate::{Call, Failure, Functions};
 
 use crate::functions::ALL;
@@ -19,12 +20,39 @@ pub(crate) struct Entry {
 
 /// What a function does; it gets arguments of its signature only.
 pub(crate) enum Body {
-    /// With its arguments alone.
+    /// With its arguments alone. A text or slice that it gives is counted as made, so it makes little more than that.
     Plain(fn(&[Value]) -> Result<Value, Failure>),
     /// Within the limits of the run: what makes long texts, or works for long.
     Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
     /// With the world.
     Worldly(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+}
+
+/// A function that needs its arguments alone.
+pub(crate) const fn plain(
+    name: &'static str,
+    signature: &'static str,
+    body: fn(&[Value]) -> Result<Value, Failure>,
+) -> Entry {
+    Entry { name, signature, body: Body::Plain(body) }
+}
+
+/// A function that has to ask how much it may do.
+pub(crate) const fn bounded(
+    name: &'static str,
+    signature: &'static str,
+    body: fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>,
+) -> Entry {
+    Entry { name, signature, body: Body::Bounded(body) }
+}
+
+/// A function that asks the world.
+pub(crate) const fn worldly(
+    name: &'static str,
+    signature: &'static str,
+    body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
+) -> Entry {
+    Entry { name, signature, body: Body::Worldly(body) }
 }
 
 /// All functions, for runs whose host is an `H`.
@@ -39,7 +67,7 @@ pub fn functions<H: World + 'static>() -> Functions {
             continue;
         };
         match entry.body {
-            Body::Plain(body) => functions.insert(entry.name, signature, move |_, args| body(args)),
+            Body::Plain(body) => insert_plain(&mut functions, entry.name, signature, body),
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
             Body::Worldly(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
@@ -48,6 +76,25 @@ pub fn functions<H: World + 'static>() -> Functions {
         }
     }
     functions
+}
+
+fn insert_plain(
+    functions: &mut Functions,
+    name: &str,
+    signature: Signature,
+    body: fn(&[Value]) -> Result<Value, Failure>,
+) {
+    // What is given as `interface {}` was there before.
+    let makes = matches!(signature.result, Type::String | Type::Slice(_));
+    functions.insert(name, signature, move |call, args| {
+        let value = body(args)?;
+        match &value {
+            Value::String(text) if makes => call.produce(text.len())?,
+            Value::List(list) if makes => crate::arguments::copied(call, list.len())?,
+            _ => {}
+        }
+        Ok(value)
+    });
 }
 
 #[cfg(test)]

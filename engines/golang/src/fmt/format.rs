@@ -198,7 +198,7 @@ impl Flags {
         };
         let shows_sign = self.plus || sign != '+';
         if !float.is_finite() {
-            let shown = if float.is_nan() { self.space || self.plus } else { shows_sign };
+            let shown = !float.is_nan() || self.space || self.plus;
             let sign = if shown { String::from(sign) } else { String::new() };
             return self.pad_with_spaces(format!("{sign}{unsigned}").as_bytes());
         }

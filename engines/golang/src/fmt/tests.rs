@@ -126,3 +126,10 @@ fn text_beyond_the_limits_is_an_error() {
     assert_eq!(sprint_within(&[Value::from("abc")], limits).unwrap(), b"abc");
     assert!(sprint_within(&[Value::from("abcd")], limits).is_err());
 }
+
+#[test]
+fn what_is_infinite_shows_its_sign() {
+    let values = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(Value::Float);
+    assert_eq!(sprintf("%v %v %v", &values).unwrap(), b"+Inf -Inf NaN");
+    assert_eq!(sprintf("%08v|% v|%+v", &values).unwrap(), b"    +Inf|-Inf|NaN");
+}

@@ -47,8 +47,8 @@ pub struct Version {
     pub(super) patch: u64,
     /// Without the `-`; empty in a release.
     pub(super) prerelease: String,
-    metadata: String,
-    original: String,
+    pub(super) metadata: String,
+    pub(super) original: String,
 }
 
 impl Version {

@@ -20,6 +20,20 @@ pub fn to_upper(character: char) -> char {
     }
 }
 
+/// Go's `unicode.ToTitle`: the capital that a word begins with.
+pub fn to_title(character: char) -> char {
+    match character {
+        // One character for two letters: only the first becomes a capital.
+        '\u{1c4}'..='\u{1c6}' => '\u{1c5}',
+        '\u{1c7}'..='\u{1c9}' => '\u{1c8}',
+        '\u{1ca}'..='\u{1cc}' => '\u{1cb}',
+        '\u{1f1}'..='\u{1f3}' => '\u{1f2}',
+        // Georgian has capitals for whole words only.
+        '\u{10d0}'..='\u{10ff}' => character,
+        _ => to_upper(character),
+    }
+}
+
 /// Go's `unicode.ToLower`.
 pub fn to_lower(character: char) -> char {
     match character {
@@ -42,7 +56,7 @@ fn offset(character: char, by: u32) -> char {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_lower, to_upper};
+    use super::{to_lower, to_title, to_upper};
 
     /// A digest of a mapping: FNV-1a over the code points that it changes and what they become.
     fn digest(convert: fn(char) -> char) -> u64 {
@@ -69,8 +83,8 @@ mod tests {
     fn every_letter_is_changed_as_go_does() {
         // Worked out by a Go program over all of Unicode.
         assert_eq!(
-            (digest(to_upper), digest(to_lower)),
-            (0x38ef_7baa_16a5_233d, 0xe631_cec2_ae67_3814)
+            [to_upper, to_lower, to_title].map(digest),
+            [0x38ef_7baa_16a5_233d, 0xe631_cec2_ae67_3814, 0xd5db_e671_4c00_c5c1]
         );
     }
 }

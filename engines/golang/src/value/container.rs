@@ -90,6 +90,11 @@ impl List {
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+
+    /// What tells it from every other slice that is there at the same time.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
 }
 
 impl Drop for Slice {
@@ -182,6 +187,11 @@ impl Map {
     /// Whether both are the same map, not only equal ones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What tells it from every other map that is there at the same time.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.

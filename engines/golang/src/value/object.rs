@@ -55,10 +55,15 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Go's `==` with an object of the same type.
+    /// Go's `==` with an object of the same type; pointers are equal if they point at the same.
     fn equals(&self, other: &dyn Object) -> bool {
         let _ = other;
         false
+    }
+
+    /// Go's `reflect.DeepEqual` with an object of the same type, asked of those that show no fields.
+    fn deep_equals(&self, other: &dyn Object) -> bool {
+        self.equals(other)
     }
 }
 

@@ -1,14 +1,186 @@
-//! Texts.
+//! Texts: what is in them, and what is cut off or replaced.
+//!
+//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`layout.rs`), splitting (`parts.rs`), texts of
+//! values (`texts.rs`).
 
 use golang::Value;
-use gotemplate::Failure;
+use golang::unicode::{decode, runes, to_lower, to_upper};
+use gotemplate::Call;
 
-use crate::table::{Body, Entry};
+use crate::arguments::{Outcome, int, text};
+use crate::table::{Entry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] =
-    &[Entry { name: "hello", signature: "func() string", body: Body::Plain(hello) }];
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("contains", "func(string, string) bool", contains),
+    plain("hasPrefix", "func(string, string) bool", has_prefix),
+    plain("hasSuffix", "func(string, string) bool", has_suffix),
+    plain("hello", "func() string", hello),
+    plain("lower", "func(string) string", lower),
+    plain("plural", "func(string, string, int) string", plural),
+    bounded("replace", "func(string, string, string) string", replace),
+    plain("trim", "func(string) string", trim),
+    plain("trimAll", "func(string, string) string", trim_all),
+    plain("trimPrefix", "func(string, string) string", trim_prefix),
+    plain("trimSuffix", "func(string, string) string", trim_suffix),
+    plain("trimall", "func(string, string) string", trim_all),
+    plain("upper", "func(string) string", upper),
+];
+
+/// Whether the first text is anywhere in the second.
+fn contains(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(find(text(args, 1), text(args, 0)).is_some()))
+}
+
+/// Whether the second text begins with the first.
+fn has_prefix(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(text(args, 1).starts_with(text(args, 0))))
+}
+
+/// Whether the second text ends with the first.
+fn has_suffix(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(text(args, 1).ends_with(text(args, 0))))
+}
 
 /// A greeting.
-fn hello(_: &[Value]) -> Result<Value, Failure> {
+fn hello(_: &[Value]) -> Outcome {
     Ok(Value::from("Hello!"))
+}
+
+/// In small letters.
+fn lower(args: &[Value]) -> Outcome {
+    Ok(mapped(text(args, 0), to_lower))
+}
+
+/// In capital letters.
+fn upper(args: &[Value]) -> Outcome {
+    Ok(mapped(text(args, 0), to_upper))
+}
+
+fn mapped(text: &[u8], map: fn(char) -> char) -> Value {
+    if text.is_ascii() {
+        let ascii = |byte: &u8| u8::try_from(map(char::from(*byte))).unwrap_or(*byte);
+        return Value::string(text.iter().map(ascii).collect::<Vec<u8>>());
+    }
+    Value::from(runes(text).map(map).collect::<String>())
+}
+
+/// The first text for one, the second for any other number.
+fn plural(args: &[Value]) -> Outcome {
+    Ok(Value::string(text(args, usize::from(int(args, 2) != 1))))
+}
+
+/// The third text with the second in place of the first; in place of nothing means around every character.
+fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let (old, new, source) = (text(args, 0), text(args, 1), text(args, 2));
+    let mut replaced = Vec::new();
+    let mut rest = source;
+    let mut add = |part: &[u8]| {
+        call.produce(part.len())?;
+        replaced.extend_from_slice(part);
+        Ok::<_, gotemplate::Failure>(())
+    };
+    if old.is_empty() {
+        add(new)?;
+        while !rest.is_empty() {
+            let (character, after) = rest.split_at(decode(rest).1);
+            add(character)?;
+            add(new)?;
+            rest = after;
+        }
+    } else {
+        while let Some(at) = find(rest, old) {
+            add(&rest[..at])?;
+            add(new)?;
+            rest = &rest[at + old.len()..];
+        }
+        add(rest)?;
+    }
+    Ok(Value::string(replaced))
+}
+
+/// Without white space around it.
+fn trim(args: &[Value]) -> Outcome {
+    Ok(Value::string(trimmed(text(args, 0), char::is_whitespace)))
+}
+
+/// The second text without characters of the first around it.
+fn trim_all(args: &[Value]) -> Outcome {
+    let set: Vec<char> = runes(text(args, 0)).collect();
+    Ok(Value::string(trimmed(text(args, 1), |character| set.contains(&character))))
+}
+
+/// The second text without the first before it.
+fn trim_prefix(args: &[Value]) -> Outcome {
+    let whole = text(args, 1);
+    Ok(Value::string(whole.strip_prefix(text(args, 0)).unwrap_or(whole)))
+}
+
+/// The second text without the first behind it.
+fn trim_suffix(args: &[Value]) -> Outcome {
+    let whole = text(args, 1);
+    Ok(Value::string(whole.strip_suffix(text(args, 0)).unwrap_or(whole)))
+}
+
+fn trimmed(mut text: &[u8], is_cut: impl Fn(char) -> bool) -> &[u8] {
+    while !text.is_empty() {
+        let (character, length) = decode(text);
+        if !is_cut(character) {
+            break;
+        }
+        text = &text[length..];
+    }
+    while !text.is_empty() {
+        let (character, length) = decode_last(text);
+        if !is_cut(character) {
+            break;
+        }
+        text = &text[..text.len() - length];
+    }
+    text
+}
+
+/// The last character, and how many bytes it takes.
+fn decode_last(text: &[u8]) -> (char, usize) {
+    let most = text.len().min(4);
+    let tails = (1..=most).rev().map(|length| (length, decode(&text[text.len() - length..])));
+    let whole = tails.filter(|(length, (_, taken))| length == taken).map(|(_, decoded)| decoded);
+    whole.max_by_key(|(_, taken)| *taken).unwrap_or((char::REPLACEMENT_CHARACTER, 1))
+}
+
+/// Where a text is in another.
+pub(super) fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let Some(first) = wanted.first() else { return Some(0) };
+    let mut from = 0;
+    loop {
+        let at = from + text.get(from..)?.iter().position(|byte| byte == first)?;
+        if text[at..].starts_with(wanted) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn texts_are_searched_and_cut() {
+        check(&[
+            (
+                r#"{{ contains "ar" "garden" }} {{ contains "" "" }} {{ contains "a" "" }}"#,
+                "true true false",
+            ),
+            (r#"{{ hasPrefix "a" "abc" }} {{ hasSuffix "c" "abc" }}"#, "true true"),
+            (r#"{{ hello }}"#, "Hello!"),
+            (r#"{{ lower "ÀBİ" }} {{ upper "aßé" }}"#, "àbi AßÉ"),
+            (r#"{{ upper "a\xff" }}"#, "A\u{fffd}"),
+            (r#"{{ plural "one" "many" 1 }} {{ plural "one" "many" 0 }}"#, "one many"),
+            (r#"{{ replace "a" "bb" "aca" }} {{ replace "" "-" "aé" }}"#, "bbcbb -a-é-"),
+            (r#"[{{ trim "\u2003 a b\n" }}]"#, "[a b]"),
+            (r#"{{ trimAll "$é" "é$5$é" }} {{ trimall "-" "--a-" }}"#, "5 a"),
+            (r#"{{ trimPrefix "a" "ab" }} {{ trimSuffix "-" "a--" }}"#, "b a-"),
+            (r#"{{ upper nil }}"#, "error: cannot assign nil to string"),
+        ]);
+    }
 }

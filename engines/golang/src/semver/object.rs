@@ -1,0 +1,217 @@
+//! Versions as templates see them: `*semver.Version` and what its methods give.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::Version;
+use crate::Value;
+use crate::value::{Function, IntKind, Integer, Kind, Object, Signature, Str, Type};
+
+const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
+
+/// `*semver.Version`.
+impl Object for Version {
+    fn type_name(&self) -> &'static str {
+        "*semver.Version"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Pointer
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        let compare: fn(&Self, &Self) -> Value = match name {
+            "Compare" => |a, b| Value::int(a.cmp(b) as i64),
+            "Equal" => |a, b| Value::Bool(a == b),
+            "LessThan" => |a, b| Value::Bool(a < b),
+            "LessThanEqual" => |a, b| Value::Bool(a <= b),
+            "GreaterThan" => |a, b| Value::Bool(a > b),
+            "GreaterThanEqual" => |a, b| Value::Bool(a >= b),
+            "Original" => {
+                return Some(Function::new(Signature::new([], Type::String), move |_| {
+                    Ok(Value::from(self.original()))
+                }));
+            }
+            _ => return method(self, name),
+        };
+        let result = if name == "Compare" { Type::INT } else { Type::Bool };
+        let parameter = Type::Named("*semver.Version".into(), Kind::Pointer);
+        Some(Function::new(Signature::new([parameter], result), move |arguments| {
+            let [Value::Object(other)] = arguments else { return Err(NIL.to_owned()) };
+            let other: &dyn Any = &**other;
+            let other = other.downcast_ref::<Self>().ok_or(NIL)?;
+            Ok(compare(&self, other))
+        }))
+    }
+
+    fn text(&self) -> Option<Str> {
+        Some(self.to_string().into())
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().is_some_and(|other| std::ptr::eq(self, other))
+    }
+
+    fn deep_equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().is_some_and(|other| is_same(self, other))
+    }
+}
+
+/// `semver.Version`, which knows no method of the pointer.
+#[derive(Debug)]
+struct Plain(Arc<Version>);
+
+impl Object for Plain {
+    fn type_name(&self) -> &'static str {
+        "semver.Version"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        method(Arc::clone(&self.0), name)
+    }
+
+    fn text(&self) -> Option<Str> {
+        self.0.text()
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().is_some_and(|other| is_same(&self.0, &other.0))
+    }
+}
+
+/// Go's `==`, for which spelling and metadata count.
+fn is_same(a: &Version, b: &Version) -> bool {
+    a == b && a.prerelease == b.prerelease && a.metadata == b.metadata && a.original == b.original
+}
+
+/// The methods that both know.
+fn method(version: Arc<Version>, name: &str) -> Option<Function> {
+    type Give = fn(&Version) -> Result<Value, String>;
+    let number = |number: u64| Value::Integer(Integer::new(IntKind::Uint64, number as i64));
+    let give: (Type, Give) = match name {
+        "Major" | "Minor" | "Patch" => {
+            let number = number(match name {
+                "Major" => version.major,
+                "Minor" => version.minor,
+                _ => version.patch,
+            });
+            let signature = Signature::new([], Type::Integer(IntKind::Uint64));
+            return Some(Function::new(signature, move |_| Ok(number.clone())));
+        }
+        "Prerelease" => (Type::String, |version| Ok(Value::from(version.prerelease()))),
+        "Metadata" => (Type::String, |version| Ok(Value::from(version.metadata()))),
+        "String" => (Type::String, |version| Ok(Value::from(version.to_string()))),
+        "IncMajor" => (plain(), |version| {
+            let major = increased(version.major, "major")?;
+            Ok(next(version, [major, 0, 0], "", ""))
+        }),
+        "IncMinor" => (plain(), |version| {
+            let minor = increased(version.minor, "minor")?;
+            Ok(next(version, [version.major, minor, 0], "", ""))
+        }),
+        "IncPatch" => (plain(), |version| {
+            let is_release = version.prerelease.is_empty();
+            let patch = if is_release { increased(version.patch, "patch")? } else { version.patch };
+            Ok(next(version, [version.major, version.minor, patch], "", ""))
+        }),
+        "SetPrerelease" | "SetMetadata" => return Some(set(version, name == "SetPrerelease")),
+        _ => return None,
+    };
+    let (result, give) = give;
+    Some(Function::new(Signature::new([], result), move |_| give(&version)))
+}
+
+fn plain() -> Type {
+    Type::Named("semver.Version".into(), Kind::Struct)
+}
+
+fn increased(number: u64, name: &str) -> Result<u64, String> {
+    number.checked_add(1).ok_or_else(|| format!("{name} version increment would overflow uint64"))
+}
+
+/// A version with other parts; whether it begins with a `v` stays.
+fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) -> Value {
+    let [major, minor, patch] = numbers;
+    let mut next = Version {
+        major,
+        minor,
+        patch,
+        prerelease: prerelease.to_owned(),
+        metadata: metadata.to_owned(),
+        original: String::new(),
+    };
+    let sign = if version.original.starts_with('v') { "v" } else { "" };
+    next.original = format!("{sign}{next}");
+    Value::object(Plain(Arc::new(next)))
+}
+
+/// `SetPrerelease` or `SetMetadata`.
+fn set(version: Arc<Version>, sets_prerelease: bool) -> Function {
+    Function::new(Signature::new([Type::String], plain()), move |arguments| {
+        let text = match arguments {
+            [Value::String(text)] => text.lossy(),
+            _ => "".into(),
+        };
+        let has_leading_zero = |part: &str| {
+            part.len() > 1 && part.starts_with('0') && part.bytes().all(|it| it.is_ascii_digit())
+        };
+        for part in text.split('.').filter(|_| !text.is_empty()) {
+            if part.is_empty() || !part.bytes().all(super::is_identifier) {
+                let what = if sets_prerelease { "prerelease" } else { "metadata" };
+                return Err(format!("invalid {what} string"));
+            }
+            if sets_prerelease && has_leading_zero(part) {
+                return Err("version segment starts with 0".to_owned());
+            }
+        }
+        let numbers = [version.major, version.minor, version.patch];
+        Ok(match sets_prerelease {
+            true => next(&version, numbers, &text, &version.metadata),
+            false => next(&version, numbers, &version.prerelease, &text),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Version;
+    use crate::Value;
+    use crate::fmt::sprint;
+    use crate::value::Object;
+
+    fn call(version: &str, method: &str, arguments: &[Value]) -> String {
+        let version = Arc::new(Version::parse(version).unwrap());
+        let result = version.method(method).unwrap().call(arguments).unwrap();
+        String::from_utf8(sprint(&[result]).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn templates_see_the_methods_of_the_library() {
+        let other = Value::object(Version::parse("1.3.0").unwrap());
+        assert_eq!(call("v1.2.3-rc.1+b", "Prerelease", &[]), "rc.1");
+        assert_eq!(call("1.2.3", "Compare", std::slice::from_ref(&other)), "-1");
+        assert_eq!(call("1.2.3", "GreaterThan", &[other]), "false");
+        assert_eq!(call("v1.2.3-rc.1", "IncPatch", &[]), "1.2.3");
+        assert_eq!(call("v1.2.3", "IncMajor", &[]), "2.0.0");
+        assert_eq!(call("1.2.3-rc.1", "SetMetadata", &[Value::from("x")]), "1.2.3-rc.1+x");
+    }
+
+    #[test]
+    fn what_a_method_gives_knows_no_method_of_the_pointer() {
+        let version = Arc::new(Version::parse("1.2.3").unwrap());
+        let Value::Object(next) = version.method("IncMinor").unwrap().call(&[]).unwrap() else {
+            panic!("no object");
+        };
+        assert_eq!(next.type_name(), "semver.Version");
+        assert!(Arc::clone(&next).method("Major").is_some() && next.method("LessThan").is_none());
+    }
+}

@@ -1,0 +1,323 @@
+//! Times and durations as templates see them: `time.Time`, `time.Duration`, `time.Month` and `time.Weekday`.
+//!
+//! Not here: methods that give several results, which templates cannot call, and those that need a `*time.Location`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::{Clock, Date, Duration, Time, Zone, calendar};
+use crate::Value;
+use crate::value::{Function, IntKind, Kind, Object, Signature, Str, Type};
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+const WEEKDAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+fn time_type() -> Type {
+    Type::Named("time.Time".into(), Kind::Struct)
+}
+
+fn duration_type() -> Type {
+    Type::Named("time.Duration".into(), Kind::Integer(IntKind::Int64))
+}
+
+/// An argument of a signature that says what it is.
+fn given<T: Object>(arguments: &[Value], at: usize) -> Option<&T> {
+    let Some(Value::Object(object)) = arguments.get(at) else { return None };
+    let object: &dyn Any = &**object;
+    object.downcast_ref()
+}
+
+fn number(arguments: &[Value], at: usize) -> i64 {
+    match arguments.get(at) {
+        Some(Value::Integer(integer)) => integer.signed(),
+        _ => 0,
+    }
+}
+
+fn length(arguments: &[Value]) -> Duration {
+    given(arguments, 0).copied().unwrap_or_default()
+}
+
+impl Time {
+    /// Go's `time.Time{}`: the moment at which the year 1 began in UTC.
+    pub fn zero() -> Self {
+        Self::from_civil(Date { year: 1, month: 1, day: 1 }, Clock::default(), Zone::Utc)
+    }
+
+    /// Nanoseconds since 1970, cut off as Go's arithmetic does.
+    fn unix_nanos(&self) -> i64 {
+        self.unix().wrapping_mul(1_000_000_000).wrapping_add(self.nanosecond().into())
+    }
+
+    /// Go's `AddDate`: what lies beyond a month or its days is carried over.
+    fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+        let date = self.date();
+        let month = i64::from(date.month) - 1 + months;
+        let year = date.year.saturating_add(years).saturating_add(month.div_euclid(12));
+        let first = Date { year, month: month.rem_euclid(12) as u32 + 1, day: 1 };
+        let midnight = calendar::seconds(first, Clock::default());
+        let days = days.saturating_add(i64::from(date.day) - 1).saturating_mul(86_400);
+        let date = calendar::date(midnight.saturating_add(days));
+        Self::from_civil(date, self.clock(), self.zone().clone())
+    }
+
+    /// How far this is behind a multiple of a length since the year 1 began.
+    fn over(&self, unit: Duration) -> Duration {
+        if unit.0 <= 0 {
+            return Duration(0);
+        }
+        let seconds = i128::from(self.unix()) - i128::from(Self::zero().unix());
+        let nanos = seconds * 1_000_000_000 + i128::from(self.nanosecond());
+        Duration(nanos.rem_euclid(i128::from(unit.0)) as i64)
+    }
+
+    fn truncate(&self, unit: Duration) -> Self {
+        self.add(Duration(-self.over(unit).0))
+    }
+
+    fn round(&self, unit: Duration) -> Self {
+        let over = self.over(unit);
+        // What is left up to the next multiple; halves go up.
+        let left = unit.0 - over.0;
+        if unit.0 <= 0 || over.0 < left { self.truncate(unit) } else { self.add(Duration(left)) }
+    }
+}
+
+/// `time.Time`.
+impl Object for Time {
+    fn type_name(&self) -> &'static str {
+        "time.Time"
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        type Give = fn(&Time, &[Value]) -> Value;
+        let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
+            "Year" => (vec![], Type::INT, |time, _| Value::int(time.date().year)),
+            "Day" => (vec![], Type::INT, |time, _| Value::int(time.date().day.into())),
+            "YearDay" => (vec![], Type::INT, |time, _| Value::int(time.date().year_day().into())),
+            "Hour" => (vec![], Type::INT, |time, _| Value::int(time.clock().hour.into())),
+            "Minute" => (vec![], Type::INT, |time, _| Value::int(time.clock().minute.into())),
+            "Second" => (vec![], Type::INT, |time, _| Value::int(time.clock().second.into())),
+            "Nanosecond" => (vec![], Type::INT, |time, _| Value::int(time.nanosecond().into())),
+            "Month" => (vec![], Named::MONTH.as_type(), |time, _| {
+                Value::object(Named { number: time.date().month.into(), ..Named::MONTH })
+            }),
+            "Weekday" => (vec![], Named::WEEKDAY.as_type(), |time, _| {
+                let number = i64::try_from(time.date().weekday()).unwrap_or_default();
+                Value::object(Named { number, ..Named::WEEKDAY })
+            }),
+            "Unix" => (vec![], Type::INT64, |time, _| Value::int64(time.unix())),
+            "UnixMilli" => (vec![], Type::INT64, |time, _| {
+                let millis = i64::from(time.nanosecond() / 1_000_000);
+                Value::int64(time.unix().wrapping_mul(1000).wrapping_add(millis))
+            }),
+            "UnixMicro" => (vec![], Type::INT64, |time, _| {
+                let micros = i64::from(time.nanosecond() / 1000);
+                Value::int64(time.unix().wrapping_mul(1_000_000).wrapping_add(micros))
+            }),
+            "UnixNano" => (vec![], Type::INT64, |time, _| Value::int64(time.unix_nanos())),
+            "IsZero" => (vec![], Type::Bool, |time, _| Value::Bool(*time == Self::zero())),
+            "String" => (vec![], Type::String, |time, _| Value::from(time.to_string())),
+            "UTC" => (vec![], time_type(), |time, _| Value::object(time.in_zone(Zone::Utc))),
+            "Format" => (vec![Type::String], Type::String, |time, arguments| {
+                let layout = match arguments {
+                    [Value::String(layout)] => layout.lossy(),
+                    _ => "".into(),
+                };
+                Value::from(time.format(&layout))
+            }),
+            "Add" => (vec![duration_type()], time_type(), |time, arguments| {
+                Value::object(time.add(length(arguments)))
+            }),
+            "Truncate" => (vec![duration_type()], time_type(), |time, arguments| {
+                Value::object(time.truncate(length(arguments)))
+            }),
+            "Round" => (vec![duration_type()], time_type(), |time, arguments| {
+                Value::object(time.round(length(arguments)))
+            }),
+            "AddDate" => (vec![Type::INT; 3], time_type(), |time, arguments| {
+                let [years, months, days] = [0, 1, 2].map(|at| number(arguments, at));
+                Value::object(time.add_date(years, months, days))
+            }),
+            "Sub" => (vec![time_type()], duration_type(), |time, arguments| {
+                Value::object(time.since(given(arguments, 0).unwrap_or(&Self::zero())))
+            }),
+            "Compare" => (vec![time_type()], Type::INT, |time, arguments| {
+                Value::int(given(arguments, 0).map_or(0, |other| time.cmp(other) as i64))
+            }),
+            "After" => (vec![time_type()], Type::Bool, |time, arguments| {
+                Value::Bool(given(arguments, 0).is_some_and(|other| time > other))
+            }),
+            "Before" => (vec![time_type()], Type::Bool, |time, arguments| {
+                Value::Bool(given(arguments, 0).is_some_and(|other| time < other))
+            }),
+            "Equal" => (vec![time_type()], Type::Bool, |time, arguments| {
+                Value::Bool(given(arguments, 0).is_some_and(|other: &Self| *time == *other))
+            }),
+            _ => return None,
+        };
+        let signature = Signature::new(parameters, result);
+        Some(Function::new(signature, move |arguments| Ok(give(&self, arguments))))
+    }
+
+    fn text(&self) -> Option<Str> {
+        Some(self.to_string().into())
+    }
+
+    /// The same moment in the same zone.
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other
+            .downcast_ref::<Self>()
+            .is_some_and(|other| self == other && self.zone().name() == other.zone().name())
+    }
+}
+
+/// `time.Duration`.
+impl Object for Duration {
+    fn type_name(&self) -> &'static str {
+        "time.Duration"
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::int64(self.0))
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        type Give = fn(Duration, &[Value]) -> Value;
+        let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
+            "Hours" => (vec![], Type::Float64, |length, _| Value::Float(length.hours())),
+            "Minutes" => (vec![], Type::Float64, |length, _| Value::Float(length.minutes())),
+            "Seconds" => (vec![], Type::Float64, |length, _| Value::Float(length.seconds())),
+            "Milliseconds" => {
+                (vec![], Type::INT64, |length, _| Value::int64(length.milliseconds()))
+            }
+            "Microseconds" => {
+                (vec![], Type::INT64, |length, _| Value::int64(length.microseconds()))
+            }
+            "Nanoseconds" => (vec![], Type::INT64, |length, _| Value::int64(length.nanoseconds())),
+            "String" => (vec![], Type::String, |length, _| Value::from(length.to_string())),
+            "Abs" => (vec![], duration_type(), |length, _| Value::object(length.abs())),
+            "Round" => (vec![duration_type()], duration_type(), |own, arguments| {
+                Value::object(own.round(length(arguments)))
+            }),
+            "Truncate" => (vec![duration_type()], duration_type(), |own, arguments| {
+                Value::object(own.truncate(length(arguments)))
+            }),
+            _ => return None,
+        };
+        let signature = Signature::new(parameters, result);
+        Some(Function::new(signature, move |arguments| Ok(give(*self, arguments))))
+    }
+
+    fn text(&self) -> Option<Str> {
+        Some(self.to_string().into())
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+}
+
+/// `time.Month` or `time.Weekday`.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    type_name: &'static str,
+    names: &'static [&'static str],
+    /// The number of the first name.
+    first: i64,
+    number: i64,
+}
+
+impl Named {
+    const MONTH: Self = Self { type_name: "time.Month", names: &MONTHS, first: 1, number: 1 };
+    const WEEKDAY: Self = Self { type_name: "time.Weekday", names: &WEEKDAYS, first: 0, number: 0 };
+
+    fn as_type(self) -> Type {
+        Type::Named(self.type_name.into(), Kind::Integer(IntKind::Int))
+    }
+}
+
+impl Object for Named {
+    fn type_name(&self) -> &str {
+        self.type_name
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::int(self.number))
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        (name == "String").then(|| {
+            Function::new(Signature::new([], Type::String), move |_| {
+                Ok(self.text().map_or(Value::Nil, Value::String))
+            })
+        })
+    }
+
+    fn text(&self) -> Option<Str> {
+        let at = usize::try_from(self.number - self.first).ok()?;
+        self.names.get(at).map(|name| Str::from(*name))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().is_some_and(|other| self.number == other.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn call(object: impl Object, method: &str, arguments: &[Value]) -> String {
+        let result = Arc::new(object).method(method).unwrap().call(arguments).unwrap();
+        String::from_utf8(crate::fmt::sprint(&[result]).unwrap()).unwrap()
+    }
+
+    fn time(text: &str) -> Time {
+        Time::parse(super::super::RFC3339, text, &Zone::Utc).unwrap()
+    }
+
+    #[test]
+    fn templates_see_the_methods_of_times() {
+        let leap = || time("2024-02-29T13:04:05Z");
+        assert_eq!(call(leap(), "Month", &[]), "February");
+        assert_eq!(call(leap(), "Weekday", &[]), "Thursday");
+        assert_eq!(call(leap(), "Format", &[Value::from("3:04PM")]), "1:04PM");
+        let years = [1, 0, 0].map(Value::int);
+        assert_eq!(call(leap(), "AddDate", &years), "2025-03-01 13:04:05 +0000 UTC");
+        let day = [Value::object(time("2024-02-28T13:04:05Z"))];
+        assert_eq!(call(leap(), "Sub", &day), "24h0m0s");
+        assert_eq!(call(leap(), "After", &day), "true");
+        let hour = [Value::object(Duration::HOUR)];
+        assert_eq!(call(leap(), "Truncate", &hour), "2024-02-29 13:00:00 +0000 UTC");
+        assert_eq!(call(Time::zero(), "IsZero", &[]), "true");
+    }
+
+    #[test]
+    fn templates_see_the_methods_of_durations() {
+        let length = || Duration::parse("1h30m").unwrap();
+        assert_eq!(call(length(), "Hours", &[]), "1.5");
+        assert_eq!(call(length(), "Round", &[Value::object(Duration::HOUR)]), "2h0m0s");
+        assert_eq!(Value::object(length()).kind(), Kind::Integer(IntKind::Int64));
+    }
+}

@@ -1,0 +1,101 @@
+//! Writing a URL. Elsewhere: reading one (`url.rs`).
+
+use super::{Url, User, contains, cut};
+
+/// A part of a URL, in which some characters need no escape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Host,
+    /// What follows the `%25` of an address.
+    Zone,
+    User,
+    Path,
+    Fragment,
+}
+
+impl Part {
+    /// Whether a byte is written as an escape.
+    pub(super) fn escapes(self, byte: u8) -> bool {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            return false;
+        }
+        let plain: &[u8] = match self {
+            Self::Host | Self::Zone => b"!$&'()*+,;=:[]<>\"",
+            Self::User => b"$&+,;=",
+            Self::Path => b"$&+,/:;=@",
+            Self::Fragment => b"$&+,/:;=?@!()*",
+        };
+        !plain.contains(&byte)
+    }
+}
+
+impl User {
+    /// With escapes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = escape(&self.name, Part::User);
+        if let Some(password) = &self.password {
+            text.push(b':');
+            text.extend(escape(password, Part::User));
+        }
+        text
+    }
+}
+
+impl Url {
+    /// The URL as one text, with the escapes it needs.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if !self.scheme.is_empty() {
+            text.extend(&self.scheme);
+            text.push(b':');
+        }
+        if self.opaque.is_empty() {
+            self.write_hierarchy(&mut text);
+        } else {
+            text.extend(&self.opaque);
+        }
+        if !self.query.is_empty() {
+            text.push(b'?');
+            text.extend(&self.query);
+        }
+        if !self.fragment.is_empty() {
+            text.push(b'#');
+            text.extend(escape(&self.fragment, Part::Fragment));
+        }
+        text
+    }
+
+    /// Authority and path.
+    fn write_hierarchy(&self, text: &mut Vec<u8>) {
+        let has_authority = !self.host.is_empty() || self.user.is_some();
+        if has_authority || !self.scheme.is_empty() && !self.path.is_empty() {
+            text.extend(b"//");
+        }
+        if let Some(user) = &self.user {
+            text.extend(user.to_bytes());
+            text.push(b'@');
+        }
+        text.extend(escape(&self.host, Part::Host));
+        let path = if self.path == b"*" { b"*".to_vec() } else { escape(&self.path, Part::Path) };
+        if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
+            text.push(b'/');
+        }
+        if text.is_empty() && contains(cut(&path, b'/').0, b':') {
+            // The first segment would be read as a scheme.
+            text.extend(b"./");
+        }
+        text.extend(path);
+    }
+}
+
+fn escape(text: &[u8], part: Part) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for byte in text {
+        if part.escapes(*byte) {
+            escaped.extend(format!("%{byte:02X}").bytes());
+        } else {
+            escaped.push(*byte);
+        }
+    }
+    escaped
+}

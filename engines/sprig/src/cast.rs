@@ -1,0 +1,89 @@
+//! Numbers out of any value, as `spf13/cast` 1.7 makes them: what is no number is zero.
+
+use golang::Value;
+use golang::strconv::{parse_float, parse_int};
+
+/// `ToInt64`, and `ToInt`, which differs on machines with 32 bits only.
+///
+/// Parity(helm 4): texts say their base (`010` is 8), zeros behind a point are no fraction, and of named types only
+/// months and weekdays are numbers.
+pub(crate) fn to_int(value: &Value) -> i64 {
+    match value {
+        Value::Bool(truth) => i64::from(*truth),
+        Value::Integer(integer) => integer.signed(),
+        Value::Float(float) => truncated(*float),
+        Value::String(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| parse_int(without_zeros(text), 0, 64).ok())
+            .unwrap_or_default(),
+        other => calendar_number(other).unwrap_or_default(),
+    }
+}
+
+/// `ToFloat64`.
+pub(crate) fn to_float(value: &Value) -> f64 {
+    match value {
+        Value::Bool(truth) => f64::from(u8::from(*truth)),
+        Value::Integer(integer) if integer.kind().is_signed() => integer.signed() as f64,
+        Value::Integer(integer) => integer.unsigned() as f64,
+        Value::Float(float) => *float,
+        Value::String(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| parse_float(text, 64).ok())
+            .unwrap_or_default(),
+        other => calendar_number(other).unwrap_or_default() as f64,
+    }
+}
+
+/// Go's conversion on a machine of x86: what does not fit is the least number.
+pub(crate) fn truncated(float: f64) -> i64 {
+    let bound = 2f64.powi(63);
+    if (-bound..bound).contains(&float) { float as i64 } else { i64::MIN }
+}
+
+fn calendar_number(value: &Value) -> Option<i64> {
+    let Value::Object(object) = value else { return None };
+    match (object.type_name(), object.underlying()?) {
+        ("time.Month" | "time.Weekday", Value::Integer(integer)) => Some(integer.signed()),
+        _ => None,
+    }
+}
+
+/// `1.00` without its point and zeros.
+fn without_zeros(text: &str) -> &str {
+    let rest = text.trim_end_matches('0');
+    match rest.strip_suffix('.') {
+        Some(whole) if rest.len() < text.len() => whole,
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_with_their_base_and_without_a_fraction_of_zeros() {
+        for (text, wanted) in [
+            ("12", 12),
+            ("010", 8),
+            ("0x1f", 31),
+            ("08", 0),
+            ("1.0", 1),
+            ("1.", 0),
+            ("1.5", 0),
+            ("-3.00", -3),
+            ("1e3", 0),
+            (" 1", 0),
+        ] {
+            assert_eq!(to_int(&Value::from(text)), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_the_least_number() {
+        assert_eq!(truncated(1e20), i64::MIN);
+        assert_eq!(truncated(f64::NAN), i64::MIN);
+        assert_eq!(truncated(-1.9), -1);
+    }
+}

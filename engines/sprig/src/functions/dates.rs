@@ -1,0 +1,187 @@
+//! Dates: times as texts and texts as times, in the zones of the world that is given. Elsewhere: lengths of time
+//! (`durations.rs`), the methods of times (`golang::time`).
+
+use std::any::Any;
+
+use golang::Value;
+use golang::time::{Duration, ParseError, Time, Zone};
+use golang::value::IntKind;
+use gotemplate::Call;
+
+use crate::arguments::{Outcome, any, text};
+use crate::table::{Entry, plain, worldly};
+use crate::world::World;
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    worldly("ago", "func(interface {}) string", ago),
+    worldly("date", "func(string, interface {}) string", date),
+    worldly("dateInZone", "func(string, interface {}, string) string", date_in_zone),
+    plain("dateModify", "func(string, time.Time) time.Time", date_modify),
+    worldly("date_in_zone", "func(string, interface {}, string) string", date_in_zone),
+    plain("date_modify", "func(string, time.Time) time.Time", date_modify),
+    worldly("htmlDate", "func(interface {}) string", html_date),
+    worldly("htmlDateInZone", "func(interface {}, string) string", html_date_in_zone),
+    plain("mustDateModify", "func(string, time.Time) (time.Time, error)", must_date_modify),
+    worldly("mustToDate", "func(string, string) (time.Time, error)", must_to_date),
+    plain("must_date_modify", "func(string, time.Time) (time.Time, error)", must_date_modify),
+    worldly("now", "func() time.Time", now),
+    worldly("toDate", "func(string, string) time.Time", to_date),
+    plain("unixEpoch", "func(time.Time) string", unix_epoch),
+];
+
+/// What `htmlDate` writes.
+const HTML: &str = "2006-01-02";
+
+/// How long ago a time was, in whole seconds. What is no time is now.
+fn ago(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let date = any(args, 0);
+    // Parity(helm 4): an `int32` is a date for `date`, but not here.
+    let is_int32 = matches!(date, Value::Integer(integer) if integer.kind() == IntKind::Int32);
+    let time = if is_int32 { world.now() } else { time_of(world, date) };
+    Ok(Value::from(world.now().since(&time).round(Duration::SECOND).to_string()))
+}
+
+/// A time by a layout, in the local zone. A number is seconds since 1970, and what is no time is now.
+fn date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    written(call, text(args, 0), &time_of(world, any(args, 1)), world.local().clone())
+}
+
+/// A time by a layout in a zone, which is UTC where there is none of that name.
+fn date_in_zone(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let zone = zone(world, text(args, 2));
+    written(call, text(args, 0), &time_of(world, any(args, 1)), zone)
+}
+
+/// A date as forms of web pages want it, in the local zone.
+fn html_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), world.local().clone())
+}
+
+/// A date as forms of web pages want it, in a zone.
+fn html_date_in_zone(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let zone = zone(world, text(args, 1));
+    written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), zone)
+}
+
+/// A time some length later; the same where that is none.
+fn date_modify(args: &[Value]) -> Outcome {
+    must_date_modify(args).or_else(|_| Ok(any(args, 1).clone()))
+}
+
+/// A time some length later.
+fn must_date_modify(args: &[Value]) -> Outcome {
+    let length = Duration::parse(&String::from_utf8_lossy(text(args, 0)));
+    let length = length.map_err(|error| error.to_string())?;
+    let time = given(any(args, 1)).cloned().unwrap_or_else(Time::zero);
+    Ok(Value::object(time.add(length)))
+}
+
+/// The time.
+fn now(world: &dyn World, _: &mut Call<'_>, _: &[Value]) -> Outcome {
+    Ok(Value::object(world.now()))
+}
+
+/// A time by a layout, in the local zone unless it says otherwise; the beginning of year 1 where it is none.
+fn to_date(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+    Ok(Value::object(parsed(world, args).unwrap_or_else(|_| Time::zero())))
+}
+
+/// A time by a layout, in the local zone unless it says otherwise.
+fn must_to_date(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let time = parsed(world, args).map_err(|error| error.to_string())?;
+    Ok(Value::object(time))
+}
+
+fn parsed(world: &dyn World, args: &[Value]) -> Result<Time, ParseError> {
+    let [layout, text] = [0, 1].map(|at| String::from_utf8_lossy(text(args, at)));
+    Time::parse_in(&layout, &text, world.local())
+}
+
+/// Seconds since 1970, as a text.
+fn unix_epoch(args: &[Value]) -> Outcome {
+    let time = given(any(args, 0)).cloned().unwrap_or_else(Time::zero);
+    Ok(Value::from(time.unix().to_string()))
+}
+
+/// The time that a value is.
+pub(super) fn given(value: &Value) -> Option<&Time> {
+    let Value::Object(object) = value else { return None };
+    let object: &dyn Any = &**object;
+    object.downcast_ref()
+}
+
+/// The time that a value means.
+fn time_of(world: &dyn World, value: &Value) -> Time {
+    match value {
+        Value::Integer(integer)
+            if matches!(integer.kind(), IntKind::Int | IntKind::Int32 | IntKind::Int64) =>
+        {
+            Time::from_unix(integer.signed(), 0, world.local().clone())
+        }
+        value => given(value).cloned().unwrap_or_else(|| world.now()),
+    }
+}
+
+fn zone(world: &dyn World, name: &[u8]) -> Zone {
+    match name {
+        b"Local" => world.local().clone(),
+        name => Zone::load(&String::from_utf8_lossy(name)).unwrap_or(Zone::Utc),
+    }
+}
+
+fn written(call: &mut Call<'_>, layout: &[u8], time: &Time, zone: Zone) -> Outcome {
+    let layout = String::from_utf8_lossy(layout);
+    // A part of a layout becomes less than this many times its length.
+    call.produce(layout.len().saturating_mul(8))?;
+    let text = time.in_zone(zone).format(&layout);
+    Ok(Value::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn times_are_written() {
+        check(&[
+            (
+                r#"{{ date "2006-01-02T15:04:05Z07:00" 1700000000 }} {{ date "15:04" now }}"#,
+                "2023-11-14T22:13:20Z 07:08",
+            ),
+            (
+                r#"{{ date "2006" "no date" }} {{ htmlDate 0 }} {{ htmlDateInZone 0 "America/New_York" }}"#,
+                "2030 1970-01-01 1969-12-31",
+            ),
+            (
+                r#"{{ dateInZone "15:04 MST" 0 "Asia/Tokyo" }} {{ date_in_zone "MST" 0 "Nowhere" }}"#,
+                "09:00 JST UTC",
+            ),
+            (
+                r#"{{ unixEpoch now }} {{ now.Year }} {{ ago (now.Add (mustToDuration "-90s")) }} {{ ago "x" }}"#,
+                "1904281689 2030 1m30s 0s",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn texts_become_times() {
+        check(&[
+            (r#"{{ toDate "2006-01-02" "2019-11-30" }}"#, "2019-11-30 00:00:00 +0000 UTC"),
+            (r#"{{ toDate "2006-01-02" "bad" }}"#, "0001-01-01 00:00:00 +0000 UTC"),
+            (r#"{{ (mustToDate "2006-01-02" "2021-05-06").Weekday }}"#, "Thursday"),
+            (
+                r#"{{ mustToDate "2006-01-02" "bad" }}"#,
+                r#"error: error calling mustToDate: parsing time "bad" as "2006-01-02": cannot parse "bad" as "2006""#,
+            ),
+            (
+                r#"{{ dateModify "-1h" now }}|{{ date_modify "x" now }}"#,
+                "2030-05-06 06:08:09 +0000 UTC|2030-05-06 07:08:09 +0000 UTC",
+            ),
+            (
+                r#"{{ mustDateModify "x" now }}"#,
+                r#"error: error calling mustDateModify: time: invalid duration "x""#,
+            ),
+            (r#"{{ must_date_modify "1m" now }}"#, "2030-05-06 07:09:09 +0000 UTC"),
+        ]);
+    }
+}

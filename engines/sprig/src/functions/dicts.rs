@@ -1,0 +1,326 @@
+//! Maps. They are shared: what changes one is seen by all who hold it. Elsewhere: merging (`merge.rs`).
+//!
+//! Differs(helm 4): keys and values come in the order of the keys, where Go's come in any order.
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::semver::Version;
+use golang::value::{Kind, List, Map, Object, Str, Type};
+use gotemplate::{Call, Failure};
+
+use crate::arguments::{Outcome, any, copied, map, text, text_of};
+use crate::table::{Entry, bounded, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("deepCopy", "func(interface {}) interface {}", deep_copy),
+    bounded("dict", "func(...interface {}) map[string]interface {}", dict),
+    plain("dig", "func(...interface {}) (interface {}, error)", dig),
+    plain("get", "func(map[string]interface {}, string) interface {}", get),
+    plain("hasKey", "func(map[string]interface {}, string) bool", has_key),
+    plain("keys", "func(...map[string]interface {}) []string", keys),
+    bounded("mustDeepCopy", "func(interface {}) (interface {}, error)", deep_copy),
+    bounded("omit", "func(map[string]interface {}, ...string) map[string]interface {}", omit),
+    bounded("pick", "func(map[string]interface {}, ...string) map[string]interface {}", pick),
+    plain("pluck", "func(string, ...map[string]interface {}) []interface {}", pluck),
+    bounded(
+        "set",
+        "func(map[string]interface {}, string, interface {}) map[string]interface {}",
+        set,
+    ),
+    plain("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
+    plain("values", "func(map[string]interface {}) []interface {}", values),
+];
+
+/// What an entry of a map counts for, beside its key and value.
+const ENTRY: usize = 32;
+
+/// A map of its arguments: keys and values by turns. A last key without a value has an empty text.
+fn dict(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let dict = Map::default();
+    for pair in args.chunks(2) {
+        let key = text_of(any(pair, 0))?;
+        call.produce(key.len() + ENTRY)?;
+        dict.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::from("")));
+    }
+    Ok(Value::Map(dict))
+}
+
+/// The value at the end of a path of keys in the last argument, or the one before that where a key is missing.
+fn dig(args: &[Value]) -> Outcome {
+    let [keys @ .., default, dict] = args else {
+        return Err("dig needs at least three arguments".into());
+    };
+    if keys.is_empty() {
+        return Err("dig needs at least three arguments".into());
+    }
+    let mut dict = plain_map(dict)?;
+    let text = |key: &Value| match key {
+        Value::String(key) => Ok(key.clone()),
+        other => Err(conversion(other, "string")),
+    };
+    let keys = keys.iter().map(text).collect::<Result<Vec<Str>, _>>()?;
+    for (index, key) in keys.iter().enumerate() {
+        let Some(step) = dict.get(key) else { break };
+        if index + 1 == keys.len() {
+            return Ok(step);
+        }
+        dict = plain_map(&step)?;
+    }
+    Ok(default.clone())
+}
+
+/// A `map[string]interface {}` without a name.
+fn plain_map(value: &Value) -> Result<Map, Failure> {
+    match value {
+        Value::Map(map) if *map.item_type() == Type::Any => Ok(map.clone()),
+        other => Err(conversion(other, "map[string]interface {}")),
+    }
+}
+
+fn conversion(value: &Value, wanted: &str) -> Failure {
+    let given = match value {
+        Value::Nil => "nil".to_owned(),
+        value => value.type_name(),
+    };
+    format!("interface conversion: interface {{}} is {given}, not {wanted}").into()
+}
+
+/// The value of a key; an empty text where there is none.
+fn get(args: &[Value]) -> Outcome {
+    Ok(map(args, 0).get(text(args, 1)).unwrap_or_else(|| Value::from("")))
+}
+
+/// Whether there is such a key.
+fn has_key(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(map(args, 0).contains_key(text(args, 1))))
+}
+
+/// The keys of all maps.
+fn keys(args: &[Value]) -> Outcome {
+    let maps = (0..args.len()).map(|at| map(args, at));
+    Ok(Value::strings(maps.flat_map(|map| map.entries()).map(|(key, _)| key)))
+}
+
+/// A map without certain keys.
+fn omit(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let without: Vec<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
+    chosen(call, &map(args, 0), |key| !without.contains(&key))
+}
+
+/// A map with certain keys alone.
+fn pick(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let wanted: Vec<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
+    chosen(call, &map(args, 0), |key| wanted.contains(&key))
+}
+
+fn chosen(call: &mut Call<'_>, map: &Map, is_chosen: impl Fn(&[u8]) -> bool) -> Outcome {
+    copied(call, map.len())?;
+    let entries = map.entries().into_iter().filter(|(key, _)| is_chosen(key));
+    Ok(Value::Map(Map::new(Type::Any, entries)))
+}
+
+/// The values that maps have under a key.
+fn pluck(args: &[Value]) -> Outcome {
+    let key = text(args, 0);
+    Ok(Value::list((1..args.len()).filter_map(|at| map(args, at).get(key))))
+}
+
+/// Puts a value into a map, and gives the map.
+fn set(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let (map, key) = (map(args, 0), text(args, 1));
+    if map.is_nil() {
+        return Err("assignment to entry in nil map".into());
+    }
+    call.produce(key.len() + ENTRY)?;
+    map.insert(key, any(args, 2).clone());
+    Ok(Value::Map(map))
+}
+
+/// Removes a key from a map, and gives the map.
+fn unset(args: &[Value]) -> Outcome {
+    let map = map(args, 0);
+    map.remove(text(args, 1));
+    Ok(Value::Map(map))
+}
+
+/// The values of a map.
+fn values(args: &[Value]) -> Outcome {
+    Ok(Value::list(map(args, 0).entries().into_iter().map(|(_, value)| value)))
+}
+
+/// A container that is being copied.
+enum Open {
+    List { list: List, next: usize, copies: Vec<Value> },
+    Map { copy: Map, key: Str, rest: std::vec::IntoIter<(Str, Value)> },
+}
+
+/// A copy that shares nothing which can change.
+fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut next = any(args, 0).clone();
+    if matches!(next, Value::Nil) {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    let mut open: Vec<Open> = Vec::new();
+    loop {
+        let mut done = match begun(call, next)? {
+            Ok(begun) => {
+                open.push(begun);
+                None
+            }
+            Err(copy) => Some(copy),
+        };
+        next = loop {
+            let Some(innermost) = open.last_mut() else { return Ok(done.unwrap_or_default()) };
+            match innermost.next(done.take()) {
+                Some(value) => break value,
+                None => done = open.pop().map(Open::close),
+            }
+        };
+    }
+}
+
+/// What a copy of a value begins with, or the copy.
+fn begun(call: &mut Call<'_>, value: Value) -> Result<Result<Open, Value>, Failure> {
+    call.work(1)?;
+    Ok(match value {
+        Value::List(list) if !list.is_nil() => {
+            copied(call, list.len())?;
+            Ok(Open::List { list, next: 0, copies: Vec::new() })
+        }
+        Value::Map(map) if !map.is_nil() => {
+            let entries = map.entries();
+            call.produce(entries.len().saturating_add(1).saturating_mul(ENTRY))?;
+            let copy = Map::new(map.item_type().clone(), []);
+            Ok(Open::Map { copy, key: Str::default(), rest: entries.into_iter() })
+        }
+        Value::Object(object) => match object.underlying() {
+            Some(underlying @ (Value::List(_) | Value::Map(_))) => return begun(call, underlying),
+            _ => Err(copied_object(object)),
+        },
+        other => Err(other),
+    })
+}
+
+/// Parity(helm 4): fields that are not exported are not copied, so that a version becomes `0.0.0`.
+fn copied_object(object: Arc<dyn Object>) -> Value {
+    if object.kind() == Kind::Pointer
+        && object.type_name() == "*semver.Version"
+        && let Ok(empty) = Version::parse("0")
+    {
+        return Value::object(empty);
+    }
+    Value::Object(object)
+}
+
+impl Open {
+    /// Takes the copy of the value that was asked for last, if there was one, and asks for another.
+    fn next(&mut self, done: Option<Value>) -> Option<Value> {
+        match self {
+            Self::List { list, next, copies } => {
+                copies.extend(done);
+                *next += 1;
+                list.items().get(*next - 1).cloned()
+            }
+            Self::Map { copy, key, rest } => {
+                if let Some(done) = done {
+                    copy.insert(key.clone(), done);
+                }
+                let (next_key, next) = rest.next()?;
+                *key = next_key;
+                Some(next)
+            }
+        }
+    }
+
+    fn close(self) -> Value {
+        match self {
+            Self::List { list, copies, .. } => {
+                let item_type = list.item_type().clone();
+                Value::List(List::with_capacity(item_type, copies, list.capacity()))
+            }
+            Self::Map { copy, .. } => Value::Map(copy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::Value;
+    use gotemplate::Limits;
+
+    use crate::testing::{check, run_with};
+
+    #[test]
+    fn maps_are_read_and_changed() {
+        check(&[
+            (
+                r#"{{ dict "a" 1 "b" }} {{ dict nil 1 2 3 }} {{ dict }}"#,
+                "map[a:1 b:] map[2:3 <nil>:1] map[]",
+            ),
+            (r#"{{ get (dict "a" 1) "a" }}|{{ get (dict) "a" }}|"#, "1||"),
+            (
+                r#"{{ $d := dict }}{{ $_ := set $d "a" 1 }}{{ $d }} {{ unset $d "a" }} {{ $d }}"#,
+                "map[a:1] map[] map[]",
+            ),
+            (r#"{{ set nil "a" 1 }}"#, "error: error calling set: assignment to entry in nil map"),
+            (
+                r#"{{ hasKey (dict "a" nil) "a" }} {{ keys (dict "b" 1) (dict "a" 2) }} {{ values (dict "a" 1) }}"#,
+                "true [b a] [1]",
+            ),
+            (r#"{{ pluck "a" (dict "a" 1) (dict) (dict "a" 2) }}"#, "[1 2]"),
+            (
+                r#"{{ pick (dict "a" 1 "b" 2) "a" "z" }} {{ omit (dict "a" 1 "b" 2) "a" }}"#,
+                "map[a:1] map[b:2]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn dig_follows_plain_maps_alone() {
+        check(&[
+            (
+                r#"{{ dig "a" "b" "d" (dict "a" (dict "b" 5)) }} {{ dig "a" "z" "d" (dict "a" (dict)) }}"#,
+                "5 d",
+            ),
+            (
+                r#"{{ dig "a" "b" "d" (dict "a" 1) }}"#,
+                "error: error calling dig: interface conversion: interface {} is int, not map[string]interface {}",
+            ),
+            (
+                r#"{{ dig 1 "d" (dict) }}"#,
+                "error: error calling dig: interface conversion: interface {} is int, not string",
+            ),
+            (
+                r#"{{ dig "a" (dict) }}"#,
+                "error: error calling dig: dig needs at least three arguments",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_copy_shares_nothing() {
+        check(&[
+            (
+                r#"{{ $a := dict "n" (dict "x" 1) "l" (list (dict)) }}{{ $b := deepCopy $a }}{{ $_ := set $b.n "x" 2 }}{{ $_ := set (first $b.l) "y" 1 }}{{ $a }} {{ $b }}"#,
+                "map[l:[map[]] n:map[x:1]] map[l:[map[y:1]] n:map[x:2]]",
+            ),
+            (r#"{{ mustDeepCopy (list 1 nil) }}"#, "[1 <nil>]"),
+            (
+                r#"{{ deepCopy nil }}"#,
+                "error: error calling deepCopy: reflect: call of reflect.Value.Type on zero Value",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn copying_ends() {
+        let limits = Limits { output: 1 << 20, ..Limits::default() };
+        let doubled = r#"{{ $x := list 1 }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}{{ $_ := deepCopy $x }}"#;
+        let looped = r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $_ := deepCopy $d }}"#;
+        for template in [doubled, looped] {
+            let error = "error: error calling deepCopy: the output is longer than 1048576 bytes";
+            assert_eq!(run_with(template, Value::Nil, limits), error);
+        }
+    }
+}

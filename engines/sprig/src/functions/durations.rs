@@ -1,0 +1,228 @@
+//! Lengths of time: those of sprig, which read texts each in their own way, and those that Helm has from 4.3 on, which
+//! read all alike.
+
+use std::any::Any;
+
+use golang::Value;
+use golang::strconv::{Quoting, parse_float, parse_int, quote};
+use golang::time::Duration;
+use golang::value::IntKind;
+use gotemplate::{Call, Failure};
+
+use super::dates::given as time;
+use super::integers::clamped;
+use crate::arguments::{Outcome, any};
+use crate::cast::truncated;
+use crate::table::{Entry, plain, worldly};
+use crate::world::World;
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("duration", "func(interface {}) string", duration),
+    plain("durationDays", "func(interface {}) float64", days),
+    plain("durationHours", "func(interface {}) float64", hours),
+    plain("durationMicroseconds", "func(interface {}) int64", microseconds),
+    plain("durationMilliseconds", "func(interface {}) int64", milliseconds),
+    plain("durationMinutes", "func(interface {}) float64", minutes),
+    plain("durationNanoseconds", "func(interface {}) int64", nanoseconds),
+    worldly("durationRound", "func(interface {}) string", duration_round),
+    plain("durationRoundTo", "func(interface {}, interface {}) time.Duration", round_to),
+    plain("durationSeconds", "func(interface {}) float64", seconds),
+    plain("durationTruncateTo", "func(interface {}, interface {}) time.Duration", truncate_to),
+    plain("durationWeeks", "func(interface {}) float64", weeks),
+    plain("mustToDuration", "func(interface {}) time.Duration", must_to_duration),
+];
+
+/// Seconds as a length of time.
+///
+/// Parity(helm 4): of numbers an `int64` alone counts.
+fn duration(args: &[Value]) -> Outcome {
+    let seconds = match any(args, 0) {
+        Value::String(text) => {
+            let text = String::from_utf8_lossy(text);
+            clamped(parse_int(&text, 10, 64), &text)
+        }
+        Value::Integer(integer) if integer.kind() == IntKind::Int64 => integer.signed(),
+        _ => 0,
+    };
+    Ok(Value::from(Duration(seconds.wrapping_mul(Duration::SECOND.0)).to_string()))
+}
+
+/// A length of time, or the time since, in the largest unit of which it has more than one.
+fn duration_round(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let Duration(length) = match any(args, 0) {
+        Value::String(text) => Duration::parse(&String::from_utf8_lossy(text)).unwrap_or_default(),
+        Value::Integer(integer) if integer.kind() == IntKind::Int64 => Duration(integer.signed()),
+        value => time(value).map(|time| world.now().since(time)).unwrap_or_default(),
+    };
+    let length = length.unsigned_abs();
+    let hour = Duration::HOUR.0.unsigned_abs();
+    let units = [
+        (hour * 24 * 365, "y"),
+        (hour * 24 * 30, "mo"),
+        (hour * 24, "d"),
+        (hour, "h"),
+        (Duration::MINUTE.0.unsigned_abs(), "m"),
+        (Duration::SECOND.0.unsigned_abs(), "s"),
+    ];
+    let unit = units.into_iter().find(|(unit, _)| length > *unit);
+    Ok(Value::from(
+        unit.map_or_else(|| "0s".to_owned(), |(unit, sign)| format!("{}{sign}", length / unit)),
+    ))
+}
+
+/// A length in days; zero for what is none.
+fn days(args: &[Value]) -> Outcome {
+    Ok(Value::Float(forgiven(args).hours() / 24.0))
+}
+
+/// A length in hours; zero for what is none.
+fn hours(args: &[Value]) -> Outcome {
+    Ok(Value::Float(forgiven(args).hours()))
+}
+
+/// A length in whole microseconds; zero for what is none.
+fn microseconds(args: &[Value]) -> Outcome {
+    Ok(Value::int64(forgiven(args).microseconds()))
+}
+
+/// A length in whole milliseconds; zero for what is none.
+fn milliseconds(args: &[Value]) -> Outcome {
+    Ok(Value::int64(forgiven(args).milliseconds()))
+}
+
+/// A length in minutes; zero for what is none.
+fn minutes(args: &[Value]) -> Outcome {
+    Ok(Value::Float(forgiven(args).minutes()))
+}
+
+/// A length in nanoseconds; zero for what is none.
+fn nanoseconds(args: &[Value]) -> Outcome {
+    Ok(Value::int64(forgiven(args).nanoseconds()))
+}
+
+/// A length rounded to a multiple of another; unchanged where that is none.
+fn round_to(args: &[Value]) -> Outcome {
+    Ok(Value::object(forgiven(args).round(length(any(args, 1)).unwrap_or_default())))
+}
+
+/// A length in seconds; zero for what is none.
+fn seconds(args: &[Value]) -> Outcome {
+    Ok(Value::Float(forgiven(args).seconds()))
+}
+
+/// A length cut off to a multiple of another; unchanged where that is none.
+fn truncate_to(args: &[Value]) -> Outcome {
+    Ok(Value::object(forgiven(args).truncate(length(any(args, 1)).unwrap_or_default())))
+}
+
+/// A length in weeks; zero for what is none.
+fn weeks(args: &[Value]) -> Outcome {
+    Ok(Value::Float(forgiven(args).hours() / 24.0 / 7.0))
+}
+
+/// A length of time.
+fn must_to_duration(args: &[Value]) -> Outcome {
+    Ok(Value::object(length(any(args, 0))?))
+}
+
+fn forgiven(args: &[Value]) -> Duration {
+    length(any(args, 0)).unwrap_or_default()
+}
+
+/// What Helm takes for a length of time: numbers are seconds, with a fraction or without.
+fn length(value: &Value) -> Result<Duration, Failure> {
+    let fraction = |seconds: f64| Duration(truncated(seconds * Duration::SECOND.0 as f64));
+    match value {
+        Value::Nil => return Err("invalid duration".into()),
+        Value::String(given) => {
+            let text = String::from_utf8_lossy(given);
+            let text = text.trim();
+            if text.is_empty() {
+                return Err("empty duration".into());
+            }
+            if let Ok(length) = Duration::parse(text) {
+                return Ok(length);
+            }
+            return parse_float(text, 64).map(fraction).map_err(|_| {
+                let quoted = quote(given, Quoting::Printable);
+                format!("could not parse duration {}", String::from_utf8_lossy(&quoted)).into()
+            });
+        }
+        Value::Object(object) => {
+            let object: &dyn Any = &**object;
+            if let Some(length) = object.downcast_ref::<Duration>() {
+                return Ok(*length);
+            }
+        }
+        _ => {}
+    }
+    match value.underlying() {
+        Value::Integer(integer) if !integer.kind().is_signed() && integer.signed() < 0 => {
+            Err(format!("duration seconds overflow: {}", integer.unsigned()).into())
+        }
+        Value::Integer(integer) => Ok(Duration(integer.signed().wrapping_mul(Duration::SECOND.0))),
+        Value::Float(seconds) => Ok(fraction(seconds)),
+        _ => Err(format!("unsupported duration type {}", value.type_name()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn sprig_reads_each_in_its_own_way() {
+        check(&[
+            (
+                r#"{{ duration 95 }} {{ duration "95" }} {{ duration (int64 95) }} {{ duration "x" }}"#,
+                "0s 1m35s 1m35s 0s",
+            ),
+            (
+                r#"{{ durationRound "2h10m5s" }} {{ durationRound "2400h10m5s" }} {{ durationRound "1h" }}"#,
+                "2h 3mo 60m",
+            ),
+            (
+                r#"{{ durationRound (now.AddDate -2 0 0) }} {{ durationRound 5 }} {{ durationRound "-90m" }}"#,
+                "2y 0s 1h",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn helm_reads_all_alike() {
+        check(&[
+            (
+                r#"{{ mustToDuration "1h30m" }} {{ mustToDuration 90 }} {{ mustToDuration " 2.5 " }}"#,
+                "1h30m0s 1m30s 2.5s",
+            ),
+            (
+                r#"{{ mustToDuration "bogus" }}"#,
+                r#"error: error calling mustToDuration: could not parse duration "bogus""#,
+            ),
+            (
+                r#"{{ mustToDuration true }}"#,
+                "error: error calling mustToDuration: unsupported duration type bool",
+            ),
+            (
+                r#"{{ durationSeconds "1.5s" }} {{ durationMinutes 30 }} {{ durationHours "90m" }}"#,
+                "1.5 0.5 1.5",
+            ),
+            (
+                r#"{{ durationDays "36h" }} {{ durationWeeks "168h" }} {{ durationDays "x" }}"#,
+                "1.5 1 0",
+            ),
+            (
+                r#"{{ durationMilliseconds "1.5s" }} {{ durationMicroseconds 1 }} {{ durationNanoseconds 1.5 }}"#,
+                "1500 1000000 1500000000",
+            ),
+            (
+                r#"{{ durationRoundTo "1h31m" "1h" }} {{ durationRoundTo "1h" "x" }}"#,
+                "2h0m0s 1h0m0s",
+            ),
+            (
+                r#"{{ durationTruncateTo "-90m" "1h" }} {{ durationTruncateTo "bad" "1h" }}"#,
+                "-1h0m0s 0s",
+            ),
+        ]);
+    }
+}

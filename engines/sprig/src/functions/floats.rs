@@ -1,0 +1,185 @@
+//! Numbers with fractions. Sums and products are those of decimal numbers.
+
+use golang::Value;
+
+use crate::arguments::{Outcome, any, float, int, rest};
+use crate::cast::to_float;
+use crate::decimal::Decimal;
+use crate::table::{Entry, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("add1f", "func(interface {}) float64", add1f),
+    plain("addf", "func(...interface {}) float64", addf),
+    plain("ceil", "func(interface {}) float64", ceil),
+    plain("divf", "func(interface {}, ...interface {}) float64", divf),
+    plain("float64", "func(interface {}) float64", float64),
+    plain("floor", "func(interface {}) float64", floor),
+    plain("maxf", "func(interface {}, ...interface {}) float64", maxf),
+    plain("minf", "func(interface {}, ...interface {}) float64", minf),
+    plain("mulf", "func(interface {}, ...interface {}) float64", mulf),
+    plain("round", "func(interface {}, int, ...float64) float64", round),
+    plain("subf", "func(interface {}, ...interface {}) float64", subf),
+];
+
+/// One more.
+fn add1f(args: &[Value]) -> Outcome {
+    calculated(0.0, args.iter().chain([&Value::Float(1.0)]), |a, b| Ok(a.add(b)))
+}
+
+/// The sum.
+fn addf(args: &[Value]) -> Outcome {
+    calculated(0.0, args, |a, b| Ok(a.add(b)))
+}
+
+/// The difference from the first number.
+fn subf(args: &[Value]) -> Outcome {
+    calculated(to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
+}
+
+/// The product.
+fn mulf(args: &[Value]) -> Outcome {
+    calculated(to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
+}
+
+/// The quotient of the first number and the others.
+fn divf(args: &[Value]) -> Outcome {
+    calculated(to_float(any(args, 0)), rest(args, 1), Decimal::div)
+}
+
+fn calculated<'v>(
+    first: f64,
+    others: impl IntoIterator<Item = &'v Value>,
+    step: fn(&Decimal, &Decimal) -> Result<Decimal, String>,
+) -> Outcome {
+    let mut result = Decimal::from_float(first)?;
+    for other in others {
+        result = step(&result, &Decimal::from_float(to_float(other))?)?;
+    }
+    Ok(Value::Float(result.to_float()))
+}
+
+/// The next whole number above.
+fn ceil(args: &[Value]) -> Outcome {
+    Ok(Value::Float(to_float(any(args, 0)).ceil()))
+}
+
+/// The next whole number below.
+fn floor(args: &[Value]) -> Outcome {
+    Ok(Value::Float(to_float(any(args, 0)).floor()))
+}
+
+/// A value as `float64`.
+fn float64(args: &[Value]) -> Outcome {
+    Ok(Value::Float(to_float(any(args, 0))))
+}
+
+/// The largest number, which nothing is if one is none.
+fn maxf(args: &[Value]) -> Outcome {
+    Ok(Value::Float(chosen(args, f64::INFINITY, |a, b| a > b || a == b && a.is_sign_positive())))
+}
+
+/// The least number, which nothing is if one is none.
+fn minf(args: &[Value]) -> Outcome {
+    Ok(Value::Float(chosen(args, f64::NEG_INFINITY, |a, b| {
+        a < b || a == b && a.is_sign_negative()
+    })))
+}
+
+/// Goes from one number to the next as Go's `math.Max` does; `bound` wins over what is no number.
+fn chosen(args: &[Value], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
+    let numbers = args.iter().map(to_float);
+    let choose = |a: f64, b: f64| match (a, b) {
+        (a, b) if a == bound || b == bound => bound,
+        (a, b) if a.is_nan() || b.is_nan() => f64::NAN,
+        (a, b) if wins(a, b) => a,
+        (_, b) => b,
+    };
+    numbers.reduce(choose).unwrap_or_default()
+}
+
+/// A number with so many digits behind the point; the third argument says from which fraction on it goes up.
+///
+/// Parity(helm 4): a negative number always goes down.
+fn round(args: &[Value]) -> Outcome {
+    let from = if args.len() > 2 { float(args, 2) } else { 0.5 };
+    let power = power_of_ten(int(args, 1));
+    let digits = power * to_float(any(args, 0));
+    let rounded =
+        if digits.fract() >= from && digits.is_finite() { digits.ceil() } else { digits.floor() };
+    Ok(Value::Float(rounded / power))
+}
+
+/// Go's `math.Pow(10, exponent)`, which is not always the nearest number.
+fn power_of_ten(exponent: i64) -> f64 {
+    const BOUND: i32 = 1 << 12;
+    if exponent == 1 {
+        return 10.0;
+    }
+    // The result is `fraction * 2^shift`; so is the square that is multiplied into it.
+    let (mut fraction, mut shift) = (1.0, 0i32);
+    let (mut square, mut square_shift) = (0.625, 4i32);
+    let mut left = exponent.unsigned_abs();
+    while left != 0 {
+        if !(-BOUND..=BOUND).contains(&square_shift) {
+            shift += square_shift;
+            break;
+        }
+        if left & 1 == 1 {
+            fraction *= square;
+            shift += square_shift;
+        }
+        square *= square;
+        square_shift *= 2;
+        if square < 0.5 {
+            square += square;
+            square_shift -= 1;
+        }
+        left >>= 1;
+    }
+    if exponent < 0 {
+        (fraction, shift) = (1.0 / fraction, -shift);
+    }
+    scaled(fraction, shift)
+}
+
+/// `fraction * 2^shift` of a fraction near 1, rounded once.
+fn scaled(fraction: f64, shift: i32) -> f64 {
+    if shift > -1000 {
+        // Two steps, as neither may be beyond what a `float64` holds.
+        return fraction * 2f64.powi(shift.min(1000)) * 2f64.powi((shift - 1000).clamp(0, 1000));
+    }
+    // Down to the least normal numbers exactly, then once more.
+    fraction * 2f64.powi(-900) * 2f64.powi((shift + 900).max(-300))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn fractions_are_calculated_with_as_decimal_numbers() {
+        check(&[
+            (
+                r#"{{ addf 1.1 2.2 }} {{ addf }} {{ addf "1.5" nil }} {{ add1f 0.1 }}"#,
+                "3.3 0 1.5 1.1",
+            ),
+            (
+                r#"{{ subf 1 0.9 }} {{ mulf 1.1 3 }} {{ divf 1 3 }} {{ divf 1 8 2 }}"#,
+                "0.1 3.3 0.3333333333333333 0.0625",
+            ),
+            (r#"{{ divf 1 0 }}"#, "error: error calling divf: decimal division by 0"),
+            (r#"{{ addf "inf" }}"#, "error: error calling addf: Cannot create a Decimal from +Inf"),
+        ]);
+    }
+
+    #[test]
+    fn fractions_are_rounded_and_compared() {
+        check(&[
+            (r#"{{ ceil 1.2 }} {{ floor "1.9" }} {{ floor -0.5 }} {{ float64 "x" }}"#, "2 1 -1 0"),
+            (r#"{{ maxf 1 2.5 "3" }} {{ minf 1 2.5 }} {{ maxf "nan" 1 }}"#, "3 1 NaN"),
+            (r#"{{ round 2.5 0 }} {{ round -2.5 0 }} {{ round 123.5555 3 }}"#, "3 -3 123.556"),
+            (r#"{{ round 1.25 1 0.6 }} {{ round 123.456 -1 }} {{ round "x" 1 }}"#, "1.2 120 0"),
+            (r#"{{ round 1.5 400 }} {{ round 1.5 -400 }}"#, "NaN NaN"),
+        ]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Whole numbers: what they are made of, and arithmetic that wraps around as Go's does.
+
+use golang::Value;
+use golang::fmt::sprint;
+use golang::strconv::{NumError, Reason, atoi as parse_atoi, parse_int};
+use gotemplate::Failure;
+
+use crate::arguments::{Outcome, any, rest, text};
+use crate::cast::to_int;
+use crate::table::{Entry, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("add", "func(...interface {}) int64", add),
+    plain("add1", "func(interface {}) int64", add1),
+    plain("atoi", "func(string) int", atoi),
+    plain("biggest", "func(interface {}, ...interface {}) int64", max),
+    plain("div", "func(interface {}, interface {}) int64", div),
+    plain("int", "func(interface {}) int", int),
+    plain("int64", "func(interface {}) int64", int64),
+    plain("max", "func(interface {}, ...interface {}) int64", max),
+    plain("min", "func(interface {}, ...interface {}) int64", min),
+    plain("mod", "func(interface {}, interface {}) int64", modulo),
+    plain("mul", "func(interface {}, ...interface {}) int64", mul),
+    plain("sub", "func(interface {}, interface {}) int64", sub),
+    plain("toDecimal", "func(interface {}) int64", to_decimal),
+];
+
+/// The sum.
+fn add(args: &[Value]) -> Outcome {
+    Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
+}
+
+/// One more.
+fn add1(args: &[Value]) -> Outcome {
+    Ok(Value::int64(to_int(any(args, 0)).wrapping_add(1)))
+}
+
+/// A decimal number; zero where it is none.
+fn atoi(args: &[Value]) -> Outcome {
+    let text = String::from_utf8_lossy(text(args, 0));
+    Ok(Value::int(clamped(parse_atoi(&text), &text)))
+}
+
+/// The quotient, rounded towards zero.
+fn div(args: &[Value]) -> Outcome {
+    Ok(Value::int64(to_int(any(args, 0)).wrapping_div(divisor(args)?)))
+}
+
+/// A value as `int`.
+fn int(args: &[Value]) -> Outcome {
+    Ok(Value::int(to_int(any(args, 0))))
+}
+
+/// A value as `int64`.
+fn int64(args: &[Value]) -> Outcome {
+    Ok(Value::int64(to_int(any(args, 0))))
+}
+
+/// The largest number.
+fn max(args: &[Value]) -> Outcome {
+    Ok(Value::int64(args.iter().map(to_int).max().unwrap_or_default()))
+}
+
+/// The least number.
+fn min(args: &[Value]) -> Outcome {
+    Ok(Value::int64(args.iter().map(to_int).min().unwrap_or_default()))
+}
+
+/// The remainder, with the sign of the first number.
+fn modulo(args: &[Value]) -> Outcome {
+    Ok(Value::int64(to_int(any(args, 0)).wrapping_rem(divisor(args)?)))
+}
+
+/// The product.
+fn mul(args: &[Value]) -> Outcome {
+    let first = to_int(any(args, 0));
+    Ok(Value::int64(rest(args, 1).iter().map(to_int).fold(first, i64::wrapping_mul)))
+}
+
+/// The difference.
+fn sub(args: &[Value]) -> Outcome {
+    Ok(Value::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
+}
+
+/// An octal number, as of permissions; zero where it is none.
+fn to_decimal(args: &[Value]) -> Outcome {
+    let text = sprint(std::slice::from_ref(any(args, 0)))?;
+    let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());
+    Ok(Value::int64(number.unwrap_or_default()))
+}
+
+fn divisor(args: &[Value]) -> Result<i64, Failure> {
+    match to_int(any(args, 1)) {
+        0 => Err("runtime error: integer divide by zero".into()),
+        divisor => Ok(divisor),
+    }
+}
+
+/// A number whose error is ignored: Go gives the largest or least one along with it when it does not fit.
+pub(super) fn clamped(parsed: Result<i64, NumError>, text: &str) -> i64 {
+    match parsed {
+        Ok(number) => number,
+        Err(NumError { reason: Reason::Range, .. }) if text.starts_with('-') => i64::MIN,
+        Err(NumError { reason: Reason::Range, .. }) => i64::MAX,
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn numbers_are_calculated_with_as_go_does() {
+        check(&[
+            (
+                r#"{{ add 1 1.9 "3" nil true }} {{ add }} {{ add 9223372036854775807 1 }}"#,
+                "6 0 -9223372036854775808",
+            ),
+            (r#"{{ add1 "0x10" }} {{ sub 1 2 }} {{ mul 2 "3" 1.5 }}"#, "17 -1 6"),
+            (r#"{{ div 7 -2 }} {{ mod -7 2 }} {{ div 1 "0x2" }}"#, "-3 -1 0"),
+            (r#"{{ div 1 0 }}"#, "error: error calling div: runtime error: integer divide by zero"),
+            (
+                r#"{{ mod 1 "x" }}"#,
+                "error: error calling mod: runtime error: integer divide by zero",
+            ),
+            (r#"{{ max 1 2.9 3 }} {{ min 5 "2" }} {{ biggest -1 -2 }}"#, "3 2 -1"),
+            (
+                r#"{{ int "012" }} {{ int 1.9 }} {{ int "1e3" }} {{ int nil }} {{ int 1e20 }}"#,
+                "10 1 0 0 -9223372036854775808",
+            ),
+            (
+                r#"{{ int64 "9223372036854775807" }} {{ int64 (semver "1.0.0") }} {{ int now.Month }}"#,
+                "9223372036854775807 0 5",
+            ),
+            (
+                r#"{{ atoi "12" }} {{ atoi "12x" }} {{ atoi "99999999999999999999" }}"#,
+                "12 0 9223372036854775807",
+            ),
+            (r#"{{ toDecimal "0777" }} {{ toDecimal 644 }} {{ toDecimal "8" }}"#, "511 420 0"),
+        ]);
+    }
+}

@@ -1,0 +1,74 @@
+//! Kinds and types of values, and whether values are the same.
+
+use golang::Value;
+use gotemplate::Call;
+
+use crate::arguments::{Outcome, any, text};
+use crate::table::{Entry, bounded, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("deepEqual", "func(interface {}, interface {}) bool", deep_equal),
+    plain("kindIs", "func(string, interface {}) bool", kind_is),
+    plain("kindOf", "func(interface {}) string", kind_of),
+    plain("typeIs", "func(string, interface {}) bool", type_is),
+    plain("typeIsLike", "func(string, interface {}) bool", type_is_like),
+    plain("typeOf", "func(interface {}) string", type_of),
+];
+
+/// Whether two values are the same, types and contents.
+fn deep_equal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(any(args, 0).deep_equal(any(args, 1), || call.work(1))?))
+}
+
+/// Whether a value is of a kind.
+fn kind_is(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(any(args, 1).kind().to_string().as_bytes() == text(args, 0)))
+}
+
+/// The kind of a value, such as `map`.
+fn kind_of(args: &[Value]) -> Outcome {
+    Ok(Value::from(any(args, 0).kind().to_string()))
+}
+
+/// Whether a value is of a type.
+fn type_is(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(any(args, 1).type_name().as_bytes() == text(args, 0)))
+}
+
+/// Whether a value is of a type, or a pointer to it.
+fn type_is_like(args: &[Value]) -> Outcome {
+    let (name, wanted) = (any(args, 1).type_name(), text(args, 0));
+    let pointed = name.strip_prefix('*').unwrap_or(&name);
+    Ok(Value::Bool(name.as_bytes() == wanted || pointed.as_bytes() == wanted))
+}
+
+/// The type of a value, such as `map[string]interface {}`.
+fn type_of(args: &[Value]) -> Outcome {
+    Ok(Value::from(any(args, 0).type_name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn values_have_go_s_kinds_and_types() {
+        check(&[
+            (
+                r#"{{ kindOf nil }} {{ kindOf 1 }} {{ kindOf now }} {{ kindOf (list) }}"#,
+                "invalid int struct slice",
+            ),
+            (r#"{{ kindIs "map" (dict) }} {{ kindIs "int" (int64 1) }}"#, "true false"),
+            (r#"{{ typeOf nil }} {{ typeOf 'a' }} {{ typeOf (until 1) }}"#, "<nil> int []int"),
+            (r#"{{ typeOf (chunk 1 (list 1)) }} {{ typeOf now }}"#, "[][]interface {} time.Time"),
+            (
+                r#"{{ typeIs "string" "a" }} {{ typeIsLike "semver.Version" (semver "1.0.0") }}"#,
+                "true true",
+            ),
+            (
+                r#"{{ deepEqual 1 1.0 }} {{ deepEqual (list 1) (list 1) }} {{ deepEqual nil .nil }}"#,
+                "false true true",
+            ),
+        ]);
+    }
+}

@@ -1,0 +1,307 @@
+//! Lists.
+//!
+//! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
+
+use golang::Value;
+use golang::value::{List, Type};
+use gotemplate::{Call, Failure};
+
+use super::defaults::is_empty;
+use crate::arguments::{NIL, Outcome, any, as_int, copied, int, items, rest as further};
+use crate::cast::{to_int, truncated};
+use crate::table::{Entry, bounded};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("append", "func(interface {}, interface {}) []interface {}", append),
+    bounded("chunk", "func(int, interface {}) [][]interface {}", chunk),
+    bounded("compact", "func(interface {}) []interface {}", compact),
+    bounded("concat", "func(...interface {}) interface {}", concat),
+    bounded("first", "func(interface {}) interface {}", first),
+    bounded("has", "func(interface {}, interface {}) bool", has),
+    bounded("initial", "func(interface {}) []interface {}", initial),
+    bounded("last", "func(interface {}) interface {}", last),
+    bounded("list", "func(...interface {}) []interface {}", list),
+    bounded("mustAppend", "func(interface {}, interface {}) ([]interface {}, error)", append),
+    bounded("mustChunk", "func(int, interface {}) ([][]interface {}, error)", chunk),
+    bounded("mustCompact", "func(interface {}) ([]interface {}, error)", compact),
+    bounded("mustFirst", "func(interface {}) (interface {}, error)", first),
+    bounded("mustHas", "func(interface {}, interface {}) (bool, error)", has),
+    bounded("mustInitial", "func(interface {}) ([]interface {}, error)", initial),
+    bounded("mustLast", "func(interface {}) (interface {}, error)", last),
+    bounded("mustPrepend", "func(interface {}, interface {}) ([]interface {}, error)", prepend),
+    bounded("mustPush", "func(interface {}, interface {}) ([]interface {}, error)", append),
+    bounded("mustRest", "func(interface {}) ([]interface {}, error)", rest),
+    bounded("mustReverse", "func(interface {}) ([]interface {}, error)", reverse),
+    bounded("mustSlice", "func(interface {}, ...interface {}) (interface {}, error)", slice),
+    bounded("mustUniq", "func(interface {}) ([]interface {}, error)", uniq),
+    bounded("mustWithout", "func(interface {}, ...interface {}) ([]interface {}, error)", without),
+    bounded("prepend", "func(interface {}, interface {}) []interface {}", prepend),
+    bounded("push", "func(interface {}, interface {}) []interface {}", append),
+    bounded("rest", "func(interface {}) []interface {}", rest),
+    bounded("reverse", "func(interface {}) []interface {}", reverse),
+    bounded("slice", "func(interface {}, ...interface {}) interface {}", slice),
+    bounded("tuple", "func(...interface {}) []interface {}", list),
+    bounded("uniq", "func(interface {}) []interface {}", uniq),
+    bounded("without", "func(interface {}, ...interface {}) []interface {}", without),
+];
+
+/// A list and one item more.
+fn append(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut items = list_of(call, any(args, 0), |kind| format!("Cannot push on type {kind}"))?;
+    items.push(any(args, 1).clone());
+    Ok(Value::list(items))
+}
+
+/// One item and a list behind it.
+fn prepend(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut items = list_of(call, any(args, 0), |kind| format!("Cannot prepend on type {kind}"))?;
+    items.insert(0, any(args, 1).clone());
+    Ok(Value::list(items))
+}
+
+/// A list in lists of so many items.
+fn chunk(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let items = list_of(call, any(args, 1), |kind| format!("Cannot chunk type {kind}"))?;
+    let too_long = || Failure::from("runtime error: makeslice: len out of range");
+    let (size, len) = (int(args, 0), as_int(items.len()));
+    // Parity(helm 4): sizes of zero and below give what the arithmetic gives.
+    let count = truncated(((len - 1) as f64 / size as f64).floor() + 1.0);
+    let count = usize::try_from(count).map_err(|_| too_long())?;
+    let mut chunks = Vec::new();
+    let mut rest = items.into_iter();
+    for index in 0..count {
+        let of_last =
+            if index + 1 == count { len.checked_rem(size).unwrap_or_default() } else { 0 };
+        let wanted = if of_last == 0 { size } else { of_last };
+        let wanted = usize::try_from(wanted).map_err(|_| too_long())?;
+        copied(call, wanted.min(rest.len()))?;
+        chunks.push(Value::list(rest.by_ref().take(wanted)));
+    }
+    Ok(Value::List(List::new(Type::list(), chunks)))
+}
+
+/// A list without what is empty.
+fn compact(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let items = list_of(call, any(args, 0), |kind| format!("Cannot compact on type {kind}"))?;
+    Ok(Value::list(items.into_iter().filter(|item| !is_empty(item))))
+}
+
+/// Lists one behind the other.
+fn concat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut all = Vec::new();
+    for list in args {
+        all.extend(list_of(call, list, |kind| format!("Cannot concat type {kind} as list"))?);
+    }
+    Ok(if all.is_empty() { nil() } else { Value::list(all) })
+}
+
+/// The first item; nil of an empty list.
+fn first(_: &mut Call<'_>, args: &[Value]) -> Outcome {
+    one(any(args, 0), "first", |items| items.first())
+}
+
+/// The last item; nil of an empty list.
+fn last(_: &mut Call<'_>, args: &[Value]) -> Outcome {
+    one(any(args, 0), "last", |items| items.last())
+}
+
+fn one(list: &Value, name: &str, choose: for<'a> fn(&'a [Value]) -> Option<&'a Value>) -> Outcome {
+    if let Value::List(list) = list {
+        return Ok(choose(list.items()).cloned().unwrap_or_default());
+    }
+    let items = items(list)
+        .ok_or_else(|| refusal(list, |kind| format!("Cannot find {name} on type {kind}")))?;
+    Ok(choose(&items).cloned().unwrap_or_default())
+}
+
+/// Whether a value is in a list; nothing is in nil.
+fn has(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let (needle, haystack) = (any(args, 0), any(args, 1));
+    if matches!(haystack, Value::Nil) {
+        return Ok(Value::Bool(false));
+    }
+    let items = list_of(call, haystack, |kind| format!("Cannot find has on type {kind}"))?;
+    Ok(Value::Bool(contains(call, &items, needle)?))
+}
+
+/// A list without its last item; nil of an empty list.
+fn initial(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut items =
+        list_of(call, any(args, 0), |kind| format!("Cannot find initial on type {kind}"))?;
+    Ok(if items.pop().is_none() { nil() } else { Value::list(items) })
+}
+
+/// A list without its first item; nil of an empty list.
+fn rest(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let items = list_of(call, any(args, 0), |kind| format!("Cannot find rest on type {kind}"))?;
+    Ok(if items.is_empty() { nil() } else { Value::list(items.into_iter().skip(1)) })
+}
+
+/// A list of its arguments.
+fn list(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    copied(call, args.len())?;
+    Ok(Value::list(args.iter().cloned()))
+}
+
+/// A list from its end.
+fn reverse(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let mut items =
+        list_of(call, any(args, 0), |kind| format!("Cannot find reverse on type {kind}"))?;
+    items.reverse();
+    Ok(Value::list(items))
+}
+
+/// The items from one place up to another; nil of an empty list.
+fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let list = any(args, 0);
+    let underlying = list.underlying();
+    let (len, capacity) = match &underlying {
+        Value::List(list) => (list.len(), list.capacity()),
+        Value::Bytes(bytes) => (bytes.len(), bytes.len()),
+        _ => {
+            return Err(refusal(list, |kind| {
+                format!("list should be type of slice or array but {kind}")
+            }));
+        }
+    };
+    if len == 0 {
+        return Ok(Value::Nil);
+    }
+    let out_of_bounds = || Failure::from("reflect.Value.Slice: slice index out of bounds");
+    let bound = |at: usize, or: usize| match args.get(at) {
+        Some(value) => usize::try_from(to_int(value)).map_err(|_| out_of_bounds()),
+        None => Ok(or),
+    };
+    let (from, to) = (bound(1, 0)?, bound(2, len)?);
+    if from > to || to > capacity {
+        return Err(out_of_bounds());
+    }
+    copied(call, to - from)?;
+    match &underlying {
+        Value::Bytes(bytes) => Ok(Value::Bytes(bytes[from..to].into())),
+        Value::List(list) => {
+            list.slice(from, to, capacity).map(Value::List).ok_or_else(out_of_bounds)
+        }
+        _ => Ok(Value::Nil),
+    }
+}
+
+/// A list without what was there before.
+fn uniq(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let items = list_of(call, any(args, 0), |kind| format!("Cannot find uniq on type {kind}"))?;
+    let mut unique = Vec::new();
+    for item in items {
+        if !contains(call, &unique, &item)? {
+            unique.push(item);
+        }
+    }
+    Ok(Value::list(unique))
+}
+
+/// A list without certain values.
+fn without(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let items = list_of(call, any(args, 0), |kind| format!("Cannot find without on type {kind}"))?;
+    let mut kept = Vec::new();
+    for item in items {
+        if !contains(call, further(args, 1), &item)? {
+            kept.push(item);
+        }
+    }
+    Ok(Value::list(kept))
+}
+
+fn contains(call: &mut Call<'_>, items: &[Value], wanted: &Value) -> Result<bool, Failure> {
+    for item in items {
+        if wanted.deep_equal(item, || call.work(1))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A copy of the items of a list; `refuse` is what is said of the kind of anything else.
+fn list_of(
+    call: &mut Call<'_>,
+    list: &Value,
+    refuse: impl Fn(&str) -> String,
+) -> Result<Vec<Value>, Failure> {
+    let len = match list {
+        Value::List(list) => list.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    copied(call, len)?;
+    items(list).ok_or_else(|| refusal(list, refuse))
+}
+
+fn refusal(value: &Value, refuse: impl Fn(&str) -> String) -> Failure {
+    match value {
+        Value::Nil => NIL.into(),
+        value => refuse(&value.kind().to_string()).into(),
+    }
+}
+
+/// `[]interface {}(nil)`.
+fn nil() -> Value {
+    Value::List(List::nil(Type::Any))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn lists_are_made_and_taken_apart() {
+        check(&[
+            (
+                r#"{{ append (list 1) 2 }} {{ push (list) nil }} {{ prepend (list 1) 0 }}"#,
+                "[1 2] [<nil>] [0 1]",
+            ),
+            (r#"{{ first (list 1 2) }} {{ last (until 3) }} {{ first (list) }}"#, "1 2 <no value>"),
+            (r#"{{ rest (list 1 2) }} {{ initial (list 1 2) }} {{ rest (list) }}"#, "[2] [1] []"),
+            (
+                r#"{{ reverse (list 1 2) }} {{ concat (list 1) (splitList "," "a,b") }}"#,
+                "[2 1] [1 a b]",
+            ),
+            (r#"{{ uniq (list 1 1 2 "a" 1.0) }} {{ without (list 1 2 1) 1 }}"#, "[1 2 a 1] [2]"),
+            (
+                r#"{{ has 1 (list 1.0) }} {{ has "a" (list "a") }} {{ has 1 nil }}"#,
+                "false true false",
+            ),
+            (
+                r#"{{ compact (list 0 1 "" nil "a") }} {{ tuple 1 2 }} {{ mustUniq (list 1 1) }}"#,
+                "[1 a] [1 2] [1]",
+            ),
+            (
+                r#"{{ slice (list 1 2 3) 1 }} {{ slice (list 1 2 3) 0 2 }} {{ mustSlice (list) }}"#,
+                "[2 3] [1 2] <no value>",
+            ),
+            (
+                r#"{{ chunk 2 (list 1 2 3) }} {{ chunk 5 (list) }} {{ mustChunk 3 (list 1 2 3) }}"#,
+                "[[1 2] [3]] [] [[1 2 3]]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_in_go_s_words() {
+        let nil = "runtime error: invalid memory address or nil pointer dereference";
+        check(&[
+            (r#"{{ append "a" 1 }}"#, "error: error calling append: Cannot push on type string"),
+            (r#"{{ first (dict) }}"#, "error: error calling first: Cannot find first on type map"),
+            (r#"{{ rest nil }}"#, &format!("error: error calling rest: {nil}")),
+            (
+                r#"{{ slice (list 1) 1 5 }}"#,
+                "error: error calling slice: reflect.Value.Slice: slice index out of bounds",
+            ),
+            (
+                r#"{{ chunk -1 (list 1 2 3) }}"#,
+                "error: error calling chunk: runtime error: makeslice: len out of range",
+            ),
+            (
+                r#"{{ concat (list) 5 }}"#,
+                "error: error calling concat: Cannot concat type int as list",
+            ),
+        ]);
+    }
+}

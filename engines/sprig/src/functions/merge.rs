@@ -1,0 +1,258 @@
+//! Merging maps, as mergo 1.0.1 does it.
+//!
+//! Maps are merged in place, and what the destination lacks is shared with the source: a later change of the one is
+//! seen in the other.
+
+use golang::Value;
+use golang::value::{Kind, Map, Str, Type};
+use gotemplate::{Call, Failure};
+
+use super::defaults::is_empty;
+use crate::arguments::{Outcome, map};
+use crate::table::{Entry, bounded};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded(
+        "merge",
+        "func(map[string]interface {}, ...map[string]interface {}) interface {}",
+        merge,
+    ),
+    bounded(
+        "mergeOverwrite",
+        "func(map[string]interface {}, ...map[string]interface {}) interface {}",
+        merge_overwrite,
+    ),
+    bounded(
+        "mustMerge",
+        "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
+        must_merge,
+    ),
+    bounded(
+        "mustMergeOverwrite",
+        "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
+        must_merge_overwrite,
+    ),
+];
+
+/// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
+fn merge(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    forgiving(merged(call, args, false))
+}
+
+/// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
+fn merge_overwrite(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    forgiving(merged(call, args, true))
+}
+
+/// Fills what is missing or empty in the first map from the others.
+fn must_merge(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    merged(call, args, false)
+}
+
+/// Replaces what is in the first map by what is in the others.
+fn must_merge_overwrite(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    merged(call, args, true)
+}
+
+/// What mergo says of values that do not fit.
+const DIFFERENT: &str = "src and dst must be of same type";
+
+fn forgiving(outcome: Outcome) -> Outcome {
+    match outcome {
+        Err(Failure::Message(message)) if message == DIFFERENT => Ok(Value::from("")),
+        outcome => outcome,
+    }
+}
+
+/// Two maps that are being merged.
+struct Pair {
+    target: Map,
+    rest: std::vec::IntoIter<(Str, Value)>,
+    /// A map below that is merged before its own place is looked at.
+    pending: Option<(Str, Value, Option<Value>)>,
+}
+
+impl Pair {
+    fn new(call: &mut Call<'_>, target: Map, source: &Map) -> Result<Self, Failure> {
+        call.work(source.len() + 1)?;
+        // Two maps that hold themselves are merged without end, and what is open is held meanwhile.
+        call.produce(source.len().saturating_mul(32).saturating_add(64))?;
+        Ok(Self { target, rest: source.entries().into_iter(), pending: None })
+    }
+}
+
+fn merged(call: &mut Call<'_>, args: &[Value], overwrites: bool) -> Outcome {
+    let mut target = map(args, 0);
+    for at in 1..args.len() {
+        let source = map(args, at);
+        if target.is_nil() && !source.is_nil() {
+            target = Map::default();
+        }
+        merge_into(call, &target, &source, overwrites)?;
+    }
+    Ok(Value::Map(target))
+}
+
+fn merge_into(
+    call: &mut Call<'_>,
+    target: &Map,
+    source: &Map,
+    overwrites: bool,
+) -> Result<(), Failure> {
+    let mut open = vec![Pair::new(call, target.clone(), source)?];
+    while let Some(pair) = open.last_mut() {
+        let (key, value, old) = match pair.pending.take() {
+            Some(pending) => pending,
+            None => {
+                let Some((key, value)) = pair.rest.next() else {
+                    open.pop();
+                    continue;
+                };
+                if matches!(value, Value::Nil) {
+                    if overwrites {
+                        put(call, &pair.target, key, value)?;
+                    }
+                    continue;
+                }
+                let old = pair.target.get(&key);
+                if value.kind() == Kind::Slice && overwrites {
+                    put(call, &pair.target, key.clone(), value.clone())?;
+                }
+                if let Some((target, source)) = below(old.as_ref(), &value, overwrites)? {
+                    pair.pending = Some((key, value, old));
+                    let below = Pair::new(call, target, &source)?;
+                    open.push(below);
+                    continue;
+                }
+                (key, value, old)
+            }
+        };
+        let Some(pair) = open.last() else { break };
+        if !stays(old.as_ref(), &value, overwrites) {
+            put(call, &pair.target, key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// The maps to merge below a key, if there are two.
+fn below(
+    old: Option<&Value>,
+    new: &Value,
+    overwrites: bool,
+) -> Result<Option<(Map, Map)>, Failure> {
+    let is_entered = matches!(new.kind(), Kind::Map | Kind::Struct | Kind::Pointer);
+    match old {
+        // Parity(helm 4): a pointer takes nothing but pointers, unless it is replaced anyway.
+        Some(Value::Object(old))
+            if old.kind() == Kind::Pointer
+                && is_entered
+                && new.kind() != Kind::Pointer
+                && !overwrites =>
+        {
+            Err(DIFFERENT.into())
+        }
+        Some(old) => Ok(match (old.underlying(), new.underlying()) {
+            (Value::Map(old), Value::Map(new)) if !old.is_nil() => Some((old, new)),
+            _ => None,
+        }),
+        None => Ok(None),
+    }
+}
+
+/// Whether the old value stays where it is.
+fn stays(old: Option<&Value>, new: &Value, overwrites: bool) -> bool {
+    let Some(old) = old.filter(|old| !is_empty(old)) else { return false };
+    match new.kind() {
+        Kind::Slice => true,
+        Kind::Map if old.kind() == Kind::Map => true,
+        _ => !overwrites,
+    }
+}
+
+fn put(call: &mut Call<'_>, target: &Map, key: Str, value: Value) -> Result<(), Failure> {
+    call.produce(key.len() + 16)?;
+    let wanted = target.item_type();
+    if *wanted != Type::Any && value.type_of().as_ref() != Some(wanted) {
+        let given = "reflect.Value.SetMapIndex: value of type interface {}";
+        return Err(format!("{given} is not assignable to type {wanted}").into());
+    }
+    target.insert(key, value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::Value;
+    use gotemplate::Limits;
+
+    use crate::testing::{check, run_with};
+
+    #[test]
+    fn what_is_missing_or_empty_is_filled() {
+        check(&[
+            (r#"{{ merge (dict "a" 1) (dict "a" 2 "b" 3) }}"#, "map[a:1 b:3]"),
+            (
+                r#"{{ merge (dict "a" 0 "b" "" "c" nil) (dict "a" 1 "b" "x" "c" 2) }}"#,
+                "map[a:1 b:x c:2]",
+            ),
+            (
+                r#"{{ merge (dict "a" (dict)) (dict "a" "x") }} {{ merge (dict) (dict "a" nil) }}"#,
+                "map[a:x] map[]",
+            ),
+            (r#"{{ merge (dict "a" (list 1)) (dict "a" (list 2)) }}"#, "map[a:[1]]"),
+            (
+                r#"{{ merge nil (dict "a" 1) }} {{ mustMerge (dict "a" (dict "x" 1)) (dict "a" (dict "y" 2)) }}"#,
+                "map[a:1] map[a:map[x:1 y:2]]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_is_there_is_replaced() {
+        check(&[
+            (r#"{{ mergeOverwrite (dict "a" 1) (dict "a" 0 "b" nil) }}"#, "map[a:0 b:<nil>]"),
+            (
+                r#"{{ mergeOverwrite (dict "a" (dict "x" 1)) (dict "a" (dict)) }}"#,
+                "map[a:map[x:1]]",
+            ),
+            (r#"{{ mergeOverwrite (dict "a" (list 1)) (dict "a" (list)) }}"#, "map[a:[]]"),
+            (
+                r#"{{ mustMergeOverwrite (dict "a" (dict "x" 1)) (dict "a" 5) (dict "a" (dict "y" 2)) }}"#,
+                "map[a:map[y:2]]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_was_missing_is_shared_with_the_source() {
+        check(&[
+            (
+                r#"{{ $s := dict "n" (dict "k" 1) }}{{ $d := merge (dict) $s }}{{ $_ := set $d.n "k" 9 }}{{ $s }}"#,
+                "map[n:map[k:9]]",
+            ),
+            (
+                r#"{{ $a := dict "n" (dict "k" 1) }}{{ $_ := merge (dict) $a (dict "n" (dict "j" 2)) }}{{ $a }}"#,
+                "map[n:map[j:2 k:1]]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn merging_ends() {
+        let looped =
+            "(dict)}}{{ $_ := set $a \"a\" $a }}{{ $b := (dict)}}{{ $_ := set $b \"a\" $b }}";
+        let template = format!("{{{{ $a := {looped}{{{{ $_ := merge $a $b }}}}");
+        let limits = Limits { output: 1 << 20, ..Limits::default() };
+        let error = "error: error calling merge: the output is longer than 1048576 bytes";
+        assert_eq!(run_with(&template, Value::Nil, limits), error);
+    }
+
+    #[test]
+    fn maps_that_hold_themselves_do_not_hold_up_the_run() {
+        check(&[(
+            r#"{{ $a := dict }}{{ $_ := set $a "a" $a }}{{ $b := dict "a" (dict "a" (dict "x" 1)) }}{{ $_ := merge $a $b }}{{ $a.x }}"#,
+            "1",
+        )]);
+    }
+}

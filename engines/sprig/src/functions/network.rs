@@ -1,0 +1,35 @@
+//! Names of hosts.
+
+use golang::Value;
+use gotemplate::Call;
+
+use crate::arguments::{Outcome, text};
+use crate::table::{Entry, worldly};
+use crate::world::World;
+
+pub(crate) const ENTRIES: &[Entry] =
+    &[worldly("getHostByName", "func(string) string", get_host_by_name)];
+
+/// An address of a host; an empty text where names must not be looked up.
+///
+/// Differs(helm 4): an error says why there is none, where Helm's says `invalid argument to Intn`.
+fn get_host_by_name(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let host = String::from_utf8_lossy(text(args, 0));
+    Ok(Value::from(world.address_of(&host)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn the_world_knows_addresses() {
+        check(&[
+            (r#"{{ getHostByName "localhost" }}"#, "127.0.0.1"),
+            (
+                r#"{{ getHostByName "nowhere.invalid" }}"#,
+                "error: error calling getHostByName: lookup nowhere.invalid: no such host",
+            ),
+        ]);
+    }
+}

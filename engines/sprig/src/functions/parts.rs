@@ -1,0 +1,87 @@
+//! Texts taken apart.
+
+use golang::Value;
+use golang::unicode::decode;
+use golang::value::{Map, Str, Type};
+use gotemplate::{Call, Failure};
+
+use super::strings::find;
+use crate::arguments::{Outcome, int, made, text};
+use crate::table::{Entry, bounded};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("split", "func(string, string) map[string]string", split),
+    bounded("splitList", "func(string, string) []string", split_list),
+    bounded("splitn", "func(string, int, string) map[string]string", splitn),
+];
+
+/// The parts of the second text between the first, as `_0`, `_1` and so on.
+fn split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    Ok(numbered(parts(call, text(args, 1), text(args, 0), None)?))
+}
+
+/// The parts of the second text between the first.
+fn split_list(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    Ok(Value::strings(parts(call, text(args, 1), text(args, 0), None)?))
+}
+
+/// At most so many parts, the last with all the rest, as `_0`, `_1` and so on.
+fn splitn(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let limit = usize::try_from(int(args, 1)).ok();
+    Ok(numbered(parts(call, text(args, 2), text(args, 0), limit)?))
+}
+
+fn numbered(parts: Vec<Str>) -> Value {
+    let entries = parts.into_iter().enumerate();
+    let entries = entries.map(|(at, part)| (Str::from(format!("_{at}")), Value::String(part)));
+    Value::Map(Map::new(Type::String, entries))
+}
+
+/// Go's `SplitN`: all characters where nothing separates.
+fn parts(
+    call: &mut Call<'_>,
+    text: &[u8],
+    separator: &[u8],
+    limit: Option<usize>,
+) -> Result<Vec<Str>, Failure> {
+    let mut parts = Vec::new();
+    if limit == Some(0) || text.is_empty() && separator.is_empty() {
+        return Ok(parts);
+    }
+    let mut rest = text;
+    while limit.is_none_or(|limit| parts.len() + 1 < limit) {
+        let end = match separator.is_empty() {
+            true => Some(decode(rest).1).filter(|end| *end < rest.len()),
+            false => find(rest, separator),
+        };
+        let Some(end) = end else { break };
+        made(call, 1)?;
+        call.produce(end)?;
+        parts.push(rest[..end].into());
+        rest = &rest[end + separator.len()..];
+    }
+    call.produce(rest.len())?;
+    parts.push(rest.into());
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn texts_are_split_as_go_splits_them() {
+        check(&[
+            (r#"{{ split "," "a,b,c" }} {{ (split "," "a,b")._1 }}"#, "map[_0:a _1:b _2:c] b"),
+            (
+                r#"{{ splitList "," "a,,b" | join "|" }} {{ splitList "" "aé" | join "|" }}"#,
+                "a||b a|é",
+            ),
+            (r#"{{ len (splitList "" "") }} {{ len (splitList "," "") }}"#, "0 1"),
+            (
+                r#"{{ splitn "," 2 "a,b,c" }} {{ splitn "," 0 "a" }} {{ splitn "," -1 "a,b" }}"#,
+                "map[_0:a _1:b,c] map[] map[_0:a _1:b]",
+            ),
+        ]);
+    }
+}

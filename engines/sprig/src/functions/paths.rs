@@ -1,0 +1,102 @@
+//! Paths with slashes, as Go's `path` and, on Linux, `path/filepath` see them.
+
+use golang::Value;
+
+use crate::arguments::{Outcome, text};
+use crate::table::{Entry, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("base", "func(string) string", base),
+    plain("clean", "func(string) string", clean),
+    plain("dir", "func(string) string", dir),
+    plain("ext", "func(string) string", ext),
+    plain("isAbs", "func(string) bool", is_abs),
+    plain("osBase", "func(string) string", base),
+    plain("osClean", "func(string) string", clean),
+    plain("osDir", "func(string) string", dir),
+    plain("osExt", "func(string) string", ext),
+    plain("osIsAbs", "func(string) bool", is_abs),
+];
+
+/// The last element.
+fn base(args: &[Value]) -> Outcome {
+    let path = text(args, 0);
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let last = path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    Ok(Value::string(match (path.is_empty(), end) {
+        (true, _) => b".",
+        (false, 0) => b"/",
+        _ => last,
+    }))
+}
+
+/// Without `.`, and without `..` where what is before it can be left out.
+fn clean(args: &[Value]) -> Outcome {
+    Ok(Value::string(cleaned(text(args, 0))))
+}
+
+/// All but the last element.
+fn dir(args: &[Value]) -> Outcome {
+    let path = text(args, 0);
+    let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |last| last + 1);
+    Ok(Value::string(cleaned(&path[..end])))
+}
+
+/// What follows the last point of the last element, with the point.
+fn ext(args: &[Value]) -> Outcome {
+    let path = text(args, 0);
+    let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let point = last.iter().rposition(|byte| *byte == b'.').unwrap_or(last.len());
+    Ok(Value::string(&last[point..]))
+}
+
+/// Whether it begins with a slash.
+fn is_abs(args: &[Value]) -> Outcome {
+    Ok(Value::Bool(text(args, 0).starts_with(b"/")))
+}
+
+fn cleaned(path: &[u8]) -> Vec<u8> {
+    let is_rooted = path.starts_with(b"/");
+    let mut elements: Vec<&[u8]> = Vec::new();
+    for element in path.split(|byte| *byte == b'/') {
+        match element {
+            b"" | b"." => {}
+            b".." => match elements.last() {
+                Some(last) if *last != b".." => {
+                    elements.pop();
+                }
+                _ if is_rooted => {}
+                _ => elements.push(element),
+            },
+            element => elements.push(element),
+        }
+    }
+    let joined = elements.join(&b'/');
+    match (is_rooted, joined.is_empty()) {
+        (true, _) => [b"/", &*joined].concat(),
+        (false, true) => b".".to_vec(),
+        (false, false) => joined,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn paths_have_slashes() {
+        check(&[
+            (r#"{{ base "/a/b.c" }} {{ base "" }} {{ base "//" }} {{ osBase "a/" }}"#, "b.c . / a"),
+            (
+                r#"{{ dir "/a/b.c" }} {{ dir "a" }} {{ dir "/" }} {{ osDir "a//b/../c/d" }}"#,
+                "/a . / a/c",
+            ),
+            (
+                r#"{{ clean "/../a/./b/.." }} {{ clean "../../a" }} {{ osClean "" }}"#,
+                "/a ../../a .",
+            ),
+            (r#"{{ ext "a.b.c" }}|{{ ext "a.b/c" }}|{{ osExt ".x" }}"#, ".c||.x"),
+            (r#"{{ isAbs "/a" }} {{ osIsAbs "a" }}"#, "true false"),
+        ]);
+    }
+}

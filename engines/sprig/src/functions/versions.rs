@@ -1,0 +1,122 @@
+//! Versions and ranges of them. Elsewhere: the methods of versions (`golang::semver`).
+
+use golang::Value;
+use golang::semver::{Constraint, ConstraintError, MAX_VERSION, Version, VersionError};
+use golang::strconv::{Quoting, parse_uint, quote};
+use gotemplate::Failure;
+
+use crate::arguments::{Outcome, text};
+use crate::table::{Entry, plain};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    plain("semver", "func(string) (*semver.Version, error)", semver),
+    plain("semverCompare", "func(string, string) (bool, error)", semver_compare),
+];
+
+/// Longest constraint in bytes.
+const MAX_CONSTRAINT: usize = 512;
+/// Most alternatives of a constraint.
+const MAX_ALTERNATIVES: usize = 32;
+
+/// A version.
+fn semver(args: &[Value]) -> Outcome {
+    Ok(Value::object(version(text(args, 0))?))
+}
+
+/// Whether the second text is a version within the range that the first one is.
+fn semver_compare(args: &[Value]) -> Outcome {
+    let constraint = constraint(text(args, 0))?;
+    Ok(Value::Bool(constraint.matches(&version(text(args, 1))?)))
+}
+
+/// Reads a constraint, with the limits and words of Masterminds/semver 3.5.
+fn constraint(text: &[u8]) -> Result<Constraint, Failure> {
+    let text = String::from_utf8_lossy(text);
+    if text.len() > MAX_CONSTRAINT {
+        let reason = format!("constraint string is too long (max {MAX_CONSTRAINT} bytes)");
+        return Err(reason.into());
+    }
+    if text.matches("||").count() >= MAX_ALTERNATIVES {
+        return Err(format!("too many constraint groups (max {MAX_ALTERNATIVES})").into());
+    }
+    Constraint::parse(&text).map_err(|error| match error {
+        ConstraintError::Improper(part) => {
+            let quoted = quote(part.as_bytes(), Quoting::Printable);
+            format!("improper constraint: {}", String::from_utf8_lossy(&quoted)).into()
+        }
+        ConstraintError::NotAVersion(_) => "constraint parser error".into(),
+        ConstraintError::TooLong(_) => error.to_string().into(),
+    })
+}
+
+/// Reads a version, with the words of Masterminds/semver.
+fn version(text: &[u8]) -> Result<Version, Failure> {
+    let text = String::from_utf8_lossy(text);
+    Version::parse(&text).map_err(|error| match error {
+        VersionError::TooLong => {
+            format!("version string is too long (max {MAX_VERSION} bytes)").into()
+        }
+        VersionError::LeadingZero => "version segment starts with 0".into(),
+        VersionError::InvalidNumber => {
+            let numbers = text.trim_start_matches('v').split(['.', '-', '+']);
+            let reason = numbers.take(3).find_map(|number| parse_uint(number, 10, 64).err());
+            let reason = reason.map_or_else(String::new, |reason| reason.to_string());
+            format!("error parsing version segment: {reason}").into()
+        }
+        _ => "invalid semantic version".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn versions_are_read_and_compared() {
+        check(&[
+            (
+                r#"{{ semver "v1.2" }} {{ (semver "1.2.3-a+b").Prerelease }} {{ (semver "1.2.3").IncMinor }}"#,
+                "1.2.0 a 1.3.0",
+            ),
+            (
+                r#"{{ (semver "1.2.3").Compare (semver "1.3.0") }} {{ (semver "v1.2").Original }}"#,
+                "-1 v1.2",
+            ),
+            (
+                r#"{{ semverCompare ">=1.19-0" "1.25.3-gke.100" }} {{ semverCompare "~1.2.3" "1.3.0" }}"#,
+                "true false",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_is_no_version_is_refused_in_the_library_s_words() {
+        check(&[
+            (r#"{{ semver "" }}"#, "error: error calling semver: invalid semantic version"),
+            (
+                r#"{{ semver "1.2.3-01" }}"#,
+                "error: error calling semver: version segment starts with 0",
+            ),
+            (
+                r#"{{ semver "1.99999999999999999999" }}"#,
+                r#"error: error calling semver: error parsing version segment: strconv.ParseUint: parsing "99999999999999999999": value out of range"#,
+            ),
+            (
+                r#"{{ semverCompare "foo" "1.0.0" }}"#,
+                r#"error: error calling semverCompare: improper constraint: "foo""#,
+            ),
+            (
+                r#"{{ semverCompare "1.2.3-01" "1.0.0" }}"#,
+                "error: error calling semverCompare: constraint parser error",
+            ),
+            (
+                r#"{{ semverCompare (repeat 200 "1||") "1" }}"#,
+                "error: error calling semverCompare: constraint string is too long (max 512 bytes)",
+            ),
+            (
+                r#"{{ semverCompare (repeat 40 "1||") "1" }}"#,
+                "error: error calling semverCompare: too many constraint groups (max 32)",
+            ),
+        ]);
+    }
+}

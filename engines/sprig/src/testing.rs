@@ -1,0 +1,63 @@
+//! A world for tests, and templates run in it.
+
+use golang::Value;
+use golang::time::{Time, Zone};
+use gotemplate::{Limits, MissingKey, Set};
+
+use crate::World;
+
+/// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
+pub(crate) struct Still;
+
+impl World for Still {
+    fn now(&self) -> Time {
+        Time::from_unix(1_904_281_689, 0, Zone::Utc)
+    }
+
+    fn local(&self) -> &Zone {
+        &Zone::Utc
+    }
+
+    fn fill(&self, buffer: &mut [u8]) {
+        buffer.fill(7);
+    }
+
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        match host {
+            "localhost" => Ok("127.0.0.1".to_owned()),
+            _ => Err(format!("lookup {host}: no such host")),
+        }
+    }
+}
+
+/// What a template gives, or behind `error: ` what its error says last.
+pub(crate) fn run(template: &str) -> String {
+    run_with(template, Value::map([("nil", Value::Nil)]), Limits::default())
+}
+
+/// [`run`] with data and limits.
+pub(crate) fn run_with(template: &str, data: Value, limits: Limits) -> String {
+    let mut set = Set::new("t", crate::functions::<Still>())
+        .with_missing_key(MissingKey::Zero)
+        .with_limits(limits);
+    let result = match set.parse("t", template.as_bytes()) {
+        Ok(_) => set.run_with("t", data, &Still),
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => {
+            let error = error.to_string();
+            let at = error.rfind("error calling ").or_else(|| error.rfind(">: ").map(|at| at + 3));
+            format!("error: {}", &error[at.unwrap_or_default()..])
+        }
+    }
+}
+
+/// Runs templates and compares what they give.
+#[track_caller]
+pub(crate) fn check(cases: &[(&str, &str)]) {
+    for (template, wanted) in cases {
+        assert_eq!(run(template), *wanted, "{template}");
+    }
+}
