@@ -58,12 +58,11 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 8] = [
+const WITHOUT_ENGINE: [(&str, &str); 7] = [
     ("helm/functions.tsv", ""),
     ("kustomize/cases.jsonl", ""),
     ("recorded/charts.jsonl", ""),
     ("recorded/lifecycle.jsonl", ""),
-    ("recorded/schema.jsonl", ""),
     ("recorded/sprig-duration.jsonl", ""),
     ("recorded/sprig.jsonl", ""),
     ("recorded/yaml2-emit.jsonl", " (pretty)"),

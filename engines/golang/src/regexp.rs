@@ -151,6 +151,11 @@ impl Regexp {
         &self.pattern
     }
 
+    /// The same pattern in the dialect of the crate `regex`, for a library that compiles patterns itself.
+    pub fn translated(&self) -> &str {
+        self.regex.as_str()
+    }
+
     /// The names of the groups in order, empty for those without one; the first is the whole match.
     pub fn names(&self) -> &[String] {
         &self.names

@@ -1,4 +1,5 @@
 //! Values to JSON: what `sigs.k8s.io/yaml` makes of Go's values, and `encoding/json` of that.
+//! Elsewhere: what the values are read into (`target.rs`).
 
 use std::collections::BTreeMap;
 
@@ -6,6 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
 use crate::gofmt;
+use crate::target::Target;
 use crate::value::{GoValue, Key, ValueId, Values};
 
 /// Returns `root` as JSON.
@@ -13,13 +15,25 @@ use crate::value::{GoValue, Key, ValueId, Values};
 /// The result equals what parsing Go's JSON text gives: a float without a fraction is an integer
 /// where it fits one, as Go writes `1.0` as `1`.
 pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error> {
+    to_json_for(values, root, &Target::Any)
+}
+
+/// Returns `root` as JSON that is read into `target`.
+pub(crate) fn to_json_for(
+    values: &Values<'_>,
+    root: ValueId,
+    target: &Target,
+) -> Result<Value, Error> {
     let mut stack: Vec<Frame<'_>> = Vec::new();
     // Go refuses keys before it looks at numbers.
     let mut not_json = None;
-    let mut id = root;
+    let (mut id, mut target) = (root, target);
     loop {
         // A collection is done only after its members.
         let mut done = match &values.values[id] {
+            scalar if *target == Target::Text && as_text(scalar).is_some() => {
+                as_text(scalar).map(Value::String)
+            }
             GoValue::Null => Some(Value::Null),
             GoValue::Bool(bool) => Some(Value::Bool(*bool)),
             GoValue::Int(int) => Some(Value::from(*int)),
@@ -36,12 +50,12 @@ pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error
             GoValue::Bytes(bytes) => Some(Value::String(replace_invalid(bytes))),
             GoValue::Sequence(items) => {
                 let done = Vec::with_capacity(items.len());
-                stack.push(Frame::Sequence { left: items.iter(), done });
+                stack.push(Frame::Sequence { left: items.iter(), done, target: target.item() });
                 None
             }
             GoValue::Map(map) => {
                 let left = entries(values, *map)?.into_iter();
-                stack.push(Frame::Map { left, key: String::new(), done: Map::new() });
+                stack.push(Frame::Map { left, key: String::new(), done: Map::new(), target });
                 None
             }
         };
@@ -54,7 +68,7 @@ pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error
                 frame.take(value);
             }
             if let Some(next) = frame.next() {
-                id = next;
+                (id, target) = next;
                 break;
             }
             done = stack.pop().map(Frame::finish);
@@ -64,19 +78,28 @@ pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error
 
 /// A collection that is being converted.
 enum Frame<'v> {
-    Sequence { left: std::slice::Iter<'v, ValueId>, done: Vec<Value> },
-    Map { left: std::vec::IntoIter<(String, ValueId)>, key: String, done: Map<String, Value> },
+    Sequence {
+        left: std::slice::Iter<'v, ValueId>,
+        done: Vec<Value>,
+        target: &'v Target,
+    },
+    Map {
+        left: std::vec::IntoIter<(String, ValueId)>,
+        key: String,
+        done: Map<String, Value>,
+        target: &'v Target,
+    },
 }
 
-impl Frame<'_> {
-    /// The next member to convert.
-    fn next(&mut self) -> Option<ValueId> {
+impl<'v> Frame<'v> {
+    /// The next member to convert, and what it is read into.
+    fn next(&mut self) -> Option<(ValueId, &'v Target)> {
         match self {
-            Self::Sequence { left, .. } => left.next().copied(),
-            Self::Map { left, key, .. } => {
+            Self::Sequence { left, target, .. } => left.next().map(|id| (*id, *target)),
+            Self::Map { left, key, target, .. } => {
                 let (next, value) = left.next()?;
                 *key = next;
-                Some(value)
+                Some((value, target.entry(key)))
             }
         }
     }
@@ -97,6 +120,18 @@ impl Frame<'_> {
             Self::Map { done, .. } => Value::Object(done),
         }
     }
+}
+
+/// A number or truth as the text that it becomes where one is wanted.
+fn as_text(scalar: &GoValue<'_>) -> Option<String> {
+    Some(match scalar {
+        GoValue::Bool(bool) => bool.to_string(),
+        GoValue::Int(int) => int.to_string(),
+        GoValue::Uint(uint) => uint.to_string(),
+        // Parity(sigs.k8s.io/yaml): printed with the precision of 32 bits.
+        GoValue::Float(float) => gofmt::float32(*float),
+        _ => return None,
+    })
 }
 
 /// The entries of a map in the order of their keys as strings.

@@ -27,6 +27,7 @@ mod parser;
 mod reader;
 mod resolve;
 mod scanner;
+mod target;
 mod token;
 pub mod v3;
 mod value;
@@ -35,6 +36,7 @@ pub use documents::{Document, documents};
 pub use emit::{EmitError, emit};
 pub use error::Error;
 pub use limits::Limits;
+pub use target::{Target, is_field};
 
 use limits::Budget;
 use serde_json::Value;
@@ -58,21 +60,26 @@ pub enum Dialect {
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
 /// [`Limits::default`] applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
-    first_document(input, false)
+    first_document(input, false, &Target::Any)
+}
+
+/// Reads the first document of `input` as [`to_json`] does, for a Go value of a known shape.
+pub fn to_json_for(input: &[u8], target: &Target) -> Result<Value, Error> {
+    first_document(input, false, target)
 }
 
 /// Reads the first document of `input`, as `YAMLToJSONStrict` of `sigs.k8s.io/yaml` does.
 ///
 /// It is [`to_json`], but a key that is set twice is an error, also if a merge key sets it.
 pub fn to_json_strict(input: &[u8]) -> Result<Value, Error> {
-    first_document(input, true)
+    first_document(input, true, &Target::Any)
 }
 
-fn first_document(input: &[u8], strict: bool) -> Result<Value, Error> {
+fn first_document(input: &[u8], strict: bool, target: &Target) -> Result<Value, Error> {
     let mut budget = Budget::new(input, &Limits::default())?;
     let Some(nodes) = node::first_document(input, 0, &mut budget)? else {
         return Ok(Value::Null);
     };
     let (values, root) = decode::decode(&nodes, strict, &mut budget)?;
-    json::to_json(&values, root).map_err(|error| error.or_at(nodes.root().start))
+    json::to_json_for(&values, root, target).map_err(|error| error.or_at(nodes.root().start))
 }

@@ -1,6 +1,19 @@
 //! A chart: what its files say.
 //!
-//! Elsewhere: what is done with its values (`values`).
+//! Here: the chart. Below: loading it ([`load`]) from archives (`chart/archive.rs`) and YAML (`chart/decode.rs`), what
+//! must hold of it ([`validate`]), what templates see of its files ([`files`]), definitions that it brings ([`crds`](mod@crds)).
+//! Elsewhere: what is done with its values (`crate::values`), schemas (`crate::schema`).
+
+mod archive;
+pub mod crds;
+mod decode;
+pub mod files;
+pub mod load;
+mod name;
+mod sniff;
+#[cfg(test)]
+mod tests;
+pub mod validate;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +21,13 @@ use std::sync::Arc;
 use golang::Value;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
+
+pub use archive::{ArchiveError, MAX_CHART_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
+pub use crds::{Crd, crds};
+pub use decode::{DecodeError, ValuesError, values as read_values};
+pub use files::Files;
+pub use load::{LoadError, Loaded};
+pub use validate::{Invalid, Refusal};
 
 /// A chart with the charts in it. A clone shares the texts of its files.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +49,7 @@ pub struct Chart {
 }
 
 /// A file of a chart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct File {
     /// Its path in the chart, with slashes.
     pub name: String,

@@ -4,7 +4,7 @@
 //! set may be bytes, tables are shared where Go shares them, and templates see all of that.
 //! Where an answer is a document (values of a release, what is hashed), it is `serde_json::Value`.
 //!
-//! Here: `--set` ([`strvals`]), charts as far as values need them ([`chart`]), values of charts and their dependencies
+//! Here: `--set` ([`strvals`]), charts and their files ([`chart`]), their schemas ([`schema`]), values of charts and their dependencies
 //! ([`values`]), rendered manifests ([`manifests`]), `.helmignore` ([`ignore`]), names of releases ([`releasename`]).
 //! Elsewhere: templates (`gotemplate`), YAML (`goyaml`), whatever touches a cluster.
 
@@ -12,5 +12,6 @@ pub mod chart;
 pub mod ignore;
 pub mod manifests;
 pub mod releasename;
+pub mod schema;
 pub mod strvals;
 pub mod values;

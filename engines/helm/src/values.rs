@@ -19,6 +19,7 @@ pub use references::{
     Data, Found, Lookup, Reference, ReferenceError, ReferenceProblem, Unresolved, compose, digest,
     read, yaml,
 };
+pub(crate) use table::empty;
 
 /// How deep values may be nested. Differs(helm): it goes as deep as its stack.
 pub const MAX_DEPTH: usize = 256;

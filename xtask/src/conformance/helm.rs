@@ -1,6 +1,6 @@
 //! What Helm does apart from templates: values, manifests, ignore files, names of releases.
 //!
-//! Here: `--set`. Elsewhere: values (`helm/values.rs`), what is made of rendered texts and names (`helm/release.rs`).
+//! Here: `--set`. Elsewhere: values (`helm/values.rs`), their schemas (`helm/schema.rs`), what is made of rendered texts and names (`helm/release.rs`).
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,10 @@ use super::Topic;
 use super::case::{Answer, Case, Fault, Judgement, same_value};
 
 mod release;
+mod schema;
 mod values;
 
-pub(super) const TOPICS: [Topic; 6] = [
+pub(super) const TOPICS: [Topic; 7] = [
     Topic {
         name: "recorded/coalesce",
         path: "recorded/coalesce.jsonl",
@@ -40,6 +41,12 @@ pub(super) const TOPICS: [Topic; 6] = [
         name: "recorded/releasename",
         path: "recorded/releasename.jsonl",
         judge: release::name,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/schema",
+        path: "recorded/schema.jsonl",
+        judge: schema::check,
         exceptions: &[],
     },
     Topic { name: "recorded/strvals", path: "recorded/strvals.jsonl", judge: set, exceptions: &[] },

@@ -47,6 +47,7 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/printf: 455 of 455 passed, 0 not run
         recorded/releasename: 10 of 10 passed, 12 not run
         recorded/revision: 128 of 128 passed, 0 not run
+        recorded/schema: 126 of 126 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run
         recorded/ssa-normalize: 20 of 20 passed, 71 not run
         recorded/strvals: 243 of 243 passed, 0 not run

@@ -29,7 +29,7 @@ fn importing(imports: &[(&str, &str)], values: &Json) -> Chart {
         ..Dependency::default()
     };
     let mut top = chart("top", &json!({}), vec![chart("sub", values, Vec::new())]);
-    top.dependencies = Some(vec![dependency]);
+    top.metadata.dependencies = Some(vec![dependency]);
     top
 }
 

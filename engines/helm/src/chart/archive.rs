@@ -1,0 +1,249 @@
+//! Archives of charts: gzip around tar, taken apart in memory.
+//!
+//! Helm checks names before it looks at contents, and trusts the sizes that are written in the archive. So do we, and
+//! nothing is ever written to a disk.
+//! Here: bytes to files. Elsewhere: what looks like an archive (`chart/sniff.rs`), what the files mean (`chart/load.rs`).
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, Entry, EntryType};
+
+use super::{File, name::quoted};
+
+/// Most bytes that the files of one archive have in all.
+pub const MAX_CHART_SIZE: u64 = 100 << 20;
+
+/// Most bytes of one file.
+pub const MAX_FILE_SIZE: u64 = 5 << 20;
+
+/// Most entries of an archive and those in it. Differs(helm 4): it has no limit.
+pub const MAX_ENTRIES: usize = 50_000;
+
+/// Most bytes that an archive and those in it unpack to. Differs(helm 4): each archive in another may be as large as
+/// [`MAX_CHART_SIZE`] again.
+pub const MAX_UNPACKED: u64 = 200 << 20;
+
+/// Why an archive cannot be taken apart, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// It does not begin as gzip does.
+    #[error("gzip: invalid header")]
+    NotGzip,
+    /// It ends before its first file.
+    #[error("EOF")]
+    Empty,
+    /// It ends too early.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// The checksum of what was compressed is another.
+    #[error("gzip: invalid checksum")]
+    Checksum,
+    /// What is compressed is damaged. Differs(helm 4): Go says at which byte.
+    #[error("flate: corrupt input")]
+    Corrupt,
+    /// The tar in it is damaged.
+    #[error("archive/tar: invalid tar header")]
+    NotTar,
+    /// A path that begins with a slash.
+    #[error("chart illegally contains absolute paths")]
+    Absolute,
+    /// A file beside the folder of the chart: its name.
+    #[error("chart illegally contains content outside the base directory: {0}")]
+    OutsideBase(String),
+    /// A path out of the chart.
+    #[error("chart illegally references parent directory")]
+    Parent,
+    /// A path with a drive.
+    #[error("chart contains illegally named files")]
+    Drive,
+    /// `Chart.yaml` is a folder.
+    #[error("chart yaml not in base directory")]
+    ChartYamlIsFolder,
+    /// More than [`MAX_CHART_SIZE`].
+    #[error("decompressed chart is larger than the maximum size {MAX_CHART_SIZE}")]
+    TooLarge,
+    /// A file of more than [`MAX_FILE_SIZE`]: its name.
+    #[error("decompressed chart file {0} is larger than the maximum file size {MAX_FILE_SIZE}")]
+    FileTooLarge(String),
+    /// There are no files.
+    #[error("no files in chart archive")]
+    NoFiles,
+    /// More than [`MAX_ENTRIES`].
+    #[error("the chart's archives have more than {MAX_ENTRIES} entries")]
+    TooManyEntries,
+    /// More than [`MAX_UNPACKED`].
+    #[error("the chart's archives are larger than {MAX_UNPACKED} bytes when they are unpacked")]
+    TooMuch,
+}
+
+/// What an archive, and those in it, may still take.
+#[derive(Debug)]
+pub(super) struct Budget {
+    entries: usize,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self { entries: MAX_ENTRIES, bytes: MAX_UNPACKED }
+    }
+}
+
+/// The files of an archive, without the folder that they are in.
+pub(super) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, ArchiveError> {
+    check_header(archive)?;
+    let fault = Rc::new(RefCell::new(None));
+    let gunzipped = MultiGzDecoder::new(archive);
+    let left = Rc::new(RefCell::new(budget.bytes));
+    let source = Source { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
+    let read = read(source, &mut budget.entries);
+    budget.bytes = *left.borrow();
+    // A fault of what is compressed is told as such, whatever it means to the tar.
+    match fault.take() {
+        Some(fault) if matches!(read, Err(ArchiveError::NotTar | ArchiveError::Truncated)) => {
+            Err(fault)
+        }
+        _ => read,
+    }
+}
+
+fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, ArchiveError> {
+    let mut archive = Archive::new(source);
+    let (mut files, mut has_files) = (Vec::new(), false);
+    let mut remaining = MAX_CHART_SIZE;
+    for entry in archive.entries().map_err(|error| tar_fault(&error))? {
+        let mut entry = entry.map_err(|error| tar_fault(&error))?;
+        *entries_left = entries_left.checked_sub(1).ok_or(ArchiveError::TooManyEntries)?;
+        if is_folder(&entry) || entry.header().entry_type() == EntryType::XGlobalHeader {
+            continue;
+        }
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = checked_name(&path)?;
+        let size = entry.size();
+        if size > remaining {
+            return Err(ArchiveError::TooLarge);
+        }
+        if size > MAX_FILE_SIZE {
+            return Err(ArchiveError::FileTooLarge(quoted(&path)));
+        }
+        let mut data = Vec::new();
+        if has_content(entry.header().entry_type()) {
+            entry.read_to_end(&mut data).map_err(|error| tar_fault(&error))?;
+        }
+        let read = data.len() as u64;
+        remaining = remaining.saturating_sub(read);
+        // Parity(helm 4): a link with a size is told as if it were too large, and so is exactly the most.
+        if read < size || remaining == 0 {
+            return Err(ArchiveError::TooLarge);
+        }
+        // Parity(helm 4): an empty schema is none here, and an error in a folder.
+        if data.is_empty() && super::name::base(&name) == "values.schema.json" {
+            has_files = true;
+            continue;
+        }
+        files.push(File { name, data: without_mark(&data).into() });
+    }
+    if files.is_empty() && !has_files { Err(ArchiveError::NoFiles) } else { Ok(files) }
+}
+
+/// What is in the archive, read no further than the budget goes.
+struct Source<'a> {
+    gunzipped: MultiGzDecoder<&'a [u8]>,
+    left: Rc<RefCell<u64>>,
+    fault: Rc<RefCell<Option<ArchiveError>>>,
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut left = self.left.borrow_mut();
+        let result = match self.gunzipped.read(buffer) {
+            Ok(count) => left.checked_sub(count as u64).ok_or(ArchiveError::TooMuch).map(|rest| {
+                *left = rest;
+                count
+            }),
+            Err(error) => Err(gzip_fault(&error)),
+        };
+        result.map_err(|fault| {
+            self.fault.replace(Some(fault));
+            io::Error::from(io::ErrorKind::InvalidData)
+        })
+    }
+}
+
+fn check_header(archive: &[u8]) -> Result<(), ArchiveError> {
+    match archive.len() {
+        0 => Err(ArchiveError::Empty),
+        1..10 => Err(ArchiveError::Truncated),
+        _ if archive.starts_with(b"\x1f\x8b\x08") => Ok(()),
+        _ => Err(ArchiveError::NotGzip),
+    }
+}
+
+fn gzip_fault(error: &io::Error) -> ArchiveError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ArchiveError::Truncated,
+        _ if error.to_string().contains("checksum") => ArchiveError::Checksum,
+        _ if error.to_string().contains("gzip header") => ArchiveError::NotGzip,
+        _ => ArchiveError::Corrupt,
+    }
+}
+
+fn tar_fault(error: &io::Error) -> ArchiveError {
+    // The words are those of the crate, which knows no kind of its own for it.
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ArchiveError::Truncated,
+        _ if error.to_string().contains("failed to read entire block") => ArchiveError::Truncated,
+        _ => ArchiveError::NotTar,
+    }
+}
+
+fn is_folder(entry: &Entry<'_, impl Read>) -> bool {
+    const KIND: u32 = 0o17_0000;
+    const FOLDER: u32 = 0o4_0000;
+    let header = entry.header();
+    let old_regular = header.as_bytes()[156] == 0;
+    header.entry_type().is_dir()
+        || (old_regular && entry.path_bytes().ends_with(b"/"))
+        || header.mode().is_ok_and(|mode| mode & KIND == FOLDER)
+}
+
+fn has_content(kind: EntryType) -> bool {
+    !(kind.is_hard_link()
+        || kind.is_symlink()
+        || kind.is_character_special()
+        || kind.is_block_special()
+        || kind.is_fifo())
+}
+
+/// The path of a file in its chart, or why Helm refuses it.
+fn checked_name(path: &str) -> Result<String, ArchiveError> {
+    let delimiter = if path.contains('\\') { '\\' } else { '/' };
+    let (base, rest) = path.split_once(delimiter).unwrap_or((path, ""));
+    let rest = rest.replace(delimiter, "/");
+    if rest.starts_with('/') {
+        return Err(ArchiveError::Absolute);
+    }
+    let name = super::name::clean(&rest);
+    if name == "." {
+        return Err(ArchiveError::OutsideBase(quoted(path)));
+    }
+    if name.starts_with("..") {
+        return Err(ArchiveError::Parent);
+    }
+    if matches!(name.as_bytes(), [drive, b':', b'/', ..] if drive.is_ascii_alphabetic()) {
+        return Err(ArchiveError::Drive);
+    }
+    if base == "Chart.yaml" {
+        return Err(ArchiveError::ChartYamlIsFolder);
+    }
+    Ok(name)
+}
+
+/// A file's bytes without the mark that some editors put before UTF-8.
+pub(super) fn without_mark(data: &[u8]) -> &[u8] {
+    data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
+}

@@ -1,0 +1,412 @@
+//! `Chart.yaml`, `requirements.yaml` and lock files, read as Go reads YAML into structs.
+//!
+//! Keys match without regard to case and in the order of their bytes, null leaves a field as it is, a list is read into
+//! the items that are there already, and of several values of a wrong shape the first is told.
+//! Elsewhere: YAML (`goyaml`), what may stand in the fields (`chart/validate.rs`).
+
+use std::collections::BTreeMap;
+
+use golang::Value;
+use golang::time::{RFC3339, Time, Zone};
+use goyaml::Target;
+use serde_json::{Map, Value as Json};
+
+use super::{Dependency, Lock, Maintainer, Metadata};
+
+/// Why a file of a chart cannot be read, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It is no YAML, or none that JSON can say.
+    #[error("error converting YAML to JSON: {0}")]
+    Yaml(#[from] goyaml::Error),
+    /// A value of another shape than the field's.
+    #[error(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go {place}"
+    )]
+    Shape {
+        /// What stands there, as Go names shapes of JSON.
+        found: &'static str,
+        /// What it is for, as Go names fields and types.
+        place: String,
+    },
+    /// A time that is none.
+    #[error("error unmarshaling JSON: while decoding JSON: {0}")]
+    Time(String),
+}
+
+/// Metadata while files are read into it: lists may hold nothing where an item belongs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    pub(super) metadata: Metadata,
+    pub(super) maintainers: Vec<Option<Maintainer>>,
+    pub(super) dependencies: Option<Vec<Option<Dependency>>>,
+}
+
+const TEXTS: Target = Target::List(&Target::Text);
+const MAINTAINER: &[(&str, Target)] =
+    &[("name", Target::Text), ("email", Target::Text), ("url", Target::Text)];
+const DEPENDENCY: &[(&str, Target)] = &[
+    ("name", Target::Text),
+    ("version", Target::Text),
+    ("repository", Target::Text),
+    ("condition", Target::Text),
+    ("tags", TEXTS),
+    ("alias", Target::Text),
+];
+const METADATA: &[(&str, Target)] = &[
+    ("name", Target::Text),
+    ("home", Target::Text),
+    ("sources", TEXTS),
+    ("version", Target::Text),
+    ("description", Target::Text),
+    ("keywords", TEXTS),
+    ("maintainers", Target::List(&Target::Struct(MAINTAINER))),
+    ("icon", Target::Text),
+    ("apiVersion", Target::Text),
+    ("condition", Target::Text),
+    ("tags", Target::Text),
+    ("appVersion", Target::Text),
+    ("annotations", Target::Map(&Target::Text)),
+    ("kubeVersion", Target::Text),
+    ("dependencies", Target::List(&Target::Struct(DEPENDENCY))),
+    ("type", Target::Text),
+];
+const LOCK: &[(&str, Target)] =
+    &[("digest", Target::Text), ("dependencies", Target::List(&Target::Struct(DEPENDENCY)))];
+
+/// The `apiVersion` of a `Chart.yaml`, by which Helm decides how to read the rest.
+pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
+    const FIELDS: &[(&str, Target)] = &[("apiVersion", Target::Text)];
+    let mut version = String::new();
+    let mut decoder = Decoder::default();
+    let json = goyaml::to_json_for(yaml, &Target::Struct(FIELDS))?;
+    for (key, value) in decoder.object(&json, "value of type loader.chartBase") {
+        if goyaml::is_field(key, "apiVersion") {
+            decoder.text(&mut version, value, "chartBase.apiVersion");
+        }
+    }
+    decoder.finish(version)
+}
+
+impl Draft {
+    /// Reads a `Chart.yaml` or `requirements.yaml` over what is here.
+    pub(super) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
+        let json = goyaml::to_json_for(yaml, &Target::Struct(METADATA))?;
+        let mut decoder = Decoder::default();
+        for (key, value) in decoder.object(&json, "value of type v2.Metadata") {
+            let mut known = METADATA.iter().map(|(name, _)| *name).chain(["deprecated"]);
+            if let Some(field) = known.find(|name| goyaml::is_field(key, name)) {
+                self.read_field(field, value, &mut decoder);
+            }
+        }
+        decoder.finish(())
+    }
+
+    fn read_field(&mut self, field: &str, json: &Json, decoder: &mut Decoder) {
+        let it = &mut self.metadata;
+        match field {
+            "name" => decoder.text(&mut it.name, json, "Metadata.name"),
+            "home" => decoder.text(&mut it.home, json, "Metadata.home"),
+            "sources" => decoder.texts(&mut it.sources, json, "Metadata.sources"),
+            "version" => decoder.text(&mut it.version, json, "Metadata.version"),
+            "description" => decoder.text(&mut it.description, json, "Metadata.description"),
+            "keywords" => decoder.texts(&mut it.keywords, json, "Metadata.keywords"),
+            "maintainers" => decoder.maintainers(&mut self.maintainers, json),
+            "icon" => decoder.text(&mut it.icon, json, "Metadata.icon"),
+            "apiVersion" => decoder.text(&mut it.api_version, json, "Metadata.apiVersion"),
+            "condition" => decoder.text(&mut it.condition, json, "Metadata.condition"),
+            "tags" => decoder.text(&mut it.tags, json, "Metadata.tags"),
+            "appVersion" => decoder.text(&mut it.app_version, json, "Metadata.appVersion"),
+            "deprecated" => decoder.truth(&mut it.deprecated, json, "Metadata.deprecated"),
+            "annotations" => decoder.annotations(&mut it.annotations, json),
+            "kubeVersion" => decoder.text(&mut it.kube_version, json, "Metadata.kubeVersion"),
+            "dependencies" => {
+                decoder.dependencies(&mut self.dependencies, json, "Metadata.dependencies");
+            }
+            "type" => decoder.text(&mut it.kind, json, "Metadata.type"),
+            _ => {}
+        }
+    }
+}
+
+/// Reads a lock file; nothing for an empty one.
+pub(super) fn lock(yaml: &[u8]) -> Result<Option<Lock>, DecodeError> {
+    let json = goyaml::to_json_for(yaml, &Target::Struct(LOCK))?;
+    if json.is_null() {
+        return Ok(None);
+    }
+    let mut decoder = Decoder::default();
+    let (mut generated, mut digest, mut dependencies) = (String::new(), String::new(), None);
+    for (key, value) in decoder.object(&json, "value of type v2.Lock") {
+        if goyaml::is_field(key, "generated") {
+            if !value.is_null() {
+                generated = time(value)?;
+            }
+        } else if goyaml::is_field(key, "digest") {
+            decoder.text(&mut digest, value, "Lock.digest");
+        } else if goyaml::is_field(key, "dependencies") {
+            decoder.dependencies(&mut dependencies, value, "Lock.dependencies");
+        }
+    }
+    let dependencies = dependencies.unwrap_or_default().into_iter().flatten().collect();
+    decoder.finish(Some(Lock { generated, digest, dependencies }))
+}
+
+fn time(json: &Json) -> Result<String, DecodeError> {
+    let Json::String(text) = json else {
+        return Err(DecodeError::Time("Time.UnmarshalJSON: input is not a JSON string".to_owned()));
+    };
+    match Time::parse(RFC3339, text, &Zone::Utc) {
+        Ok(_) => Ok(text.clone()),
+        Err(error) => Err(DecodeError::Time(error.to_string())),
+    }
+}
+
+/// A table of values, as every values file of Helm 4 is read: its documents one over the other.
+///
+/// # Errors
+/// A document is no YAML, or no table, or begins with something behind its `---`.
+pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
+    let mut merged = Map::new();
+    for document in documents(yaml)? {
+        let json = goyaml::to_json(&document).map_err(DecodeError::from)?;
+        match json {
+            Json::Null => {}
+            Json::Object(table) => merge(&mut merged, table),
+            other => {
+                let place = "value of type map[string]interface {}".to_owned();
+                return Err(DecodeError::Shape { found: shape(&other), place }.into());
+            }
+        }
+    }
+    match Value::from_json(&Json::Object(merged)) {
+        Value::Map(table) => Ok(table),
+        _ => Ok(crate::values::empty()),
+    }
+}
+
+/// Why a values file cannot be read, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValuesError {
+    /// Something stands behind a `---`.
+    #[error("error reading yaml document: invalid Yaml document separator: {0}")]
+    Separator(String),
+    /// A document is no table.
+    #[error("cannot unmarshal yaml document: {0}")]
+    Document(#[from] DecodeError),
+}
+
+/// The documents of a text, divided at lines that begin with `---`.
+fn documents(yaml: &[u8]) -> Result<Vec<Vec<u8>>, ValuesError> {
+    let mut documents = Vec::new();
+    let mut document = Vec::new();
+    for line in yaml.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if let Some(rest) = line.strip_prefix(b"---") {
+            let rest = String::from_utf8_lossy(rest);
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(ValuesError::Separator(rest.to_owned()));
+            }
+            if !document.is_empty() {
+                documents.push(std::mem::take(&mut document));
+                continue;
+            }
+        }
+        document.extend_from_slice(line);
+        document.push(b'\n');
+    }
+    documents.push(document);
+    Ok(documents)
+}
+
+/// Puts a table over another; tables in both are put together. As deep as YAML nests, which is bounded.
+fn merge(under: &mut Map<String, Json>, over: Map<String, Json>) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Json::Object(below)), Json::Object(above)) => merge(below, above),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Fills fields, and keeps the first value that has the wrong shape.
+#[derive(Debug, Default)]
+struct Decoder {
+    problem: Option<DecodeError>,
+}
+
+impl Decoder {
+    fn finish<T>(self, done: T) -> Result<T, DecodeError> {
+        self.problem.map_or(Ok(done), Err)
+    }
+
+    fn misfit(&mut self, json: &Json, place: String) {
+        self.problem.get_or_insert(DecodeError::Shape { found: shape(json), place });
+    }
+
+    /// A value that a field cannot hold; null leaves any field as it is.
+    fn refuse(&mut self, json: &Json, field: &str, kind: &str) {
+        if !json.is_null() {
+            self.misfit(json, format!("struct field {field} of type {kind}"));
+        }
+    }
+
+    fn object<'j>(
+        &mut self,
+        json: &'j Json,
+        place: &str,
+    ) -> impl Iterator<Item = (&'j String, &'j Json)> + use<'j> {
+        if !matches!(json, Json::Null | Json::Object(_)) {
+            self.misfit(json, place.to_owned());
+        }
+        json.as_object().into_iter().flatten()
+    }
+
+    fn text(&mut self, text: &mut String, json: &Json, field: &str) {
+        match json {
+            Json::String(found) => text.clone_from(found),
+            other => self.refuse(other, field, "string"),
+        }
+    }
+
+    fn truth(&mut self, truth: &mut bool, json: &Json, field: &str) {
+        match json {
+            Json::Bool(found) => *truth = *found,
+            other => self.refuse(other, field, "bool"),
+        }
+    }
+
+    fn texts(&mut self, texts: &mut Vec<String>, json: &Json, field: &str) {
+        match json {
+            Json::Array(items) => {
+                texts.resize(items.len(), String::new());
+                for (text, item) in texts.iter_mut().zip(items) {
+                    self.text(text, item, field);
+                }
+            }
+            Json::Null => texts.clear(),
+            other => self.refuse(other, field, "[]string"),
+        }
+    }
+
+    fn annotations(&mut self, annotations: &mut Option<BTreeMap<String, String>>, json: &Json) {
+        const FIELD: &str = "Metadata.annotations";
+        match json {
+            Json::Object(found) => {
+                let annotations = annotations.get_or_insert_default();
+                for (name, value) in found {
+                    let mut text = String::new();
+                    self.text(&mut text, value, FIELD);
+                    annotations.insert(name.clone(), text);
+                }
+            }
+            Json::Null => *annotations = None,
+            other => self.refuse(other, FIELD, "map[string]string"),
+        }
+    }
+
+    fn maintainers(&mut self, maintainers: &mut Vec<Option<Maintainer>>, json: &Json) {
+        const FIELD: &str = "Metadata.maintainers";
+        match json {
+            Json::Array(items) => {
+                maintainers.resize(items.len(), None);
+                for (maintainer, item) in maintainers.iter_mut().zip(items) {
+                    let place = format!("struct field {FIELD} of type v2.Maintainer");
+                    if item.is_null() {
+                        *maintainer = None;
+                        continue;
+                    }
+                    let it = maintainer.get_or_insert_default();
+                    for (key, value) in self.object(item, &place) {
+                        if goyaml::is_field(key, "name") {
+                            self.text(&mut it.name, value, "Maintainer.maintainers.name");
+                        } else if goyaml::is_field(key, "email") {
+                            self.text(&mut it.email, value, "Maintainer.maintainers.email");
+                        } else if goyaml::is_field(key, "url") {
+                            self.text(&mut it.url, value, "Maintainer.maintainers.url");
+                        }
+                    }
+                }
+            }
+            Json::Null => maintainers.clear(),
+            other => self.refuse(other, FIELD, "[]*v2.Maintainer"),
+        }
+    }
+
+    fn dependencies(
+        &mut self,
+        dependencies: &mut Option<Vec<Option<Dependency>>>,
+        json: &Json,
+        field: &str,
+    ) {
+        match json {
+            Json::Array(items) => {
+                let dependencies = dependencies.get_or_insert_default();
+                dependencies.resize(items.len(), None);
+                for (dependency, item) in dependencies.iter_mut().zip(items) {
+                    if item.is_null() {
+                        *dependency = None;
+                    } else {
+                        let place = format!("struct field {field} of type v2.Dependency");
+                        self.dependency(dependency.get_or_insert_default(), item, &place);
+                    }
+                }
+            }
+            Json::Null => *dependencies = None,
+            other => self.refuse(other, field, "[]*v2.Dependency"),
+        }
+    }
+
+    fn dependency(&mut self, it: &mut Dependency, json: &Json, place: &str) {
+        for (key, value) in self.object(json, place) {
+            let known = DEPENDENCY.iter().map(|(name, _)| *name);
+            let mut known = known.chain(["enabled", "import-values"]);
+            match known.find(|name| goyaml::is_field(key, name)) {
+                Some("name") => self.text(&mut it.name, value, "Dependency.dependencies.name"),
+                Some("version") => {
+                    self.text(&mut it.version, value, "Dependency.dependencies.version");
+                }
+                Some("repository") => {
+                    self.text(&mut it.repository, value, "Dependency.dependencies.repository");
+                }
+                Some("condition") => {
+                    self.text(&mut it.condition, value, "Dependency.dependencies.condition");
+                }
+                Some("tags") => self.texts(&mut it.tags, value, "Dependency.dependencies.tags"),
+                Some("alias") => self.text(&mut it.alias, value, "Dependency.dependencies.alias"),
+                Some("enabled") => {
+                    self.truth(&mut it.enabled, value, "Dependency.dependencies.enabled");
+                }
+                Some("import-values") => match value {
+                    Json::Array(items) => {
+                        it.import_values = items.iter().map(Value::from_json).collect();
+                    }
+                    Json::Null => it.import_values.clear(),
+                    other => {
+                        let field = "Dependency.dependencies.import-values";
+                        self.refuse(other, field, "[]interface {}");
+                    }
+                },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What Go's JSON calls the shape of a value.
+fn shape(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "bool",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}

@@ -1,0 +1,365 @@
+//! From files to a chart.
+//!
+//! Here: a folder's files or an archive's, the charts in it. The caller reads the disk.
+//! Elsewhere: what is in the files (`chart/decode.rs`), what must hold of it (`chart/validate.rs`), archives
+//! (`chart/archive.rs`).
+
+use std::collections::BTreeMap;
+
+use super::archive::{self, ArchiveError, Budget, MAX_FILE_SIZE};
+use super::decode::{self, DecodeError, Draft, ValuesError};
+use super::name::{base, extension, quoted};
+use super::validate::Invalid;
+use super::{Chart, File, sniff};
+use crate::ignore::{self, Rules};
+use crate::values::empty;
+
+/// How deep charts may be in each other. Differs(helm 4): it has no limit.
+pub const MAX_DEPTH: usize = 64;
+
+/// Name of the file that says what is no part of a chart.
+pub const IGNORE_FILE: &str = ".helmignore";
+
+/// A chart, and what Helm would log about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The chart.
+    pub chart: Chart,
+    /// What is better done otherwise, one text each.
+    pub warnings: Vec<String>,
+}
+
+/// Why a chart cannot be loaded, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The folder has no `Chart.yaml`: its place.
+    #[error(
+        "unable to detect chart at {0}/Chart.yaml: open {0}/Chart.yaml: no such file or directory"
+    )]
+    NotDetected(String),
+    /// The archive has no `Chart.yaml`.
+    #[error("unable to detect chart version, no Chart.yaml found")]
+    NotDetectedInArchive,
+    /// An `apiVersion` that no Helm knows.
+    #[error("unsupported chart version")]
+    UnknownVersion,
+    /// An `apiVersion` that Helm reads and does not install.
+    #[error("invalid chart apiVersion")]
+    NotInstallableVersion,
+    /// A chart without `Chart.yaml`, in another one or by its `.helmignore`.
+    #[error("Chart.yaml file is missing")]
+    NoChartYaml,
+    /// A `.helmignore` that cannot be used.
+    #[error(transparent)]
+    Ignore(#[from] ignore::Error),
+    /// A file of a folder is too large: its name.
+    #[error("chart file {0} is larger than the maximum file size {MAX_FILE_SIZE}")]
+    FileTooLarge(String),
+    /// A file that describes the chart cannot be read.
+    #[error("cannot load {file}: {problem}")]
+    File {
+        /// Its name.
+        file: &'static str,
+        /// Why.
+        problem: DecodeError,
+    },
+    /// The values cannot be read.
+    #[error("cannot load values.yaml: {0}")]
+    Values(#[from] ValuesError),
+    /// The metadata is not allowed.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// A chart in the chart cannot be loaded.
+    #[error("error unpacking subchart {name} in {chart}: {problem}")]
+    Inner {
+        /// The file or folder below `charts/`.
+        name: String,
+        /// The chart that it is in.
+        chart: String,
+        /// Why.
+        problem: Box<Self>,
+    },
+    /// A folder below `charts/` is called as an archive would be.
+    #[error("error unpacking subchart tar in {chart}: expected {expected}, got {found}")]
+    FolderAsArchive {
+        /// The chart that it is in.
+        chart: String,
+        /// The name of the folder.
+        expected: String,
+        /// The file that is there.
+        found: String,
+    },
+    /// An archive cannot be taken apart.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A file is YAML and no archive: its name.
+    #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
+    IsYaml(String),
+    /// A file is no archive.
+    #[error("file '{file}' does not appear to be a gzipped archive; got '{found}'")]
+    IsOther {
+        /// Its name.
+        file: String,
+        /// What its bytes look like.
+        found: &'static str,
+    },
+    /// A file begins as an archive does, and is none.
+    #[error("file '{file}' does not appear to be a valid chart file (details: {problem})")]
+    NotGzip {
+        /// Its name.
+        file: String,
+        /// Why.
+        problem: ArchiveError,
+    },
+    /// An archive that was given by name cannot be taken apart; Helm does not say why.
+    #[error("unable to load chart archive")]
+    BadArchive(#[source] ArchiveError),
+    /// A stream is no gzip.
+    #[error("stream does not appear to be a valid chart file (details: {0})")]
+    StreamNotGzip(#[source] ArchiveError),
+    /// A stream cannot be taken apart.
+    #[error("unable to load chart archive: {0}")]
+    BadStream(#[source] ArchiveError),
+    /// Beyond [`MAX_DEPTH`].
+    #[error("charts are nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+}
+
+/// Loads a chart from the files of a folder, as `helm template FOLDER` does.
+///
+/// `files` are all files below the folder in the order of a walk that goes through each folder by name, with paths
+/// relative to the chart; `.helmignore`, if there is one, is among them and decides what is left out.
+/// The caller may leave out what [`Rules`] ignore, but not `Chart.yaml`.
+/// `place` is the folder's absolute path; it only appears in errors.
+///
+/// # Errors
+/// As Helm says it.
+pub fn folder(place: &str, files: Vec<File>) -> Result<Loaded, LoadError> {
+    let described = files.iter().find(|file| file.name == "Chart.yaml");
+    let described = described.ok_or_else(|| LoadError::NotDetected(place.to_owned()))?;
+    let is_known = check_version(&described.data);
+    if !matches!(is_known, Ok(()) | Err(LoadError::NotInstallableVersion)) {
+        is_known.clone()?;
+    }
+    let rules = files.iter().find(|file| file.name == IGNORE_FILE);
+    let rules = rules.map(|file| String::from_utf8_lossy(&file.data));
+    let rules = Rules::parse(&rules.unwrap_or_default())?;
+    let mut kept = Vec::with_capacity(files.len());
+    for mut file in files {
+        if is_ignored(&rules, &file.name) {
+            continue;
+        }
+        if file.data.len() as u64 > MAX_FILE_SIZE {
+            return Err(LoadError::FileTooLarge(quoted(base(&file.name))));
+        }
+        let data = archive::without_mark(&file.data);
+        if data.len() < file.data.len() {
+            file.data = data.into();
+        }
+        kept.push(file);
+    }
+    let loaded = Loader::default().load_root(kept)?;
+    is_known.map(|()| loaded)
+}
+
+/// Loads a chart from an archive that was given by its name, as `helm template FILE` does.
+///
+/// # Errors
+/// As Helm says it.
+pub fn archive_file(name: &str, bytes: &[u8]) -> Result<Loaded, LoadError> {
+    if !sniff::is_gzip(bytes) {
+        let file = name.to_owned();
+        if name.ends_with(".yaml") || name.ends_with(".yml") {
+            return Err(LoadError::IsYaml(file));
+        }
+        return Err(LoadError::IsOther { file, found: sniff::content_type(bytes) });
+    }
+    let mut loader = Loader::default();
+    let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
+        ArchiveError::NotGzip => LoadError::NotGzip { file: name.to_owned(), problem },
+        problem => LoadError::BadArchive(problem),
+    })?;
+    loader.load_archive(files)
+}
+
+/// Loads a chart from an archive, as Flux lets Helm do it.
+///
+/// # Errors
+/// As Helm says it.
+pub fn archive(bytes: &[u8]) -> Result<Loaded, LoadError> {
+    let mut loader = Loader::default();
+    let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
+        ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
+        problem => LoadError::BadStream(problem),
+    })?;
+    loader.load_archive(files)
+}
+
+/// Whether a chart's `apiVersion` is one that is installed.
+fn check_version(chart_yaml: &[u8]) -> Result<(), LoadError> {
+    let version = decode::api_version(chart_yaml)
+        .map_err(|problem| LoadError::File { file: "Chart.yaml", problem })?;
+    match version.as_str() {
+        "" | "v1" | "v2" => Ok(()),
+        // Differs(helm 4): it loads the chart by other rules before it says so.
+        "v3" => Err(LoadError::NotInstallableVersion),
+        _ => Err(LoadError::UnknownVersion),
+    }
+}
+
+/// Whether a file or a folder that it is in is ignored.
+fn is_ignored(rules: &Rules, path: &str) -> bool {
+    let mut folders = path.match_indices('/').map(|(slash, _)| &path[..slash]);
+    folders.any(|folder| rules.is_ignored(folder, true)) || rules.is_ignored(path, false)
+}
+
+/// Loads charts, and what counts across all of them.
+#[derive(Debug)]
+struct Loader {
+    budget: Budget,
+    warnings: Vec<String>,
+}
+
+impl Default for Loader {
+    fn default() -> Self {
+        Self { budget: Budget::new(), warnings: Vec::new() }
+    }
+}
+
+/// What files say of a chart before they are checked.
+#[derive(Debug, Default)]
+struct Parts {
+    draft: Option<Draft>,
+    chart: Chart,
+    /// Files below `charts/` by the first part of their paths there.
+    inner: BTreeMap<String, Vec<File>>,
+}
+
+impl Loader {
+    fn load_archive(self, files: Vec<File>) -> Result<Loaded, LoadError> {
+        let described = files.iter().find(|file| file.name == "Chart.yaml");
+        check_version(&described.ok_or(LoadError::NotDetectedInArchive)?.data)?;
+        self.load_root(files)
+    }
+
+    fn load_root(mut self, files: Vec<File>) -> Result<Loaded, LoadError> {
+        let chart = self.load(files, 0)?;
+        Ok(Loaded { chart, warnings: self.warnings })
+    }
+
+    fn load(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+        if depth > MAX_DEPTH {
+            return Err(LoadError::TooDeep);
+        }
+        let mut parts =
+            Parts { chart: Chart { values: empty(), ..Chart::default() }, ..Parts::default() };
+        // What the other files mean depends on it, so it is read first wherever it is.
+        for file in files.iter().filter(|file| file.name == "Chart.yaml") {
+            let draft = parts.draft.get_or_insert_default();
+            draft
+                .read(&file.data)
+                .map_err(|problem| LoadError::File { file: "Chart.yaml", problem })?;
+            if draft.metadata.api_version.is_empty() {
+                "v1".clone_into(&mut draft.metadata.api_version);
+            }
+        }
+        for file in files {
+            self.take(&mut parts, file)?;
+        }
+        let Parts { draft, mut chart, inner } = parts;
+        chart.metadata = draft.ok_or(LoadError::NoChartYaml)?.validated()?;
+        // Differs(helm 4): its order is that of a Go map, which is another one each time.
+        for (name, files) in inner {
+            if !name.starts_with(['_', '.']) {
+                let loaded = self.load_inner(&chart.metadata.name, &name, files, depth + 1)?;
+                chart.charts.push(loaded);
+            }
+        }
+        Ok(chart)
+    }
+
+    fn take(&mut self, parts: &mut Parts, mut file: File) -> Result<(), LoadError> {
+        let chart = &mut parts.chart;
+        match file.name.as_str() {
+            "Chart.yaml" => {}
+            "Chart.lock" => {
+                chart.lock = decode::lock(&file.data)
+                    .map_err(|problem| LoadError::File { file: "Chart.lock", problem })?;
+            }
+            "values.yaml" => chart.values = decode::values(&file.data)?,
+            "values.schema.json" => chart.schema = Some(file.data),
+            "requirements.yaml" => {
+                let draft = parts.draft.get_or_insert_default();
+                self.check_first_version(draft, "Dependencies are handled in Chart.yaml since apiVersion \"v2\". We recommend migrating dependencies to Chart.yaml.");
+                draft
+                    .read(&file.data)
+                    .map_err(|problem| LoadError::File { file: "requirements.yaml", problem })?;
+                if draft.metadata.api_version == "v1" {
+                    chart.files.push(file);
+                }
+            }
+            "requirements.lock" => {
+                chart.lock = decode::lock(&file.data)
+                    .map_err(|problem| LoadError::File { file: "requirements.lock", problem })?;
+                let draft = parts.draft.get_or_insert_default();
+                self.check_first_version(draft, "Dependency locking is handled in Chart.lock since apiVersion \"v2\". We recommend migrating to Chart.lock.");
+                if draft.metadata.api_version == "v1" {
+                    chart.files.push(file);
+                }
+            }
+            name if name.starts_with("templates/") => chart.templates.push(file),
+            name => match name.strip_prefix("charts/") {
+                Some(inner) if extension(name) != ".prov" => {
+                    let inner = inner.to_owned();
+                    let first = inner.split('/').next().unwrap_or_default().to_owned();
+                    file.name = inner;
+                    parts.inner.entry(first).or_default().push(file);
+                }
+                _ => chart.files.push(file),
+            },
+        }
+        Ok(())
+    }
+
+    fn check_first_version(&mut self, draft: &Draft, advice: &str) {
+        if draft.metadata.api_version != "v1" {
+            self.warnings.push(format!("Warning: {advice}"));
+        }
+    }
+
+    /// Loads what is below `charts/` under one name.
+    fn load_inner(
+        &mut self,
+        chart: &str,
+        name: &str,
+        files: Vec<File>,
+        depth: usize,
+    ) -> Result<Chart, LoadError> {
+        let loaded = if extension(name) == ".tgz" {
+            let first = files.into_iter().next().unwrap_or_default();
+            if first.name != name {
+                return Err(LoadError::FolderAsArchive {
+                    chart: chart.to_owned(),
+                    expected: name.to_owned(),
+                    found: first.name,
+                });
+            }
+            archive::files(&first.data, &mut self.budget)
+                .map_err(LoadError::from)
+                .and_then(|files| self.load(files, depth))
+        } else {
+            // A file that lies in `charts/` itself is a chart without files.
+            let inner = files.into_iter().filter_map(|file| {
+                let (_, inner) = file.name.split_once('/')?;
+                Some(File { name: inner.to_owned(), data: file.data })
+            });
+            self.load(inner.collect(), depth)
+        };
+        loaded.map_err(|problem| LoadError::Inner {
+            name: name.to_owned(),
+            chart: chart.to_owned(),
+            problem: Box::new(problem),
+        })
+    }
+}

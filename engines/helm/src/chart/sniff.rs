@@ -1,0 +1,85 @@
+//! What bytes look like: enough to tell somebody that a file is no archive, in the words of Go's
+//! `http.DetectContentType`.
+
+/// How many bytes Helm looks at. What a shorter file lacks counts as zeros, which no text has.
+const LOOKED_AT: usize = 512;
+
+/// What begins how; of texts only the mark before them.
+const SIGNATURES: [(&[u8], &str); 24] = [
+    (b"%PDF-", "application/pdf"),
+    (b"%!PS-Adobe-", "application/postscript"),
+    (b"\xfe\xff", "text/plain; charset=utf-16be"),
+    (b"\xff\xfe", "text/plain; charset=utf-16le"),
+    (b"\xef\xbb\xbf", "text/plain; charset=utf-8"),
+    (b"\x00\x00\x01\x00", "image/x-icon"),
+    (b"\x00\x00\x02\x00", "image/x-icon"),
+    (b"BM", "image/bmp"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS\x00", "application/ogg"),
+    (b"MThd\x00\x00\x00\x06", "audio/midi"),
+    (b"\x1a\x45\xdf\xa3", "video/webm"),
+    (b"\x00\x01\x00\x00", "font/ttf"),
+    (b"OTTO", "font/otf"),
+    (b"ttcf", "font/collection"),
+    (b"wOFF", "font/woff"),
+    (b"wOF2", "font/woff2"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"Rar!\x1a\x07\x00", "application/x-rar-compressed"),
+    (b"\x00asm", "application/wasm"),
+];
+
+const HTML: [&str; 17] = [
+    "<!DOCTYPE HTML",
+    "<HTML",
+    "<HEAD",
+    "<SCRIPT",
+    "<IFRAME",
+    "<H1",
+    "<DIV",
+    "<FONT",
+    "<TABLE",
+    "<A",
+    "<STYLE",
+    "<TITLE",
+    "<B",
+    "<BODY",
+    "<BR",
+    "<P",
+    "<!--",
+];
+
+/// Whether bytes begin as gzip does.
+pub(super) fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x1f\x8b\x08")
+}
+
+/// The type of content that bytes look like.
+pub(super) fn content_type(bytes: &[u8]) -> &'static str {
+    let is_short = bytes.len() < LOOKED_AT;
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    let text = bytes.trim_ascii_start();
+    let is_html = HTML.iter().any(|tag| {
+        let begins =
+            text.get(..tag.len()).is_some_and(|it| it.eq_ignore_ascii_case(tag.as_bytes()));
+        begins && matches!(text.get(tag.len()), Some(b' ' | b'>'))
+    });
+    if is_html {
+        return "text/html; charset=utf-8";
+    }
+    if text.starts_with(b"<?xml") {
+        return "text/xml; charset=utf-8";
+    }
+    if let Some((_, found)) = SIGNATURES.iter().find(|(begin, _)| bytes.starts_with(begin)) {
+        return found;
+    }
+    let is_binary = |byte: &u8| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31);
+    if is_short || bytes.iter().any(is_binary) {
+        "application/octet-stream"
+    } else {
+        "text/plain; charset=utf-8"
+    }
+}

@@ -1,0 +1,177 @@
+//! What must hold of a chart's metadata, in Helm's words.
+//!
+//! Here: what is checked when a chart is loaded, and before it is rendered.
+//! Elsewhere: values (`crate::schema`), names of releases (`crate::releasename`).
+
+use golang::semver::{Constraint, Version};
+use golang::unicode::is_print;
+
+use super::decode::Draft;
+use super::name::{base, quoted};
+use super::{Chart, Dependency, Maintainer, Metadata};
+
+/// Why a chart's metadata is refused, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("validation: {0}")]
+pub struct Invalid(String);
+
+/// Why a chart is not rendered, as Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A chart of another type than `application`: its type.
+    #[error("{0} charts are not installable")]
+    NotInstallable(String),
+    /// Charts that are listed as dependencies and are not there.
+    #[error(
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+        .0.join(", ")
+    )]
+    Missing(Vec<String>),
+    /// The chart is for other versions of Kubernetes.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {found}")]
+    KubeVersion {
+        /// The range that the chart asks for.
+        wanted: String,
+        /// The version that is there.
+        found: String,
+    },
+}
+
+/// Whether a chart may be installed or rendered by itself.
+///
+/// # Errors
+/// It is a library.
+pub fn installable(chart: &Chart) -> Result<(), Refusal> {
+    match chart.metadata.kind.as_str() {
+        "" | "application" => Ok(()),
+        kind => Err(Refusal::NotInstallable(kind.to_owned())),
+    }
+}
+
+/// Whether every dependency that `Chart.yaml` lists is there under its name.
+///
+/// Asked before dependencies are processed: an alias has no part in it, neither have conditions.
+///
+/// # Errors
+/// The names of those that are missing.
+pub fn dependencies_present(chart: &Chart) -> Result<(), Refusal> {
+    let is_there = |name: &str| chart.charts.iter().any(|chart| chart.metadata.name == name);
+    let listed = chart.metadata.dependencies.iter().flatten();
+    let missing = listed.map(|listed| &listed.name).filter(|name| !is_there(name));
+    let missing: Vec<_> = missing.cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(Refusal::Missing(missing)) }
+}
+
+/// Whether a chart is for a version of Kubernetes; `version` is its text, as `v1.36.0`.
+///
+/// # Errors
+/// It is not, or the range or the version is none.
+pub fn kube_version(chart: &Chart, version: &str) -> Result<(), Refusal> {
+    let wanted = &chart.metadata.kube_version;
+    let fits = || {
+        let version = Version::parse(version).ok()?;
+        Some(Constraint::parse(wanted).ok()?.matches(&version))
+    };
+    if wanted.is_empty() || fits() == Some(true) {
+        return Ok(());
+    }
+    Err(Refusal::KubeVersion { wanted: wanted.clone(), found: version.to_owned() })
+}
+
+impl Draft {
+    /// Cleans texts, and checks what was read.
+    pub(super) fn validated(mut self) -> Result<Metadata, Invalid> {
+        clean_metadata(&mut self.metadata);
+        check_metadata(&self.metadata)?;
+        for maintainer in self.maintainers {
+            let problem = "maintainers must not contain empty or null nodes";
+            let maintainer = maintainer.ok_or_else(|| Invalid(problem.to_owned()))?;
+            self.metadata.maintainers.push(cleaned_maintainer(maintainer));
+        }
+        self.metadata.dependencies = match self.dependencies {
+            Some(listed) => Some(checked_dependencies(listed)?),
+            None => None,
+        };
+        Ok(self.metadata)
+    }
+}
+
+fn clean_metadata(metadata: &mut Metadata) {
+    let single = [
+        &mut metadata.name,
+        &mut metadata.description,
+        &mut metadata.home,
+        &mut metadata.icon,
+        &mut metadata.condition,
+        &mut metadata.tags,
+        &mut metadata.app_version,
+        &mut metadata.kube_version,
+    ];
+    let lists = metadata.sources.iter_mut().chain(&mut metadata.keywords);
+    single.into_iter().chain(lists).for_each(clean);
+}
+
+fn check_metadata(metadata: &Metadata) -> Result<(), Invalid> {
+    let Metadata { name, version, kind, .. } = metadata;
+    let problem = if metadata.api_version.is_empty() {
+        "chart.metadata.apiVersion is required".to_owned()
+    } else if name.is_empty() {
+        "chart.metadata.name is required".to_owned()
+    } else if name == "." || name == ".." {
+        format!("chart.metadata.name {} is not allowed", quoted(name))
+    } else if name != base(name) {
+        format!("chart.metadata.name {} is invalid", quoted(name))
+    } else if version.is_empty() {
+        "chart.metadata.version is required".to_owned()
+    } else if Version::parse(version).is_err() {
+        format!("chart.metadata.version {} is invalid", quoted(version))
+    } else if !matches!(kind.as_str(), "" | "application" | "library") {
+        "chart.metadata.type must be application or library".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Invalid(problem))
+}
+
+fn cleaned_maintainer(mut maintainer: Maintainer) -> Maintainer {
+    let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
+    texts.into_iter().for_each(clean);
+    maintainer
+}
+
+fn checked_dependencies(listed: Vec<Option<Dependency>>) -> Result<Vec<Dependency>, Invalid> {
+    let mut checked = Vec::with_capacity(listed.len());
+    let mut names = std::collections::BTreeSet::new();
+    for dependency in listed {
+        let problem = "dependencies must not contain empty or null nodes";
+        let mut dependency = dependency.ok_or_else(|| Invalid(problem.to_owned()))?;
+        let Dependency { name, version, repository, condition, alias, tags, .. } = &mut dependency;
+        [&mut *name, version, repository, condition].into_iter().for_each(clean);
+        tags.iter_mut().for_each(clean);
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if !alias.bytes().all(is_fine) {
+            let name = quoted(name);
+            return Err(Invalid(format!(
+                "dependency {name} has disallowed characters in the alias"
+            )));
+        }
+        let key = if alias.is_empty() { &*name } else { &*alias };
+        if !names.insert(key.clone()) {
+            let key = quoted(key);
+            return Err(Invalid(format!("more than one dependency with name or alias {key}")));
+        }
+        checked.push(dependency);
+    }
+    Ok(checked)
+}
+
+/// Makes every blank a space, and drops what cannot be seen.
+fn clean(text: &mut String) {
+    let cleaned = |character: char| {
+        if character.is_whitespace() { Some(' ') } else { is_print(character).then_some(character) }
+    };
+    if text.chars().any(|character| cleaned(character) != Some(character)) {
+        *text = text.chars().filter_map(cleaned).collect();
+    }
+}

@@ -1,0 +1,77 @@
+//! `values.schema.json`: whether values are what a chart asks for.
+//!
+//! Drafts 4 to 2020-12 by the crate `boon`, whose author wrote the library that Helm uses; both come to the same
+//! verdicts and trees of errors.
+//! Here: a chart's schema and those of the charts in it. Below: one schema (`schema/check.rs`), patterns
+//! (`schema/pattern.rs`), what checking may cost (`schema/cost.rs`), Helm's words (`schema/text.rs`).
+//!
+//! Differs(helm 4): nothing is fetched. A `$ref` to another file or address is an error; one to a `urn:` allows
+//! everything, as it does there.
+
+mod check;
+mod cost;
+mod pattern;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use golang::Value;
+use golang::value::Map;
+
+use crate::chart::Chart;
+
+/// How much checking values against one schema may take, in applications of a schema to a value.
+///
+/// Differs(helm 4): it has no limit, and a small schema can take it forever.
+pub const MAX_STEPS: usize = 500_000;
+
+/// How deep schemas may be applied within each other, to a value and what is in it. Differs(helm 4): it has no limit.
+pub const MAX_DEPTH: usize = 300;
+
+/// How many patterns a schema may have. Differs(helm 4): it has no limit.
+pub const MAX_PATTERNS: usize = 1_000;
+
+/// How many of them may take more than 64 KiB when they are compiled. Differs(helm 4): it has no limit.
+pub const MAX_LARGE_PATTERNS: usize = 16;
+
+/// Why values do not fit their schemas: Helm's text, a line or more for each chart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(String);
+
+/// Checks values against the schemas of a chart and the charts in it.
+///
+/// `values` are those that templates see: put together, with the tables of inner charts under their names.
+///
+/// Errors of one value are told in the order of keys. Differs(helm 4): there the order is another one each time.
+///
+/// # Errors
+/// Everything that does not fit, or why a schema cannot be used.
+/// Helm shows it behind ``values don't meet the specifications of the schema(s) in the following chart(s):``.
+pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
+    let mut text = String::new();
+    let mut pending = vec![(chart, Value::Map(values.clone()))];
+    while let Some((chart, values)) = pending.pop() {
+        let name = &chart.metadata.name;
+        let Value::Map(values) = values else {
+            let found = values.type_name();
+            text.push_str(&format!(
+                "{name}:\ninvalid type for values: expected object (map), got {found}\n"
+            ));
+            continue;
+        };
+        if let Some(schema) = &chart.schema
+            && let Err(problem) = check::check(schema, &values)
+        {
+            text.push_str(&format!("{name}:\n{problem}"));
+        }
+        // The first chart is to be taken first.
+        for inner in chart.charts.iter().rev() {
+            match values.get(inner.metadata.name.as_bytes()) {
+                None | Some(Value::Nil) => {}
+                Some(values) => pending.push((inner, values)),
+            }
+        }
+    }
+    if text.is_empty() { Ok(()) } else { Err(SchemaError(text)) }
+}

@@ -1,0 +1,127 @@
+//! One schema and the values for it.
+
+use std::error::Error;
+
+use boon::{CompileError, Compiler, Schemas, UrlLoader};
+use golang::value::Map;
+use serde_json::Value as Json;
+
+use super::pattern::Patterns;
+use super::{cost, text};
+use crate::values::to_json;
+
+/// What the schema is called in errors.
+const ADDRESS: &str = "file:///values.schema.json";
+
+/// What Helm cuts off a text.
+const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
+
+/// Checks values; an error is what Helm says of it.
+pub(super) fn check(schema: &[u8], values: &Map) -> Result<(), String> {
+    let mut schema = parse(schema)?;
+    let patterns = Patterns::translate(&mut schema)?;
+    let values = to_json(values).map_err(|error| error.to_string())?;
+    let mut compiler = Compiler::new();
+    compiler.use_loader(Box::new(Nothing));
+    let mut schemas = Schemas::new();
+    let fault = |error: CompileError| compile_error(&error, &patterns);
+    compiler.add_resource(ADDRESS, schema.clone()).map_err(fault)?;
+    let compiled = compiler.compile(ADDRESS, &mut schemas).map_err(fault)?;
+    let depth = cost::depth(&schema, &values)?;
+    with_stack(depth, || {
+        schemas.validate(&values, compiled).map_err(|error| {
+            let text = text::tree(&error, &patterns, false);
+            format!("{}\n", text.strip_prefix(HEADING).unwrap_or(&text))
+        })
+    })
+}
+
+/// Does something that recurses so deep, with a stack that bears it.
+fn with_stack(
+    depth: usize,
+    work: impl FnOnce() -> Result<(), String> + Send,
+) -> Result<(), String> {
+    /// What any thread bears, and what the deepest needs.
+    const SHALLOW: usize = 30;
+    const STACK: usize = 32 << 20;
+    if depth <= SHALLOW {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| format!("no thread to check values in: {error}\n"))?;
+        // Parity(helm 4): a fault of the library is told as an error.
+        thread.join().unwrap_or_else(|_| Err("unable to validate schema\n".to_owned()))
+    })
+}
+
+/// Reads the text of a schema, with the errors of Go's `encoding/json`.
+fn parse(text: &[u8]) -> Result<Json, String> {
+    if text.trim_ascii().is_empty() {
+        return Err("EOF".to_owned());
+    }
+    let (_, end) = golang::json::decode_prefix(text).map_err(|error| error.to_string())?;
+    if !text[end..].trim_ascii().is_empty() {
+        return Err("invalid character after top-level value".to_owned());
+    }
+    // Differs(helm 4): half of a surrogate pair, and more than 127 lists and tables in each other.
+    let text = String::from_utf8_lossy(text);
+    serde_json::from_str(&text).map_err(|error| format!("the schema cannot be read: {error}"))
+}
+
+/// Loads what a schema refers to: nothing.
+#[derive(Debug)]
+struct Nothing;
+
+impl UrlLoader for Nothing {
+    fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
+        if url.starts_with("urn:") {
+            return Ok(Json::Bool(true));
+        }
+        Err("a schema is never fetched; put what `$ref` means into `$defs` of values.schema.json"
+            .into())
+    }
+}
+
+fn compile_error(error: &CompileError, patterns: &Patterns) -> String {
+    let q = text::go_quoted;
+    match error {
+        CompileError::ParseUrlError { url, src } => format!("error in parsing {}: {src}", q(url)),
+        CompileError::LoadUrlError { url, src } => format!("failing loading {}: {src}", q(url)),
+        CompileError::UnsupportedUrlScheme { url } => {
+            format!("no URLLoader registered for {}", q(url))
+        }
+        CompileError::InvalidMetaSchemaUrl { url, src } => {
+            format!("invalid $schema in {}: {src}", q(url))
+        }
+        CompileError::UnsupportedDraft { url } => format!("draft {} is not supported", q(url)),
+        CompileError::MetaSchemaCycle { url } => {
+            format!("cycle in resolving $schema in {}", q(url))
+        }
+        CompileError::ValidationError { url, src } => {
+            let tree = text::tree(src, patterns, true);
+            format!("{} is not valid against metaschema: {tree}", q(url))
+        }
+        CompileError::ParseIdError { loc } => format!("error in parsing id at {}", q(loc)),
+        CompileError::ParseAnchorError { loc } => format!("error in parsing anchor at {}", q(loc)),
+        CompileError::DuplicateId { url, id, ptr1, ptr2 } => {
+            format!("duplicate id {} in {} at {} and {}", q(id), q(url), q(ptr1), q(ptr2))
+        }
+        CompileError::DuplicateAnchor { anchor, url, ptr1, ptr2 } => {
+            format!("duplicate anchor {} in {} at {} and {}", q(anchor), q(url), q(ptr1), q(ptr2))
+        }
+        CompileError::InvalidJsonPointer(loc) => format!("invalid json-pointer {}", q(loc)),
+        CompileError::JsonPointerNotFound(loc) => format!("json-pointer in {} not found", q(loc)),
+        CompileError::AnchorNotFound { url, reference } => {
+            format!("anchor in {} not found in schema {}", q(reference), q(url))
+        }
+        CompileError::UnsupportedVocabulary { url, vocabulary } => {
+            format!("unsupported vocabulary {} in {}", q(vocabulary), q(url))
+        }
+        CompileError::InvalidRegex { url, regex, src } => {
+            let regex = patterns.original(regex);
+            format!("invalid regex {} at {}: {src}", q(regex), q(url))
+        }
+        CompileError::Bug(src) => format!("unable to validate schema: {src}"),
+    }
+}

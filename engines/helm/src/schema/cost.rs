@@ -1,0 +1,215 @@
+//! What checking values costs at most, found out before it is done.
+//!
+//! A schema of a few lines can apply itself to one value billions of times. The library that checks has no limit, so
+//! the schemas that it may apply are counted first: all that could matter, whether they then do or not.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::{Map, Value as Json};
+
+use super::{MAX_DEPTH, MAX_STEPS};
+
+/// Counts the applications of schemas, and says how deep they are in each other.
+///
+/// # Errors
+/// There are too many, or too many in each other.
+pub(super) fn depth(schema: &Json, values: &Json) -> Result<usize, String> {
+    let index = Index::new(schema);
+    let (mut steps, mut deepest) = (0_usize, 0);
+    let mut pending = vec![Step { schema, value: values, depth: 0, above: None }];
+    while let Some(step) = pending.pop() {
+        let Json::Object(keywords) = step.schema else { continue };
+        steps += 1 + keywords.get("enum").and_then(Json::as_array).map_or(0, Vec::len);
+        if steps + pending.len() > MAX_STEPS {
+            return Err(format!("checking values takes more than {MAX_STEPS} steps\n"));
+        }
+        if step.depth > MAX_DEPTH {
+            return Err(format!("schemas are applied deeper than {MAX_DEPTH} in each other\n"));
+        }
+        deepest = deepest.max(step.depth);
+        if step.is_cycle() {
+            continue;
+        }
+        step.in_place(keywords, &index, &mut pending);
+        match step.value {
+            Json::Object(object) => step.properties(keywords, object, &mut pending),
+            Json::Array(items) => step.items(keywords, items, &mut pending),
+            _ => {}
+        }
+    }
+    Ok(deepest)
+}
+
+/// A schema that is applied to a value.
+struct Step<'a> {
+    schema: &'a Json,
+    value: &'a Json,
+    depth: usize,
+    /// The schemas that lead here with the same value.
+    above: Option<Rc<Above<'a>>>,
+}
+
+struct Above<'a> {
+    schema: &'a Json,
+    next: Option<Rc<Self>>,
+}
+
+const LISTS_IN_PLACE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const IN_PLACE: [&str; 4] = ["not", "if", "then", "else"];
+const NAMED_IN_PLACE: [&str; 2] = ["dependentSchemas", "dependencies"];
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+const OF_PROPERTIES: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
+const OF_ITEMS: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
+
+impl<'a> Step<'a> {
+    /// The library finds a schema that leads to itself with the same value, and stops there.
+    fn is_cycle(&self) -> bool {
+        let mut above = self.above.as_deref();
+        while let Some(it) = above {
+            if std::ptr::eq(it.schema, self.schema) {
+                return true;
+            }
+            above = it.next.as_deref();
+        }
+        false
+    }
+
+    fn in_place(
+        &self,
+        keywords: &'a Map<String, Json>,
+        index: &Index<'a>,
+        pending: &mut Vec<Self>,
+    ) {
+        let above = Rc::new(Above { schema: self.schema, next: self.above.clone() });
+        let mut push = |schema: &'a Json| {
+            let (value, depth) = (self.value, self.depth + 1);
+            pending.push(Step { schema, value, depth, above: Some(Rc::clone(&above)) });
+        };
+        let lists = LISTS_IN_PLACE.iter().filter_map(|it| keywords.get(*it)?.as_array());
+        lists.flatten().for_each(&mut push);
+        IN_PLACE.iter().filter_map(|it| keywords.get(*it)).for_each(&mut push);
+        let named = NAMED_IN_PLACE.iter().filter_map(|it| keywords.get(*it)?.as_object());
+        named.flat_map(Map::values).for_each(&mut push);
+        let references = REFERENCES.iter().filter_map(|it| keywords.get(*it)?.as_str());
+        references.flat_map(|reference| index.find(reference)).for_each(&mut push);
+    }
+
+    fn push_inner(&self, schema: &'a Json, value: &'a Json, pending: &mut Vec<Self>) {
+        if schema.is_object() {
+            pending.push(Step { schema, value, depth: self.depth + 1, above: None });
+        }
+    }
+
+    fn properties(
+        &self,
+        keywords: &'a Map<String, Json>,
+        object: &'a Map<String, Json>,
+        pending: &mut Vec<Self>,
+    ) {
+        let named = keywords.get("properties").and_then(Json::as_object);
+        let patterns = keywords.get("patternProperties").and_then(Json::as_object);
+        for (name, value) in object {
+            let own = named.and_then(|named| named.get(name));
+            let others = OF_PROPERTIES.iter().filter_map(|it| keywords.get(*it));
+            let by_pattern = patterns.into_iter().flat_map(Map::values);
+            for schema in own.into_iter().chain(by_pattern).chain(others) {
+                self.push_inner(schema, value, pending);
+            }
+            if pending.len() > MAX_STEPS {
+                return;
+            }
+        }
+    }
+
+    fn items(&self, keywords: &'a Map<String, Json>, items: &'a [Json], pending: &mut Vec<Self>) {
+        let of_all = || OF_ITEMS.iter().filter_map(|it| keywords.get(*it));
+        let by_place = ["prefixItems", "items"].iter();
+        let by_place = by_place.filter_map(|it| keywords.get(*it)?.as_array());
+        for (value, schema) in by_place.flat_map(|schemas| items.iter().zip(schemas)) {
+            self.push_inner(schema, value, pending);
+        }
+        for value in items {
+            of_all().for_each(|schema| self.push_inner(schema, value, pending));
+            if pending.len() > MAX_STEPS {
+                return;
+            }
+        }
+    }
+}
+
+/// What references may lead to.
+struct Index<'a> {
+    root: &'a Json,
+    /// Schemas with an identity of their own, by the last part of it.
+    identified: BTreeMap<&'a str, Vec<&'a Json>>,
+    /// Schemas with a name, whatever they are in.
+    anchors: BTreeMap<&'a str, Vec<&'a Json>>,
+}
+
+impl<'a> Index<'a> {
+    fn new(root: &'a Json) -> Self {
+        let mut index = Self { root, identified: BTreeMap::new(), anchors: BTreeMap::new() };
+        let mut pending = vec![root];
+        while let Some(schema) = pending.pop() {
+            match schema {
+                Json::Array(items) => pending.extend(items),
+                Json::Object(keywords) => {
+                    for (keyword, value) in keywords {
+                        match (keyword.as_str(), value) {
+                            ("$id" | "id", Json::String(id)) => {
+                                let (address, anchor) = id.split_once('#').unwrap_or((id, ""));
+                                index.identified.entry(last(address)).or_default().push(schema);
+                                index.anchors.entry(anchor).or_default().push(schema);
+                            }
+                            ("$anchor" | "$dynamicAnchor", Json::String(name)) => {
+                                index.anchors.entry(name).or_default().push(schema);
+                            }
+                            _ => pending.push(value),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        index
+    }
+
+    /// Everything that a reference may mean. More than it does mean is fine.
+    fn find(&self, reference: &str) -> Vec<&'a Json> {
+        let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let fragment = percent_decoded(fragment);
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            return self.anchors.get(fragment.as_str()).cloned().unwrap_or_default();
+        }
+        let identified = match address {
+            "" => self.identified.values().flatten().copied().collect(),
+            address => self.identified.get(last(address)).cloned().unwrap_or_default(),
+        };
+        let bases = std::iter::once(self.root).chain(identified);
+        bases.filter_map(|base| base.pointer(&fragment)).collect()
+    }
+}
+
+fn last(address: &str) -> &str {
+    address.rsplit(['/', ':']).next().unwrap_or_default()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                decoded.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                decoded.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}

@@ -1,0 +1,114 @@
+//! Patterns of a schema: Helm reads them as Go does, `boon` as ECMAScript does.
+//!
+//! Each is replaced by what means to `boon` what it means to Go, and errors show the original again.
+
+use std::collections::BTreeMap;
+
+use golang::regexp::Regexp;
+use regex::RegexBuilder;
+use serde_json::{Map, Value as Json};
+
+use super::{MAX_LARGE_PATTERNS, MAX_PATTERNS};
+
+/// The patterns of a schema that were replaced.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    /// What stands there now → what stood there.
+    originals: BTreeMap<String, String>,
+    /// The other way.
+    replacements: BTreeMap<String, String>,
+    /// How many are large when they are compiled.
+    large: usize,
+}
+
+/// How many bytes a compiled pattern takes at most that is not large.
+const SMALL: usize = 64 << 10;
+
+/// Keywords whose value is data and no schema.
+const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+
+/// Keywords whose value has a schema for each of its keys.
+const NAMED: [&str; 7] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+    "$vocabulary",
+];
+
+impl Patterns {
+    /// Replaces every pattern of a schema.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn translate(schema: &mut Json) -> Result<Self, String> {
+        let mut patterns = Self::default();
+        let mut pending = vec![schema];
+        while let Some(schema) = pending.pop() {
+            match schema {
+                Json::Array(items) => pending.extend(items),
+                Json::Object(keywords) => {
+                    if let Some(Json::Object(by_pattern)) = keywords.get_mut("patternProperties") {
+                        let renamed = std::mem::take(by_pattern).into_iter();
+                        *by_pattern = renamed
+                            .map(|(pattern, schema)| (patterns.replacement(pattern), schema))
+                            .collect::<Map<_, _>>();
+                    }
+                    if let Some(Json::String(pattern)) = keywords.get_mut("pattern") {
+                        *pattern = patterns.replacement(std::mem::take(pattern));
+                    }
+                    for (keyword, value) in keywords.iter_mut() {
+                        if DATA.contains(&keyword.as_str()) {
+                            continue;
+                        }
+                        if NAMED.contains(&keyword.as_str()) && value.is_object() {
+                            let named = value.as_object_mut().into_iter();
+                            pending.extend(named.flat_map(Map::values_mut));
+                        } else {
+                            pending.push(value);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            if patterns.originals.len() > MAX_PATTERNS || patterns.large > MAX_LARGE_PATTERNS {
+                return Err(format!(
+                    "the schema has more than {MAX_PATTERNS} patterns, or {MAX_LARGE_PATTERNS} large ones\n"
+                ));
+            }
+        }
+        Ok(patterns)
+    }
+
+    /// What stood where something stands now.
+    pub(super) fn original<'a>(&'a self, replacement: &'a str) -> &'a str {
+        self.originals.get(replacement).map_or(replacement, String::as_str)
+    }
+
+    fn replacement(&mut self, original: String) -> String {
+        if let Some(known) = self.replacements.get(&original) {
+            return known.clone();
+        }
+        let mut replacement = match Regexp::new(&original) {
+            Ok(regexp) => {
+                let small = RegexBuilder::new(regexp.translated()).size_limit(SMALL).build();
+                self.large += usize::from(small.is_err());
+                regexp.translated().to_owned()
+            }
+            // Whatever it is, nobody takes this for a pattern.
+            Err(_) => "(".to_owned(),
+        };
+        // Two patterns that mean the same still are to be told apart.
+        while self.originals.contains_key(&replacement) {
+            replacement = match replacement.strip_prefix('(') {
+                Some(rest) if !replacement.ends_with(')') => format!("(({rest}"),
+                _ => format!("(?:{replacement})"),
+            };
+        }
+        self.originals.insert(replacement.clone(), original.clone());
+        self.replacements.insert(original, replacement.clone());
+        replacement
+    }
+}
