@@ -1,7 +1,7 @@
 //! Where the programs of the test bed are, and how they get there.
 //!
 //! Here: looking them up, and building them from the Go modules in `testbed/`.
-//! Elsewhere: running them (`control_plane`).
+//! Elsewhere: running them (`control_plane`), the programs whose answers ours are compared with (`oracle`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-const STRIP: &str = "-s -w";
+/// Linker flags without any symbols.
+pub(crate) const STRIP: &str = "-s -w";
 /// Without these the server calls itself v0.0.0-master and charts see the wrong capabilities.
 const KUBERNETES: &str = "-s -w \
     -X k8s.io/component-base/version.gitVersion=v1.36.1 \
@@ -22,18 +23,42 @@ const KUBERNETES: &str = "-s -w \
     -X k8s.io/client-go/pkg/version.gitMinor=36";
 
 /// How one program is built: `go build` of `package` in the folder `testbed/<module>`.
-struct Recipe {
-    name: &'static str,
-    module: &'static str,
-    package: &'static str,
-    link_flags: &'static str,
+pub(crate) struct Recipe {
+    pub(crate) name: &'static str,
+    pub(crate) module: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) link_flags: &'static str,
+}
+
+/// Programs that share a folder of the cache: when one would be built otherwise, all are built again.
+pub(crate) struct Set {
+    pub(crate) recipes: &'static [Recipe],
+    /// What identifies the modules, apart from the flags in the recipes.
+    pub(crate) module_files: &'static [&'static str],
+    /// What to do where there is no Go that is new enough.
+    pub(crate) advice: &'static str,
 }
 
 const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
     Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES }
 }
 
-const RECIPES: &[Recipe] = &[
+const BED: Set = Set {
+    recipes: &RECIPES,
+    module_files: &[
+        "etcd/go.mod",
+        "etcd/go.sum",
+        "etcd/main.go",
+        "kubernetes/go.mod",
+        "kubernetes/go.sum",
+        "kwok/go.mod",
+        "kwok/go.sum",
+    ],
+    advice: "install Go 1.26 (https://go.dev/dl), or put etcd, kube-apiserver and the others into a folder and name \
+             it in KUBEBUILDER_ASSETS",
+};
+
+const RECIPES: [Recipe; 6] = [
     Recipe { name: "etcd", module: "etcd", package: ".", link_flags: STRIP },
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
@@ -45,17 +70,6 @@ const RECIPES: &[Recipe] = &[
         package: "sigs.k8s.io/kwok/cmd/kwok",
         link_flags: STRIP,
     },
-];
-
-/// What identifies a module's build, apart from the flags above.
-const MODULE_FILES: &[&str] = &[
-    "etcd/go.mod",
-    "etcd/go.sum",
-    "etcd/main.go",
-    "kubernetes/go.mod",
-    "kubernetes/go.sum",
-    "kwok/go.mod",
-    "kwok/go.sum",
 ];
 
 /// The programs of the bed, all of them present.
@@ -72,22 +86,7 @@ impl Binaries {
     /// Progress goes to stderr.
     pub fn ensure() -> Result<Self> {
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let folder = cache()?.join("testbed").join(key()?);
-        let mut paths = BTreeMap::new();
-        let mut missing = Vec::new();
-        for recipe in RECIPES {
-            let own = folder.join("bin").join(recipe.name);
-            let given = assets.as_ref().map(|assets| assets.join(recipe.name));
-            let path = given.filter(|path| path.is_file()).unwrap_or(own);
-            if !path.is_file() {
-                missing.push(recipe);
-            }
-            paths.insert(recipe.name, path);
-        }
-        if !missing.is_empty() {
-            build_all(&folder, &missing)?;
-        }
-        Ok(Self { paths })
+        Ok(Self { paths: BED.ensure(assets.as_deref())? })
     }
 
     /// The program `name`: `etcd`, `kube-apiserver`, `kube-controller-manager`,
@@ -114,24 +113,46 @@ pub(crate) fn testbed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed")
 }
 
-/// Twelve hexadecimal digits that change whenever a build would.
-fn key() -> Result<String> {
-    let mut hash = Sha256::new();
-    for file in MODULE_FILES {
-        let path = testbed().join(file);
-        let content =
-            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        hash.update(format!("{file} {}\n", content.len()));
-        hash.update(content);
+impl Set {
+    /// Finds every program, first in the folder that is given, and builds what is missing.
+    pub(crate) fn ensure(&self, given: Option<&Path>) -> Result<BTreeMap<&'static str, PathBuf>> {
+        let folder = cache()?.join("testbed").join(self.key()?);
+        let mut paths = BTreeMap::new();
+        let mut missing = Vec::new();
+        for recipe in self.recipes {
+            let own = folder.join("bin").join(recipe.name);
+            let given = given.map(|given| given.join(recipe.name));
+            let path = given.filter(|path| path.is_file()).unwrap_or(own);
+            if !path.is_file() {
+                missing.push(recipe);
+            }
+            paths.insert(recipe.name, path);
+        }
+        if !missing.is_empty() {
+            check_go(self.advice)?;
+            build_all(&folder, &missing)?;
+        }
+        Ok(paths)
     }
-    for recipe in RECIPES {
-        hash.update(format!("{} {} {}\n", recipe.name, recipe.package, recipe.link_flags));
+
+    /// Twelve hexadecimal digits that change whenever a build would.
+    fn key(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        for file in self.module_files {
+            let path = testbed().join(file);
+            let content =
+                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            hash.update(format!("{file} {}\n", content.len()));
+            hash.update(content);
+        }
+        for recipe in self.recipes {
+            hash.update(format!("{} {} {}\n", recipe.name, recipe.package, recipe.link_flags));
+        }
+        Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
     }
-    Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn build_all(folder: &Path, missing: &[&Recipe]) -> Result<()> {
-    check_go()?;
     let bin = folder.join("bin");
     std::fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
     let lock = std::fs::File::create(folder.join("lock")).context("cannot create the lock file")?;
@@ -189,13 +210,11 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
 }
 
 /// From Go 1.21 on, `go` fetches by itself the newer toolchain that a module asks for.
-fn check_go() -> Result<()> {
-    const ADVICE: &str = "install Go 1.26 (https://go.dev/dl), or put etcd, kube-apiserver and \
-                          the others into a folder and name it in KUBEBUILDER_ASSETS";
+fn check_go(advice: &str) -> Result<()> {
     let output = Command::new("go").arg("version").output();
-    let output = output.with_context(|| format!("`go` is not installed: {ADVICE}"))?;
+    let output = output.with_context(|| format!("`go` is not installed: {advice}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(is_new_enough(&said), "{} is too old: {ADVICE}", said.trim());
+    ensure!(is_new_enough(&said), "{} is too old: {advice}", said.trim());
     Ok(())
 }
 
@@ -227,8 +246,8 @@ mod tests {
 
     #[test]
     fn the_cache_key_is_short_and_stable() {
-        let first = key().expect("the modules are there");
+        let first = BED.key().expect("the modules are there");
         assert_eq!(first.len(), 12);
-        assert_eq!(first, key().expect("the modules are there"));
+        assert_eq!(first, BED.key().expect("the modules are there"));
     }
 }

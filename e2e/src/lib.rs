@@ -3,6 +3,7 @@
 //! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`proxy`]),
 //! faults between them and the program ([`api_proxy`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
+//! Programs whose answers are right by definition are built the same way ([`oracle`]).
 //! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
 //! the command line (`cargo xtask cluster`, which calls [`cluster_command`]).
 
@@ -15,5 +16,6 @@ pub mod git_server;
 pub mod harness;
 pub mod keeper;
 pub mod operator;
+pub mod oracle;
 pub mod proxy;
 pub mod random;

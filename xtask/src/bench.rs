@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: measurements on a real control plane, judged against the limits that we promise.
+//! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`), with what (`bed`,
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`, `template`), with what (`bed`,
 //! `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`), what the numbers come to (`samples`,
 //! `figures`).
 
@@ -14,6 +14,7 @@ mod kustomizations;
 mod process;
 mod raw;
 mod samples;
+mod template;
 mod wake;
 mod workload;
 
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Kustomizations(kustomizations::Options),
     /// What settled Kustomizations ask of the API server: nothing
     Idle(idle::Options),
+    /// How fast charts are rendered, and in how much memory, beside the real Helm
+    Template(template::Options),
 }
 
 /// Measures, and prints a table.
@@ -48,6 +51,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Apply(options) => as_shipped(|| apply::run(options)),
         Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
         Command::Idle(options) => as_shipped(|| idle::run(options)),
+        Command::Template(options) => as_shipped(|| template::run(options)),
     }
 }
 

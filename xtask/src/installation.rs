@@ -236,7 +236,10 @@ pub(crate) fn make_all(build: Build) -> anyhow::Result<()> {
 }
 
 /// The program that was built or given.
-fn program(build: Build) -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn program(build: Build) -> anyhow::Result<PathBuf> {
     if build == Build::Debug || std::env::var_os(GIVEN).is_some() {
         return operator::binary();
     }

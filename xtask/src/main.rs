@@ -7,12 +7,17 @@
 )]
 
 mod bench;
+mod charts;
 mod cluster;
+mod compare;
 mod conformance;
 mod crash;
 mod crds;
 mod demo;
+mod fuzz;
 mod installation;
+mod measured;
+mod oracle;
 mod ownership;
 mod progress;
 mod setup;
@@ -48,6 +53,24 @@ enum Command {
         /// Folders in the layout of `e2e/conformance`, which is the default
         folders: Vec<PathBuf>,
     },
+    /// Build a program whose answers are right by definition, and print where it is
+    Oracle {
+        /// Which
+        #[command(subcommand)]
+        which: oracle::Which,
+    },
+    /// Render charts with windlass and with the real program and show where they differ
+    Compare {
+        /// With which
+        #[command(subcommand)]
+        command: compare::Command,
+    },
+    /// Change charts at random and see whether windlass survives them
+    Fuzz {
+        /// What
+        #[command(subcommand)]
+        command: fuzz::Command,
+    },
     /// Write `crds/yaml` from the Rust types
     Crds {
         /// Fail when a file is stale instead of writing it
@@ -58,6 +81,9 @@ enum Command {
     Crash(crash::Options),
     /// Let everything happen at random for a while and see whether all comes right
     Soak(soak::Options),
+    /// Run a command and report its peak of memory: for measurements by other commands
+    #[command(hide = true)]
+    Measured(measured::Options),
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -76,13 +102,21 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Cluster { command } => cluster::run(&command),
         Command::Conformance { folders } => conformance::run(&folders),
+        Command::Oracle { which } => oracle::run(which),
+        Command::Compare { command } => compare::run(&command),
+        Command::Fuzz { command } => fuzz::run(&command),
         Command::Crds { check } => crds::run(check),
         Command::Crash(options) => crash::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench { command } => bench::run(&command),
+        Command::Measured(options) => return ended(measured::run(&options)),
     };
+    ended(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("{} {error:#}", progress::red("error:"));
             ExitCode::FAILURE

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::progress::{self, step};
-use crate::{crash, root, setup, soak};
+use crate::{compare, crash, root, setup, soak};
 
 /// The test binaries of `e2e`, each of which has a control plane of its own.
 const STORIES: [&str; 9] =
@@ -44,6 +44,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         arguments.extend(["--", "--quiet"]);
         cargo(&arguments, "a test failed")
     })?;
+    if options.filter.is_none() {
+        step("our charts, as recorded", compare::recorded)?;
+    }
     if !options.no_cluster {
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
         step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;

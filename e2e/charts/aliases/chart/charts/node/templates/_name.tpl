@@ -1,0 +1,1 @@
+{{ define "node.name" }}{{ .Chart.Name }}-{{ .Values.colour }}{{ end }}

@@ -1,0 +1,2 @@
+{{ define "shared" }}parent a{{ end }}
+{{ define "both" }}from _a{{ end }}

@@ -1,0 +1,3 @@
+{{ define "blank" }}
+
+{{ end }}

@@ -1,0 +1,2 @@
+{{ define "both" }}from _z{{ end }}
+{{ define "blank" }}not blank{{ end }}

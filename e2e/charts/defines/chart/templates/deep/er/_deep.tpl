@@ -1,0 +1,2 @@
+{{ define "both" }}from deep{{ end }}
+{{ define "deep" }}deep{{ end }}

@@ -1,0 +1,4 @@
+{{- define "help" -}}
+{{- with .Values }}
+{{- end -}}
+{{- end

@@ -1,0 +1,1 @@
+{{ define "child.self" }}{{ .Chart.Name }}/{{ .Values.own }}/{{ .Values.global.colour }}{{ end }}

@@ -1,0 +1,1 @@
+{{ define "greet" }}hello {{ .Release.Name }}{{ end }}

@@ -1,0 +1,102 @@
+//! The programs whose answers are right by definition: Helm and Kustomize as their projects release them.
+//!
+//! Here: which versions, and how they are built. Elsewhere: the building (`binaries`), the Go modules (`testbed/`),
+//! asking them (`cargo xtask compare`, `cargo xtask bench template`).
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use crate::binaries::{Recipe, STRIP, Set};
+
+const ADVICE: &str = "install Go 1.26 (https://go.dev/dl)";
+
+const HELM: Set = Set {
+    recipes: &[
+        Recipe {
+            name: "helm",
+            module: "helm",
+            package: "helm.sh/helm/v4/cmd/helm",
+            // Charts see the version; without this it is v4.2, which no release calls itself.
+            link_flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.4",
+        },
+        Recipe { name: "renders", module: "helm", package: ".", link_flags: STRIP },
+    ],
+    module_files: &["helm/go.mod", "helm/go.sum", "helm/main.go"],
+    advice: ADVICE,
+};
+
+const KUSTOMIZE: Set = Set {
+    recipes: &[Recipe {
+        name: "kustomize",
+        module: "kustomize",
+        package: "sigs.k8s.io/kustomize/kustomize/v5",
+        link_flags: STRIP,
+    }],
+    module_files: &["kustomize/go.mod", "kustomize/go.sum"],
+    advice: ADVICE,
+};
+
+/// A program whose answers are right by definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oracle {
+    /// `helm`.
+    Helm,
+    /// `kustomize`.
+    Kustomize,
+}
+
+impl Oracle {
+    /// Its name and version, as recorded answers say who gave them.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::Helm => "helm v4.2.4",
+            Self::Kustomize => "kustomize v5.8.1",
+        }
+    }
+
+    /// Where it is; built if it is not there. Blocks, some minutes the first time, with progress on stderr.
+    ///
+    /// # Errors
+    /// Why it cannot be built: no Go, no network.
+    pub fn ensure(self) -> Result<PathBuf> {
+        match self {
+            Self::Helm => program(&HELM, "helm"),
+            Self::Kustomize => program(&KUSTOMIZE, "kustomize"),
+        }
+    }
+}
+
+/// A program that renders a chart many times in one process: `renders CHART TIMES` prints the seconds of each time.
+///
+/// # Errors
+/// As [`Oracle::ensure`].
+pub fn renders() -> Result<PathBuf> {
+    program(&HELM, "renders")
+}
+
+fn program(set: &Set, name: &str) -> Result<PathBuf> {
+    let mut paths = set.ensure(None)?;
+    paths.remove(name).with_context(|| format!("nothing builds `{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binaries::testbed;
+
+    #[test]
+    fn the_versions_that_are_named_are_those_that_are_built() {
+        for (oracle, module, path) in [
+            (Oracle::Helm, "helm", "helm.sh/helm/v4"),
+            (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+        ] {
+            let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();
+            let (_, version) = oracle.version().split_once(' ').unwrap();
+            let wanted = format!("{path} {version}");
+            assert!(text.lines().any(|line| line.contains(&wanted)), "{module} is not {wanted}");
+        }
+        let version = Oracle::Helm.version().trim_start_matches("helm ");
+        assert!(HELM.recipes[0].link_flags.ends_with(&format!("={version}")));
+    }
+}

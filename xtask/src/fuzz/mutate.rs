@@ -1,0 +1,165 @@
+//! Bytes changed at random, and by the words that template and YAML parsers trip over.
+//!
+//! Here: changing files. Elsewhere: what the changed files must not do (`super`).
+
+use std::collections::BTreeMap;
+
+use e2e::random::Random;
+
+/// What is put in: pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are no text.
+const WORDS: [&[u8]; 60] = [
+    b"{{",
+    b"}}",
+    b"{{-",
+    b"-}}",
+    b"{{- end }}",
+    b"{{ else }}",
+    b"{{ break }}",
+    b"{{/*",
+    b"*/}}",
+    b"{{ . }}",
+    b"{{ $ }}",
+    b"{{ .Values }}",
+    b"{{ toYaml .Values }}",
+    b"{{ range .Values }}",
+    b"{{ with .Values.nope }}",
+    b"{{ define \"x\" }}",
+    b"{{ template \"x\" . }}",
+    b"{{ include \"x\" . }}",
+    b"{{ define \"x\" }}{{ include \"x\" . }}{{ end }}",
+    b"{{ tpl \"{{ . }}\" . }}",
+    b"{{ range $i := until 100000000 }}x{{ end }}",
+    b"{{ repeat 100000000 \"x\" }}",
+    b"{{ regexMatch \"(a{900}){900}\" \"a\" }}",
+    b"{{ printf \"%999999999d\" 1 }}",
+    b"{{ index .Values 1 2 3 }}",
+    b"{{ fail \"no\" }}",
+    b"{{ required \"no\" .nope }}",
+    b"{{ set .Values \"a\" .Values | toJson }}",
+    b" | toYaml",
+    b" | fromYaml",
+    b" | quote",
+    b" | int",
+    b" | nindent -1",
+    b".nope.nope",
+    b"$x := ",
+    b"(",
+    b")",
+    b"\"",
+    b"`",
+    b"'",
+    b"null",
+    b"true",
+    b"-1",
+    b"9223372036854775808",
+    b"1e309",
+    b"0x",
+    b"~",
+    b": ",
+    b"- ",
+    b"---\n",
+    b"&a ",
+    b"*a",
+    b"<<: *a\n",
+    b"!!binary ",
+    b"\n",
+    b"\r\n",
+    b"\t",
+    b"\0",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+];
+
+/// Changes some places in one or two of the files.
+pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, random: &mut Random) {
+    let names: Vec<String> = files.keys().cloned().collect();
+    for _ in 0..=random.below(2) {
+        let Some(name) = names.get(random.below(names.len())) else { return };
+        let other = names.get(random.below(names.len())).and_then(|name| files.get(name)).cloned();
+        if let Some(text) = files.get_mut(name) {
+            for _ in 0..=random.below(4) {
+                change(text, other.as_deref().unwrap_or_default(), random);
+            }
+        }
+    }
+    // A chart may also lack a file, or have it somewhere else.
+    if random.chance(3)
+        && let Some(name) = names.get(random.below(names.len()))
+        && let Some(text) = files.remove(name)
+        && random.chance(50)
+        && let Some(place) = names.get(random.below(names.len()))
+    {
+        files.insert(place.clone(), text);
+    }
+}
+
+/// Changes one place.
+fn change(text: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let at = random.below(text.len() + 1);
+    let longest = if random.chance(80) { 12 } else { 400 };
+    let until = (at + random.below(longest)).min(text.len());
+    match random.below(7) {
+        0 => {
+            if let Some(byte) = text.get_mut(at) {
+                *byte ^= 1 << random.below(8);
+            }
+        }
+        1 => drop(text.drain(at..until)),
+        2 => {
+            let piece = text.get(at..until).unwrap_or_default().to_owned();
+            insert(text, at, &piece.repeat(random.below(4)));
+        }
+        3 => {
+            let from = random.below(other.len());
+            let piece =
+                other.iter().copied().skip(from).take(random.below(120)).collect::<Vec<_>>();
+            insert(text, at, &piece);
+        }
+        4 => {
+            // Another word in the place of one: names and numbers are where meaning is.
+            let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
+            let begin =
+                text.iter().take(at).rposition(|byte| !is_word(byte)).map_or(0, |it| it + 1);
+            let length = text.iter().skip(begin).take_while(|byte| is_word(byte)).count();
+            drop(text.splice(begin..begin + length, word(random).iter().copied()));
+        }
+        _ => insert(text, at, word(random)),
+    }
+}
+
+fn word(random: &mut Random) -> &'static [u8] {
+    WORDS.get(random.below(WORDS.len())).copied().unwrap_or_default()
+}
+
+fn insert(text: &mut Vec<u8>, at: usize, piece: &[u8]) {
+    drop(text.splice(at..at, piece.iter().copied()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(seed: u64) -> BTreeMap<String, Vec<u8>> {
+        let text = b"a: {{ .Values.a }}\nb: 17\n".to_vec();
+        let mut all = BTreeMap::from([("a".to_owned(), text.clone()), ("b".to_owned(), text)]);
+        files(&mut all, &mut Random::new(seed));
+        all
+    }
+
+    #[test]
+    fn a_seed_repeats_its_changes_and_most_seeds_change_something() {
+        assert_eq!(changed(3), changed(3));
+        let untouched = changed(u64::MAX);
+        let different = (0..200).filter(|seed| changed(*seed) != untouched).count();
+        assert!(different > 190, "{different}");
+    }
+
+    #[test]
+    fn empty_files_are_no_trouble() {
+        for seed in 0..200 {
+            let mut all = BTreeMap::from([("a".to_owned(), Vec::new())]);
+            files(&mut all, &mut Random::new(seed));
+            files(&mut BTreeMap::new(), &mut Random::new(seed));
+        }
+    }
+}

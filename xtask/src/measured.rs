@@ -1,0 +1,103 @@
+//! What one command costs, its peak of memory among it.
+//!
+//! The kernel tells a process only the largest memory of all the children that it ever had, so each measured command has
+//! a parent of its own: this program, called by a name that people are not shown.
+//!
+//! Here: both sides of that. Elsewhere: who measures what (`bench`, `fuzz`).
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+
+/// What is run, and where its peak is written.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A file for the peak in KiB
+    report: PathBuf,
+    /// Seconds after which it is ended
+    limit: u64,
+    /// The command
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// Its exit status, above 128 when a signal ended it; none when it took too long.
+    pub(crate) status: Option<i32>,
+    /// How long it ran.
+    pub(crate) seconds: f64,
+    /// Its highest resident memory in MiB. What is less than this program itself has is not told apart.
+    pub(crate) peak: f64,
+    /// What it said on standard error.
+    pub(crate) stderr: String,
+}
+
+/// What the parent tells of a command that took too long.
+const TOO_LONG: u8 = 124;
+
+/// Runs a command with its folder and environment, and without input, and measures.
+///
+/// # Errors
+/// When it cannot be run.
+pub(crate) fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
+    let scratch = tempfile::tempdir().context("cannot make a folder")?;
+    let report = scratch.path().join("peak");
+    let own = std::env::current_exe().context("cannot tell which program this is")?;
+    let mut parent = Command::new(own);
+    parent.arg("measured").arg(&report).arg(limit.as_secs().to_string()).arg("--");
+    parent.arg(command.get_program()).args(command.get_args());
+    parent.env_clear();
+    parent.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        parent.current_dir(folder);
+    }
+    let begun = Instant::now();
+    let output = parent.stdin(Stdio::null()).output().context("the command cannot be measured")?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let status = output.status.code();
+    let peak = std::fs::read_to_string(&report).context("the command was not measured")?;
+    let peak: f64 = peak.trim().parse().context("the command was not measured")?;
+    let status = status.filter(|status| *status != i32::from(TOO_LONG));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(Cost { status, seconds, peak: peak / 1024.0, stderr })
+}
+
+/// Runs the command of a measurement, with the streams that this process has.
+///
+/// # Errors
+/// When it cannot be run.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let (program, arguments) = options.command.split_first().context("no command")?;
+    let mut child = Command::new(program).args(arguments).spawn().context("cannot be started")?;
+    let deadline = Instant::now() + Duration::from_secs(options.limit);
+    let mut pause = Duration::from_micros(200);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break told(status);
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            break TOO_LONG;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    };
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the kernel does not say")?;
+    std::fs::write(&options.report, usage.max_rss().to_string()).context("cannot report")?;
+    Ok(ExitCode::from(status))
+}
+
+/// An exit status as shells tell it.
+fn told(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map(|signal| signal + 128);
+    status.code().or_else(signal).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX)
+}

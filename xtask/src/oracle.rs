@@ -1,0 +1,33 @@
+//! `cargo xtask oracle`: the real Helm and Kustomize, to play with.
+//!
+//! Here: the command line. Elsewhere: which versions and how they are built (`e2e::oracle`), comparing (`compare`).
+
+use clap::Subcommand;
+use e2e::oracle::Oracle;
+
+use crate::progress::step;
+
+/// Which program.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Which {
+    /// Helm, which charts are compared with
+    Helm,
+    /// Kustomize, which overlays are compared with
+    Kustomize,
+}
+
+/// Builds the program if it is not there, and prints its path and version.
+///
+/// # Errors
+/// When it cannot be built.
+#[expect(clippy::print_stdout, reason = "the path is what the command is for")]
+pub(crate) fn run(which: Which) -> anyhow::Result<()> {
+    let oracle = match which {
+        Which::Helm => Oracle::Helm,
+        Which::Kustomize => Oracle::Kustomize,
+    };
+    let path = step(oracle.version(), || oracle.ensure())?;
+    println!("{}", path.display());
+    println!("{}", oracle.version());
+    Ok(())
+}
