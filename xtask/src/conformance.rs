@@ -65,7 +65,6 @@ const WITHOUT_ENGINE: [(&str, &str); 7] = [
     ("recorded/lifecycle.jsonl", ""),
     ("recorded/sprig-duration.jsonl", ""),
     ("recorded/sprig.jsonl", ""),
-    ("recorded/yaml2-emit.jsonl", " (pretty)"),
 ];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.

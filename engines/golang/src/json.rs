@@ -1,12 +1,14 @@
-//! JSON as Go's `encoding/json` reads it into an `interface {}`, with its errors.
+//! JSON as Go's `encoding/json` reads it into an `interface {}` and writes it, with its errors.
 //!
-//! Here: reading one value. Elsewhere: values that are JSON already (`value/json.rs`).
+//! Here: reading. Elsewhere: writing (`json/encode.rs`), values that are JSON already (`value/json.rs`).
 //! Nothing recurses over its input.
 
+mod encode;
 mod lexer;
 
 use crate::Value;
 use crate::value::{List, Str, Type};
+pub use encode::{EncodeError, Form, encode, marshalled};
 use lexer::{Lexer, Token};
 
 /// How deep lists and objects may be nested, as in Go.
@@ -19,6 +21,9 @@ pub enum Error {
     /// The text ends inside of a value.
     #[error("unexpected EOF")]
     UnexpectedEnd,
+    /// As [`Error::UnexpectedEnd`], in the words of `json.Unmarshal`.
+    #[error("unexpected end of JSON input")]
+    End,
     /// A byte that cannot stand where it does.
     #[error("invalid character {character} {context}")]
     InvalidCharacter {
@@ -33,6 +38,15 @@ pub enum Error {
     /// A number that no `float64` holds.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     NumberTooLarge(String),
+}
+
+/// What a text holds.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The value, in which nil stands for numbers that do not fit.
+    pub value: Value,
+    /// The first number that does not fit.
+    pub misfit: Option<Error>,
 }
 
 /// A list or object whose end has not come.
@@ -69,6 +83,31 @@ impl Open {
 /// # Errors
 /// The text does not begin with a value, after white space. Nothing but white space is [`Error::UnexpectedEnd`].
 pub fn decode_prefix(text: &[u8]) -> Result<(Value, usize), Error> {
+    let (Decoded { value, misfit }, length) = prefix(text)?;
+    misfit.map_or(Ok((value, length)), Err)
+}
+
+/// Reads a text that is one value, as `json.Unmarshal` does: numbers that do not fit leave the rest as it is.
+///
+/// # Errors
+/// The text is not JSON, or more than one value.
+pub fn decode(text: &[u8]) -> Result<Decoded, Error> {
+    let (decoded, length) = prefix(text).map_err(|error| match error {
+        // Go ends the text with a space, at which some tokens stumble.
+        Error::UnexpectedEnd => match prefix(&[text, b" "].concat()) {
+            Err(error @ Error::InvalidCharacter { .. }) => error,
+            Ok(_) | Err(_) => Error::End,
+        },
+        other => other,
+    })?;
+    match text[length..].iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+        None => Ok(decoded),
+        Some(byte) => Err(lexer::invalid(*byte, "after top-level value")),
+    }
+}
+
+/// The value at the beginning, and how long it is.
+fn prefix(text: &[u8]) -> Result<(Decoded, usize), Error> {
     let mut lexer = Lexer::new(text);
     let mut open: Vec<Open> = Vec::new();
     // Go finds the end of the value first, so what is no JSON is reported before what does not fit.
@@ -103,7 +142,7 @@ pub fn decode_prefix(text: &[u8]) -> Result<(Value, usize), Error> {
         };
         loop {
             let Some(innermost) = open.last_mut() else {
-                return misfit.map_or(Ok((done, lexer.position())), Err);
+                return Ok((Decoded { value: done, misfit }, lexer.position()));
             };
             innermost.take(done);
             match innermost {

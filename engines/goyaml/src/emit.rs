@@ -39,19 +39,23 @@
 //! Elsewhere: reading YAML (the crate's root), writing nodes with their comments ([`crate::v3`]).
 
 mod number;
-mod order;
+pub(crate) mod order;
 mod reread;
 pub(crate) mod scalar;
+mod view;
 pub(crate) mod writer;
 
 use std::borrow::Cow;
-use std::{slice, vec};
+use std::vec;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use order::Entry;
+use crate::Dialect;
 use reread::Refusal;
 use scalar::Analysis;
+pub use view::{Emittable, View};
 use writer::{Folding, STEP, Writer};
 
 /// How many bytes of text are written at most.
@@ -66,6 +70,13 @@ const MAX_OUTPUT: usize = 256 << 20;
 #[error("{0}")]
 pub struct EmitError(Refusal);
 
+impl EmitError {
+    /// Whether Go would write the value, however long its text.
+    pub fn is_limit(&self) -> bool {
+        self.0 == Refusal::Length
+    }
+}
+
 /// What `sigs.k8s.io/yaml.Marshal` writes for this value, final newline included.
 ///
 /// # Guarantees
@@ -75,7 +86,20 @@ pub struct EmitError(Refusal);
 /// # Errors
 /// Go cannot read the value's JSON as YAML, or the text would be longer than 256 MiB.
 pub fn emit(value: &Value) -> Result<String, EmitError> {
-    reread::check(value).and_then(|()| write(value, Way::Reread, MAX_OUTPUT)).map_err(EmitError)
+    emit_value(&value, MAX_OUTPUT)
+}
+
+/// As [`emit`], of a value of any library; the text may have `limit` bytes, give or take a string.
+///
+/// # Errors
+/// As those of [`emit`], and when the value refuses to be written.
+pub fn emit_value<T: Emittable>(value: &T, limit: usize) -> Result<String, EmitError> {
+    let limit = limit.min(MAX_OUTPUT);
+    let (text, is_suspicious) = write(value, Way::Reread, limit).map_err(EmitError)?;
+    if is_suspicious {
+        reread::check(value).map_err(EmitError)?;
+    }
+    Ok(text)
 }
 
 /// What go-yaml v2 writes for the value when no JSON is read back, with the keys of every mapping ordered byte by byte.
@@ -88,7 +112,7 @@ pub fn emit(value: &Value) -> Result<String, EmitError> {
 /// # Errors
 /// The text would be longer than 256 MiB.
 pub fn emit_in_byte_order(value: &Value) -> Result<String, EmitError> {
-    write(value, Way::ByteOrder, MAX_OUTPUT).map_err(EmitError)
+    write(&value, Way::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(EmitError)
 }
 
 /// How a value comes to the writer.
@@ -100,46 +124,54 @@ enum Way {
     ByteOrder,
 }
 
-fn write(value: &Value, way: Way, limit: usize) -> Result<String, Refusal> {
-    let mut emitter = Emitter { writer: Writer::new(limit), way, open: Vec::new() };
-    emitter.node(value, None, Parent::Other);
+/// The text, and whether Go might refuse to read the value's JSON back.
+fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, bool), Refusal> {
+    let mut emitter =
+        Emitter { writer: Writer::new(limit), way, open: Vec::new(), is_suspicious: false };
+    emitter.node(value, None, Parent::Other)?;
     while let Some(block) = emitter.open.last_mut() {
         let indent = block.indent;
         match &mut block.rest {
             Rest::Items(items) => match items.next() {
-                Some(item) => emitter.item(item, indent),
+                Some(item) => emitter.item(&item, indent)?,
                 None => drop(emitter.open.pop()),
             },
             Rest::Entries(entries) => match entries.next() {
-                Some(entry) => emitter.entry(entry, indent),
+                Some((key, value)) => emitter.entry(key.as_ref(), &value, indent)?,
                 None => drop(emitter.open.pop()),
             },
         }
-        if emitter.writer.is_full() {
+        if emitter.writer.is_full() || emitter.open.len() > reread::MAX_DEPTH {
             break;
         }
     }
+    if emitter.open.len() > reread::MAX_DEPTH {
+        // Go names what it finds first, so the whole value has to be looked at.
+        return Err(reread::check(value).err().unwrap_or(Refusal::Depth(0)));
+    }
     emitter.writer.start_line(0);
-    emitter.writer.finish().ok_or(Refusal::Length)
+    let is_suspicious = emitter.is_suspicious;
+    emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(Refusal::Length)
 }
 
 /// A value on its way to becoming text.
-struct Emitter<'v> {
+struct Emitter<T: Emittable> {
     writer: Writer,
     way: Way,
-    open: Vec<Block<'v>>,
+    open: Vec<Block<T>>,
+    is_suspicious: bool,
 }
 
 /// A collection of which a part has been written.
-struct Block<'v> {
+struct Block<T: Emittable> {
     /// The column in which its lines begin.
     indent: usize,
-    rest: Rest<'v>,
+    rest: Rest<T>,
 }
 
-enum Rest<'v> {
-    Items(slice::Iter<'v, Value>),
-    Entries(vec::IntoIter<Entry<'v>>),
+enum Rest<T: Emittable> {
+    Items(vec::IntoIter<T>),
+    Entries(vec::IntoIter<(T::Text, T)>),
 }
 
 /// What a node is part of.
@@ -149,14 +181,15 @@ enum Parent {
     Other,
 }
 
-impl<'v> Emitter<'v> {
-    fn item(&mut self, item: &'v Value, indent: usize) {
+impl<T: Emittable> Emitter<T> {
+    fn item(&mut self, item: &T, indent: usize) -> Result<(), Refusal> {
         self.writer.start_line(indent);
         self.writer.block_indicator('-');
-        self.node(item, Some(indent), Parent::Other);
+        self.node(item, Some(indent), Parent::Other)
     }
 
-    fn entry(&mut self, (key, value): Entry<'v>, indent: usize) {
+    fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), Refusal> {
+        self.is_suspicious |= reread::is_suspicious_key(key);
         self.writer.start_line(indent);
         let analysis = Analysis::of(key);
         let style = analysis.style(key);
@@ -169,45 +202,55 @@ impl<'v> Emitter<'v> {
             self.writer.start_line(indent);
             self.writer.block_indicator(':');
         }
-        self.node(value, Some(indent), Parent::Mapping);
+        self.node(value, Some(indent), Parent::Mapping)
     }
 
     /// Writes a scalar or an empty collection, or opens a block whose parts the walk will write.
-    fn node(&mut self, value: &'v Value, around: Option<usize>, parent: Parent) {
+    fn node(&mut self, value: &T, around: Option<usize>, parent: Parent) -> Result<(), Refusal> {
         let inside = around.map_or(0, |indent| indent + STEP);
-        match value {
-            Value::Null => self.writer.word("null"),
-            Value::Bool(true) => self.writer.word("true"),
-            Value::Bool(false) => self.writer.word("false"),
-            Value::Number(number) => self.writer.word(&number::text(number)),
-            Value::String(text) => {
-                let text = match self.way {
-                    Way::Reread => reread::folded(text),
-                    Way::ByteOrder => Cow::Borrowed(text.as_str()),
-                };
-                let style = Analysis::of(&text).style(&text);
-                // Unlike a block, a scalar is indented at the root too.
-                self.writer.string(&text, style, inside.max(STEP), Folding::Allowed);
-            }
-            Value::Array(items) if items.is_empty() => self.writer.word("[]"),
-            Value::Array(items) => {
+        match value.view() {
+            View::Null => self.writer.word("null"),
+            View::Bool(true) => self.writer.word("true"),
+            View::Bool(false) => self.writer.word("false"),
+            View::Int(int) => self.writer.word(&int.to_string()),
+            View::Uint(uint) => self.writer.word(&uint.to_string()),
+            View::Float(float) if float.is_finite() => self.writer.word(&number::text(float)),
+            View::Float(float) => return Err(Refusal::not_json(float)),
+            View::Text(text) | View::Time(text) => self.string(text.as_ref(), inside),
+            View::Binary(bytes) => self.string(&STANDARD.encode(bytes), inside),
+            View::List(items) if items.is_empty() => self.writer.word("[]"),
+            View::List(items) => {
                 let is_below_key = parent == Parent::Mapping && !self.writer.is_line_start();
                 let indent = if is_below_key { around.unwrap_or(0) } else { inside };
-                self.open.push(Block { indent, rest: Rest::Items(items.iter()) });
+                self.open.push(Block { indent, rest: Rest::Items(items.into_iter()) });
             }
-            Value::Object(entries) if entries.is_empty() => self.writer.word("{}"),
-            Value::Object(entries) => {
-                let entries = match self.way {
-                    Way::Reread => order::sorted(entries),
-                    // The map is ordered that way.
+            View::Map(entries) | View::Fields(entries) if entries.is_empty() => {
+                self.writer.word("{}");
+            }
+            View::Map(mut entries) | View::Fields(mut entries) => {
+                match self.way {
+                    Way::Reread => entries = order::sorted(Dialect::V2, entries),
                     Way::ByteOrder => {
-                        entries.iter().map(|(key, value)| (key.as_str(), value)).collect()
+                        entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
                     }
-                };
-                let entries = entries.into_iter();
-                self.open.push(Block { indent: inside, rest: Rest::Entries(entries) });
+                }
+                let rest = Rest::Entries(entries.into_iter());
+                self.open.push(Block { indent: inside, rest });
             }
+            View::Refused(reason) => return Err(Refusal::Value(reason)),
         }
+        Ok(())
+    }
+
+    fn string(&mut self, text: &str, inside: usize) {
+        self.is_suspicious |= reread::is_suspicious(text);
+        let text = match self.way {
+            Way::Reread => reread::folded(text),
+            Way::ByteOrder => Cow::Borrowed(text),
+        };
+        let style = Analysis::of(&text).style(&text);
+        // Unlike a block, a scalar is indented at the root too.
+        self.writer.string(&text, style, inside.max(STEP), Folding::Allowed);
     }
 }
 

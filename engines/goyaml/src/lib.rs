@@ -33,7 +33,7 @@ pub mod v3;
 mod value;
 
 pub use documents::{Document, documents};
-pub use emit::{EmitError, emit};
+pub use emit::{EmitError, Emittable, View, emit, emit_value};
 pub use error::Error;
 pub use limits::Limits;
 pub use target::{Target, is_field};

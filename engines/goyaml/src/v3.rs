@@ -26,6 +26,7 @@
 //! 3. `decode` gives the JSON of a node ([`to_json`]).
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
+//! 5. `encode` makes the nodes that Go writes for a value ([`encode()`]).
 //!
 //! What a key means to kustomize or Kubernetes is not known here.
 
@@ -33,6 +34,7 @@ mod compose;
 mod content;
 mod decode;
 mod emit;
+mod encode;
 mod node;
 mod tag;
 
@@ -40,4 +42,5 @@ pub use compose::{Documents, parse};
 pub use content::Content;
 pub use decode::to_json;
 pub use emit::{EmitError, Layout, emit, emit_documents};
+pub use encode::encode;
 pub use node::{Kind, Node, Style};

@@ -1,11 +1,14 @@
 //! The functions, a file for each subject.
 
+mod crypto;
 mod dates;
 mod defaults;
 mod dicts;
 mod durations;
+mod encoding;
 mod floats;
 mod integers;
+mod json;
 mod kinds;
 mod layout;
 mod lists;
@@ -13,26 +16,34 @@ mod merge;
 mod network;
 mod parts;
 mod paths;
+mod random;
 mod regex;
 mod sequences;
 mod strings;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod toml;
 mod urls;
 mod versions;
 mod words;
+mod yaml;
 
 use crate::table::Entry;
 
 /// All of them.
 pub(crate) const ALL: &[&[Entry]] = &[
+    crypto::ENTRIES,
+    crypto::aes::ENTRIES,
+    crypto::passwords::ENTRIES,
     dates::ENTRIES,
     defaults::ENTRIES,
     dicts::ENTRIES,
     durations::ENTRIES,
+    encoding::ENTRIES,
     floats::ENTRIES,
     integers::ENTRIES,
+    json::ENTRIES,
     kinds::ENTRIES,
     layout::ENTRIES,
     lists::ENTRIES,
@@ -40,11 +51,14 @@ pub(crate) const ALL: &[&[Entry]] = &[
     network::ENTRIES,
     parts::ENTRIES,
     paths::ENTRIES,
+    random::ENTRIES,
     regex::ENTRIES,
     sequences::ENTRIES,
     strings::ENTRIES,
     texts::ENTRIES,
+    toml::ENTRIES,
     urls::ENTRIES,
     versions::ENTRIES,
     words::ENTRIES,
+    yaml::ENTRIES,
 ];

@@ -12,6 +12,8 @@ mod arguments;
 mod cast;
 mod decimal;
 mod functions;
+#[cfg(test)]
+mod rendering;
 mod signature;
 mod table;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! YAML of both dialects: verdicts and values, strict verdicts, round trips and emission of V2,
-//! nodes and their emission of V3.
+//! nodes and their emission of V3, and its emission of values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Topic;
 use super::case::{Case, Fault, Judgement, same};
 
-pub(super) const TOPICS: [Topic; 6] = [
+pub(super) const TOPICS: [Topic; 7] = [
     Topic { name: "yaml/read v2", path: "yaml/read.jsonl", judge: read, exceptions: &[] },
     Topic { name: "yaml/emit v2", path: "yaml/emit.jsonl", judge: emission, exceptions: &[] },
     Topic {
@@ -23,6 +23,12 @@ pub(super) const TOPICS: [Topic; 6] = [
         name: "recorded/yaml2-emit v2",
         path: "recorded/yaml2-emit.jsonl",
         judge: emission,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/yaml2-emit v3",
+        path: "recorded/yaml2-emit.jsonl",
+        judge: pretty,
         exceptions: &[],
     },
     Topic { name: "yaml/read v3", path: "yaml/read.jsonl", judge: nodes, exceptions: &[] },
@@ -249,9 +255,8 @@ fn all<const N: usize>(aspects: [(&str, Judgement); N]) -> Judgement {
 struct Emission {
     json: String,
     yaml: String,
-    /// Of go-yaml v3, which has no engine yet.
-    #[serde(rename = "pretty")]
-    _pretty: Option<String>,
+    /// Of go-yaml v3, as Helm's `toYamlPretty` asks for it.
+    pretty: Option<String>,
 }
 
 /// Writes a value.
@@ -264,6 +269,17 @@ fn emission(case: Case) -> Judgement {
         return same(&sorted_lines(&yaml), &sorted_lines(&got));
     }
     same(&yaml, &got)
+}
+
+/// Writes a value with version 3.
+fn pretty(case: Case) -> Judgement {
+    let Emission { json, pretty, .. } = case.inputs()?;
+    let wanted = pretty.ok_or_else(|| Fault::NotRun("no answer of go-yaml v3".to_owned()))?;
+    let value = serde_json::from_str(&json)
+        .map_err(|error| Fault::NotRun(format!("`json` cannot be read: {error}")))?;
+    let layout = Layout { indent: 2, compact_sequences: false };
+    let got = v3::encode(&&with_floats(value), &layout);
+    same(&wanted, &got.unwrap_or_else(|error| format!("ERR {error}")))
 }
 
 fn emitted(value: Value) -> String {

@@ -240,7 +240,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-fn invalid(byte: u8, context: &'static str) -> Error {
+/// The error of a byte that cannot stand where it does.
+pub(super) fn invalid(byte: u8, context: &'static str) -> Error {
     let character = match byte {
         b'"' => "'\"'".to_owned(),
         _ => {

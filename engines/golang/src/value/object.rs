@@ -50,6 +50,14 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
         self.text()
     }
 
+    /// The fields that `encoding/json` writes, by the names it gives them: those that begin with a capital letter,
+    /// unless a tag of the struct says otherwise.
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = self.fields();
+        fields.retain(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
+        fields
+    }
+
     /// Whether it is a pointer, map or slice that is nil.
     fn is_nil(&self) -> bool {
         false
@@ -94,6 +102,10 @@ impl Object for Pointee {
 
     fn field(&self, name: &str) -> Option<Value> {
         self.0.field(name)
+    }
+
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        self.0.json_fields()
     }
 }
 

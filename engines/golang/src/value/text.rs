@@ -14,6 +14,19 @@ impl Str {
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
+
+    /// The text as Go reads it character by character: each byte that belongs to none is U+FFFD.
+    pub fn replaced(&self) -> Cow<'_, str> {
+        if let Ok(text) = std::str::from_utf8(&self.0) {
+            return Cow::Borrowed(text);
+        }
+        let mut text = String::with_capacity(self.0.len());
+        for chunk in self.0.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+        }
+        Cow::Owned(text)
+    }
 }
 
 impl Deref for Str {

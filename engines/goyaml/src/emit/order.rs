@@ -6,29 +6,42 @@
 mod classes;
 
 use classes::{is_digit, is_letter};
-use serde_json::{Map, Value};
 
-/// An entry of a mapping on its way to being written.
-pub(super) type Entry<'v> = (&'v str, &'v Value);
+use crate::Dialect;
 
 /// Runs up to this length are sorted by insertion, as Go's `sort.Sort` does.
 const RUN: usize = 12;
 
-/// The entries in the order in which they are written.
+/// The entries in the order in which a version writes their keys.
 ///
 /// # Guarantees
 /// The same entries always come out in the same order.
 /// For up to twelve entries that is an order Go could have chosen too.
-pub(super) fn sorted(map: &Map<String, Value>) -> Vec<Entry<'_>> {
-    let mut entries: Vec<Entry<'_>> =
-        map.iter().map(|(key, value)| (key.as_str(), value)).collect();
+pub(crate) fn sorted<K: AsRef<str>, V>(dialect: Dialect, entries: Vec<(K, V)>) -> Vec<(K, V)> {
+    let is_before: fn(&str, &str) -> bool = match dialect {
+        Dialect::V2 => is_before,
+        Dialect::V3 => is_before_v3,
+    };
+    let is_sorted = entries.is_sorted_by(|(a, _), (b, _)| !is_before(b.as_ref(), a.as_ref()));
+    if is_sorted && entries.len() <= RUN {
+        return entries;
+    }
+    let order = order(&entries, is_before);
+    let mut entries: Vec<Option<(K, V)>> = entries.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|place| entries.get_mut(place).and_then(Option::take)).collect()
+}
+
+/// The places of the entries, in their order.
+fn order<K: AsRef<str>, V>(entries: &[(K, V)], is_before: fn(&str, &str) -> bool) -> Vec<usize> {
+    let key = |place: usize| entries[place].0.as_ref();
+    let mut places: Vec<usize> = (0..entries.len()).collect();
     // Differs(go-yaml v2): its comparison can run in circles (`v1b` < `v2` < `v10` < `v1b`), and Go
     // sorts from a random order, so such keys change places from run to run; here they stay.
     // Rust's own sorts may panic on such a comparison.
-    for run in entries.chunks_mut(RUN) {
+    for run in places.chunks_mut(RUN) {
         for end in 1..run.len() {
             for place in (1..=end).rev() {
-                if !is_before(run[place].0, run[place - 1].0) {
+                if !is_before(key(run[place]), key(run[place - 1])) {
                     break;
                 }
                 run.swap(place, place - 1);
@@ -36,20 +49,21 @@ pub(super) fn sorted(map: &Map<String, Value>) -> Vec<Entry<'_>> {
         }
     }
     let mut width = RUN;
-    while width < entries.len() {
-        let pairs = entries.chunks(2 * width);
-        entries = pairs.flat_map(|pair| merged(pair, width.min(pair.len()))).collect();
+    while width < places.len() {
+        let pairs = places.chunks(2 * width);
+        let is_before = |a: usize, b: usize| is_before(key(a), key(b));
+        places = pairs.flat_map(|pair| merged(pair, width.min(pair.len()), is_before)).collect();
         width *= 2;
     }
-    entries
+    places
 }
 
 /// Merges the sorted halves of `pair`, whose second one begins at `middle`.
-fn merged<'v>(pair: &[Entry<'v>], middle: usize) -> Vec<Entry<'v>> {
+fn merged(pair: &[usize], middle: usize, is_before: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let (mut left, mut right) = pair.split_at(middle);
     let mut out = Vec::with_capacity(pair.len());
     while let ([l, rest_left @ ..], [r, rest_right @ ..]) = (left, right) {
-        if is_before(r.0, l.0) {
+        if is_before(*r, *l) {
             out.push(*r);
             right = rest_right;
         } else {
@@ -67,11 +81,7 @@ fn merged<'v>(pair: &[Entry<'v>], middle: usize) -> Vec<Entry<'v>> {
 /// The first difference decides: two letters by code point, a letter after anything else, and
 /// other characters by the numbers that begin there, then by how long those are.
 fn is_before(a: &str, b: &str) -> bool {
-    let mut same = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-    while !a.is_char_boundary(same) {
-        same -= 1;
-    }
-    let (common, a, b) = (&a[..same], &a[same..], &b[same..]);
+    let (common, a, b) = split(a, b);
     let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) else {
         return a.len() < b.len();
     };
@@ -80,8 +90,39 @@ fn is_before(a: &str, b: &str) -> bool {
         (false, false) => {}
         (_, y_is_letter) => return y_is_letter,
     }
+    is_less_number(common, a, b)
+}
+
+/// Whether go-yaml v3 places key `a` before key `b`: as version 2, but behind a digit letters come first.
+fn is_before_v3(a: &str, b: &str) -> bool {
+    let (common, a, b) = split(a, b);
+    let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) else {
+        return a.len() < b.len();
+    };
+    match (is_letter(x), is_letter(y)) {
+        (true, true) => x < y,
+        (false, false) => is_less_number(common, a, b),
+        (x_is_letter, y_is_letter) => {
+            let is_behind_digit = common.chars().next_back().is_some_and(is_digit);
+            if is_behind_digit { x_is_letter } else { y_is_letter }
+        }
+    }
+}
+
+/// What two keys have in common at the front, and what is left of them.
+fn split<'k>(a: &'k str, b: &'k str) -> (&'k str, &'k str, &'k str) {
+    let mut same = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    while !a.is_char_boundary(same) {
+        same -= 1;
+    }
+    (&a[..same], &a[same..], &b[same..])
+}
+
+/// Compares what is left of two keys by the numbers that begin there.
+fn is_less_number(common: &str, a: &str, b: &str) -> bool {
+    let (x, y) = (a.chars().next(), b.chars().next());
     // A zero inside a number must not be taken for a leading one, so the number so far counts.
-    let inside_number = (x == '0' || y == '0')
+    let inside_number = (x == Some('0') || y == Some('0'))
         && common.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0');
     let ((x_number, x_length), (y_number, y_length)) =
         (number(a, inside_number), number(b, inside_number));
@@ -104,8 +145,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn order(keys: &[&str]) -> String {
-        let map = keys.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
-        let keys: Vec<&str> = sorted(&map).into_iter().map(|(key, _)| key).collect();
+        order_of(Dialect::V2, keys)
+    }
+
+    fn order_of(dialect: Dialect, keys: &[&str]) -> String {
+        let mut entries: Vec<(&str, ())> = keys.iter().map(|key| (*key, ())).collect();
+        entries.sort_unstable();
+        let keys: Vec<&str> = sorted(dialect, entries).into_iter().map(|(key, ())| key).collect();
         keys.join(" ")
     }
 
@@ -132,6 +178,12 @@ mod tests {
     }
 
     #[test]
+    fn version_3_puts_letters_behind_a_digit_first() {
+        assert_eq!(order_of(Dialect::V3, &["a1b", "a1_", "a12", "a_", "ab"]), "a_ a1b a1_ a12 ab");
+        assert_eq!(order_of(Dialect::V2, &["a1b", "a1_", "a12", "a_", "ab"]), "a_ a1_ a12 a1b ab");
+    }
+
+    #[test]
     fn a_number_too_long_for_64_bits_wraps_around() {
         assert!(is_before("9223372036854775808", "1"));
         assert!(is_before("18446744073709551616", "2"));
@@ -140,8 +192,9 @@ mod tests {
     proptest! {
         #[test]
         fn sorting_loses_no_key(keys in proptest::collection::btree_set("[a-b0-9._é٣]{0,6}", 0..60)) {
-            let map: Map<String, Value> = keys.iter().map(|key| (key.clone(), Value::Null)).collect();
-            let mut out: Vec<&str> = sorted(&map).into_iter().map(|(key, _)| key).collect();
+            let entries = keys.iter().map(|key| (key.as_str(), ())).collect();
+            let sorted = sorted(Dialect::V2, entries);
+            let mut out: Vec<&str> = sorted.into_iter().map(|(key, ())| key).collect();
             out.sort_unstable();
             prop_assert_eq!(out, keys.iter().map(String::as_str).collect::<Vec<_>>());
         }

@@ -5,19 +5,20 @@
 //! Elsewhere: what becomes of floats (`number`), writing (`super`), reading YAML (the crate's root).
 
 use std::borrow::Cow;
-use std::slice;
+use std::vec;
 
-use serde_json::{Value, map};
+use super::view::{Emittable, View};
+use crate::gofmt;
 
 /// How many collections may lie inside each other.
-const MAX_DEPTH: usize = 10_000;
+pub(super) const MAX_DEPTH: usize = 10_000;
 /// How many characters a key may have in JSON, quotes included.
 const MAX_KEY: usize = 1_024;
 /// The one line break that JSON leaves unescaped and YAML 1.1 knows.
 const NEXT_LINE: char = '\u{85}';
 
 /// Why Go cannot read its own JSON back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("yaml: control characters are not allowed")]
     ControlCharacter,
@@ -31,6 +32,16 @@ pub(super) enum Refusal {
     /// Ours: Go knows no limit.
     #[error("yaml: the text is longer than {} MiB", super::MAX_OUTPUT >> 20)]
     Length,
+    /// The value is none that JSON has.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl Refusal {
+    /// A float that is infinite or no number.
+    pub(super) fn not_json(float: f64) -> Self {
+        Self::Value(format!("json: unsupported value: {}", gofmt::float64(float)))
+    }
 }
 
 /// How Go names a line, of which the first goes unnamed.
@@ -42,43 +53,53 @@ fn place(line: usize) -> String {
 ///
 /// Differs(go-yaml v2): a forbidden character counts before everything else, wherever it stands;
 /// Go's reader runs ahead by half a KiB only, so a fault long before the character comes first.
-pub(super) fn check(value: &Value) -> Result<(), Refusal> {
+pub(super) fn check<T: Emittable>(value: &T) -> Result<(), Refusal> {
     let mut reader = Reader { line: 0, refusal: None };
-    let mut open = Vec::new();
-    let mut next = Some(value);
-    loop {
-        match next.take() {
-            Some(Value::String(text)) => reader.string(text)?,
-            Some(Value::Array(items)) => open.push(Rest::Items(items.iter())),
-            Some(Value::Object(entries)) => open.push(Rest::Entries(entries.iter())),
-            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+    let mut open: Vec<Rest<T>> = Vec::new();
+    reader.node(value, &mut open)?;
+    while let Some(innermost) = open.last_mut() {
+        let next = match innermost {
+            Rest::Items(items) => items.next(),
+            Rest::Entries(entries) => match entries.next() {
+                Some((key, value)) => {
+                    reader.key(key.as_ref())?;
+                    Some(value)
+                }
+                None => None,
+            },
+        };
+        match next {
+            Some(value) => reader.node(&value, &mut open)?,
+            None => drop(open.pop()),
         }
         if open.len() > MAX_DEPTH {
             // Only a line that is not the first gets counted from one.
             let line = if reader.line == 0 { 0 } else { reader.line + 1 };
             reader.refuse(Refusal::Depth(line));
-        }
-        next = match open.last_mut() {
-            Some(Rest::Items(items)) => items.next(),
-            Some(Rest::Entries(entries)) => match entries.next() {
-                Some((key, value)) => {
-                    reader.key(key)?;
-                    Some(value)
-                }
-                None => None,
-            },
-            None => return reader.refusal.map_or(Ok(()), Err),
-        };
-        if next.is_none() {
-            open.pop();
+            // What lies deeper may refuse everything without end.
+            if open.len() > 2 * MAX_DEPTH {
+                break;
+            }
         }
     }
+    reader.refusal.map_or(Ok(()), Err)
+}
+
+/// Whether a string may be refused or change on the way.
+pub(super) fn is_suspicious(text: &str) -> bool {
+    // The first bytes of all characters of which that can be said.
+    text.bytes().any(|byte| matches!(byte, 0x7f | 0xc2 | 0xef))
+}
+
+/// Whether a key may be refused.
+pub(super) fn is_suspicious_key(key: &str) -> bool {
+    is_suspicious(key) || may_be_long(key)
 }
 
 /// What is left of a collection.
-enum Rest<'v> {
-    Items(slice::Iter<'v, Value>),
-    Entries(map::Iter<'v>),
+enum Rest<T: Emittable> {
+    Items(vec::IntoIter<T>),
+    Entries(vec::IntoIter<(T::Text, T)>),
 }
 
 /// Go's reader as far as it can be surprised by JSON.
@@ -92,6 +113,28 @@ struct Reader {
 impl Reader {
     fn refuse(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
+    }
+
+    fn node<T: Emittable>(&mut self, value: &T, open: &mut Vec<Rest<T>>) -> Result<(), Refusal> {
+        match value.view() {
+            View::Text(text) | View::Time(text) => self.string(text.as_ref())?,
+            View::List(items) => open.push(Rest::Items(items.into_iter())),
+            // JSON has its keys in this order.
+            View::Map(mut entries) => {
+                entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
+                open.push(Rest::Entries(entries.into_iter()));
+            }
+            View::Fields(entries) => open.push(Rest::Entries(entries.into_iter())),
+            View::Refused(reason) => return Err(Refusal::Value(reason)),
+            View::Float(float) if !float.is_finite() => return Err(Refusal::not_json(float)),
+            View::Null
+            | View::Bool(_)
+            | View::Int(_)
+            | View::Uint(_)
+            | View::Float(_)
+            | View::Binary(_) => {}
+        }
+        Ok(())
     }
 
     fn string(&mut self, text: &str) -> Result<(), Refusal> {
@@ -114,14 +157,17 @@ impl Reader {
     fn key(&mut self, key: &str) -> Result<(), Refusal> {
         let first = self.line;
         self.string(key)?;
-        // No character takes more than six characters in JSON.
-        let is_long = key.len() > MAX_KEY / 6 - 1
-            && 2 + key.chars().map(json_length).sum::<usize>() > MAX_KEY;
+        let is_long = may_be_long(key) && 2 + key.chars().map(json_length).sum::<usize>() > MAX_KEY;
         if self.line > first || is_long {
             self.refuse(Refusal::Key(self.line));
         }
         Ok(())
     }
+}
+
+/// No character takes more than six characters in JSON.
+fn may_be_long(key: &str) -> bool {
+    key.len() > MAX_KEY / 6 - 1
 }
 
 /// What JSON leaves unescaped although YAML forbids it.
@@ -169,10 +215,10 @@ pub(super) fn folded(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn check_refusal(value: &Value, wanted: &str) {
-        let text = check(value).map_or_else(|refusal| refusal.to_string(), |()| "fine".to_owned());
+        let text = check(&value).map_or_else(|refusal| refusal.to_string(), |()| "fine".to_owned());
         assert_eq!(text, wanted);
     }
 

@@ -54,6 +54,12 @@ pub enum EmitError {
     /// Too long a text.
     #[error("the text would be longer than 256 MiB")]
     Length,
+    /// A value that is nested too deeply, or holds itself.
+    #[error("the value is nested more than 10000 deep, or holds itself")]
+    Depth,
+    /// A value that cannot be written.
+    #[error("{0}")]
+    Value(String),
 }
 
 /// The text of a document or of any other node, final newline included.

@@ -1,0 +1,389 @@
+//! JSON as `encoding/json` writes it.
+//!
+//! Here: values and their texts. Elsewhere: reading (`super`), base64 of bytes (`base64`).
+
+use std::any::Any;
+use std::vec;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::strconv::{FloatForm, format_float};
+use crate::time::{RFC3339_NANO, Time};
+use crate::value::{Kind, List, Map, Object, Str, Value};
+
+/// How deep values may be nested.
+const MAX_DEPTH: usize = 10_000;
+/// From which depth on Go looks whether a value holds itself.
+const CYCLES_FROM: usize = 1_000;
+
+/// How JSON is laid out.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    /// Whether `<`, `>` and `&` are written as escapes.
+    pub escapes_html: bool,
+    /// What a level is indented by; without it, all is on one line.
+    pub indent: Option<&'static str>,
+}
+
+impl Default for Form {
+    /// `json.Marshal`'s: one line that is safe in HTML.
+    fn default() -> Self {
+        Self { escapes_html: true, indent: None }
+    }
+}
+
+/// Why a value has no JSON. Displays in Go's words, but for the limits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A float that is infinite or no number, or a value that holds itself.
+    #[error("json: unsupported value: {0}")]
+    Value(String),
+    /// A function or a complex number.
+    #[error("json: unsupported type: {0}")]
+    Type(String),
+    /// A value that says itself that it has none.
+    #[error("json: error calling MarshalJSON for type {0}: {1}")]
+    Marshaler(String, String),
+    /// The limit of nesting; Go has none.
+    #[error("the value is nested more than {MAX_DEPTH} deep")]
+    TooDeep,
+    /// The limit of the text.
+    #[error("the JSON is longer than {0} bytes")]
+    TooLong(usize),
+}
+
+/// What `json.Marshal` writes, in at most `limit` bytes. Keys are ordered byte by byte; the nesting costs no stack.
+///
+/// # Errors
+/// See [`EncodeError`].
+pub fn encode(value: &Value, form: Form, limit: usize) -> Result<String, EncodeError> {
+    let mut encoder = Encoder { out: String::new(), form, open: Vec::new() };
+    encoder.begin(value.clone())?;
+    while let Some(innermost) = encoder.open.last_mut() {
+        match innermost.next() {
+            Some((key, value)) => {
+                encoder.separate(key.as_ref());
+                encoder.begin(value)?;
+            }
+            None => encoder.close(),
+        }
+        if encoder.out.len() > limit {
+            return Err(EncodeError::TooLong(limit));
+        }
+    }
+    Ok(encoder.out)
+}
+
+/// A list or object of which a part has been written.
+struct Open {
+    rest: Rest,
+    is_begun: bool,
+}
+
+enum Rest {
+    List(List, usize),
+    Map(Map, vec::IntoIter<(Str, Value)>),
+    Fields(vec::IntoIter<(&'static str, Value)>),
+}
+
+impl Open {
+    /// The next item, with its key in an object.
+    fn next(&mut self) -> Option<(Option<Str>, Value)> {
+        match &mut self.rest {
+            Rest::List(list, at) => {
+                let item = list.items().get(*at)?.clone();
+                *at += 1;
+                Some((None, item))
+            }
+            Rest::Map(_, entries) => entries.next().map(|(key, value)| (Some(key), value)),
+            Rest::Fields(fields) => fields.next().map(|(key, value)| (Some(key.into()), value)),
+        }
+    }
+
+    fn is_list(&self) -> bool {
+        matches!(self.rest, Rest::List(..))
+    }
+
+    /// Whether this is the collection itself, not one that is equal.
+    fn holds(&self, value: &Value) -> bool {
+        match (&self.rest, value) {
+            (Rest::List(list, _), Value::List(other)) => list.is_same(other),
+            (Rest::Map(map, _), Value::Map(other)) => map.is_same(other),
+            _ => false,
+        }
+    }
+}
+
+struct Encoder {
+    out: String,
+    form: Form,
+    open: Vec<Open>,
+}
+
+impl Encoder {
+    /// Writes a scalar or an empty collection, or opens what the walk will fill.
+    fn begin(&mut self, mut value: Value) -> Result<(), EncodeError> {
+        loop {
+            match value {
+                Value::Nil => self.out.push_str("null"),
+                Value::Bool(truth) => self.out.push_str(if truth { "true" } else { "false" }),
+                Value::Integer(integer) if integer.kind().is_signed() => {
+                    self.out.push_str(&integer.signed().to_string());
+                }
+                Value::Integer(integer) => self.out.push_str(&integer.unsigned().to_string()),
+                Value::Float(float) => self.out.push_str(&number(float)?),
+                Value::Complex(..) | Value::Function(_) => {
+                    return Err(EncodeError::Type(value.type_name()));
+                }
+                Value::String(text) => string(&mut self.out, &text, self.form.escapes_html),
+                Value::Bytes(bytes) => {
+                    self.out.push('"');
+                    STANDARD.encode_string(&*bytes, &mut self.out);
+                    self.out.push('"');
+                }
+                Value::List(list) if list.is_nil() => self.out.push_str("null"),
+                Value::List(list) => self.push(Rest::List(list, 0))?,
+                Value::Map(map) if map.is_nil() => self.out.push_str("null"),
+                Value::Map(map) => {
+                    let entries = map.entries().into_iter();
+                    self.push(Rest::Map(map, entries))?;
+                }
+                Value::Object(object) => match instead(&*object)? {
+                    None => self.push(Rest::Fields(object.json_fields().into_iter()))?,
+                    Some(instead) => {
+                        value = instead;
+                        continue;
+                    }
+                },
+            }
+            return Ok(());
+        }
+    }
+
+    fn push(&mut self, rest: Rest) -> Result<(), EncodeError> {
+        let value = match &rest {
+            Rest::List(list, _) => Value::List(list.clone()),
+            Rest::Map(map, _) => Value::Map(map.clone()),
+            Rest::Fields(_) => Value::Nil,
+        };
+        let depth = self.open.len();
+        if depth >= CYCLES_FROM && self.open.iter().any(|open| open.holds(&value)) {
+            let cycle = format!("encountered a cycle via {}", value.type_name());
+            return Err(EncodeError::Value(cycle));
+        }
+        if depth >= MAX_DEPTH {
+            return Err(EncodeError::TooDeep);
+        }
+        self.out.push(if matches!(rest, Rest::List(..)) { '[' } else { '{' });
+        self.open.push(Open { rest, is_begun: false });
+        Ok(())
+    }
+
+    /// Writes what stands before an item.
+    fn separate(&mut self, key: Option<&Str>) {
+        if let Some(open) = self.open.last_mut() {
+            if open.is_begun {
+                self.out.push(',');
+            }
+            open.is_begun = true;
+        }
+        self.line(self.open.len());
+        if let Some(key) = key {
+            string(&mut self.out, key, self.form.escapes_html);
+            self.out.push(':');
+            if self.form.indent.is_some() {
+                self.out.push(' ');
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(open) = self.open.pop() else { return };
+        if open.is_begun {
+            self.line(self.open.len());
+        }
+        self.out.push(if open.is_list() { ']' } else { '}' });
+    }
+
+    fn line(&mut self, depth: usize) {
+        if let Some(indent) = self.form.indent {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n(indent, depth));
+        }
+    }
+}
+
+/// The value that is written instead of an object; nothing where its fields are.
+fn instead(object: &dyn Object) -> Result<Option<Value>, EncodeError> {
+    if object.is_nil() {
+        return Ok(Some(Value::Nil));
+    }
+    if let Some(marshalled) = marshalled(object) {
+        let error = |error| EncodeError::Marshaler(object.type_name().to_owned(), error);
+        return marshalled.map(Some).map_err(error);
+    }
+    match (object.underlying(), object.kind()) {
+        (Some(value), _) => Ok(Some(value)),
+        (None, Kind::Struct | Kind::Pointer) => Ok(None),
+        (None, _) => Err(EncodeError::Type(object.type_name().to_owned())),
+    }
+}
+
+/// What the method `MarshalJSON` of an object gives, or the text of its error; nothing for objects without one.
+///
+/// Times and versions have it, and in YAML and TOML they are the same text.
+pub fn marshalled(object: &dyn Object) -> Option<Result<Value, String>> {
+    let any: &dyn Any = object;
+    if let Some(time) = any.downcast_ref::<Time>() {
+        return Some(if (0..10_000).contains(&time.date().year) {
+            Ok(Value::from(time.format(RFC3339_NANO)))
+        } else {
+            Err("Time.MarshalJSON: year outside of range [0,9999]".to_owned())
+        });
+    }
+    matches!(object.type_name(), "*semver.Version" | "semver.Version")
+        .then(|| Ok(object.text().map_or(Value::Nil, Value::String)))
+}
+
+/// A float in the form of ECMAScript.
+fn number(float: f64) -> Result<String, EncodeError> {
+    if !float.is_finite() {
+        return Err(EncodeError::Value(format_float(float, FloatForm::General, None)));
+    }
+    let size = float.abs();
+    if float.fract() == 0.0 && size < 1e15 && float.is_sign_positive() {
+        return Ok((float as i64).to_string());
+    }
+    if size == 0.0 || (1e-6..1e21).contains(&size) {
+        return Ok(format_float(float, FloatForm::Fixed, None));
+    }
+    let text = format_float(float, FloatForm::Exponent, None);
+    // `e-09` becomes `e-9`.
+    Ok(match text.split_once("e-0") {
+        Some((mantissa, digit)) => format!("{mantissa}e-{digit}"),
+        None => text,
+    })
+}
+
+/// Writes a string in quotes.
+fn string(out: &mut String, text: &[u8], escapes_html: bool) {
+    out.reserve(text.len() + 2);
+    out.push('"');
+    for chunk in text.utf8_chunks() {
+        let valid = chunk.valid();
+        let mut done = 0;
+        for (at, byte) in valid.bytes().enumerate() {
+            let escape = match byte {
+                b'"' => "\\\"",
+                b'\\' => "\\\\",
+                b'\n' => "\\n",
+                b'\r' => "\\r",
+                b'\t' => "\\t",
+                0x8 => "\\b",
+                0xc => "\\f",
+                b'<' if escapes_html => "\\u003c",
+                b'>' if escapes_html => "\\u003e",
+                b'&' if escapes_html => "\\u0026",
+                0..=0x1f => CONTROLS[usize::from(byte)],
+                // Line and paragraph separators end lines in JavaScript.
+                0xe2 if valid[at..].starts_with('\u{2028}') => "\\u2028",
+                0xe2 if valid[at..].starts_with('\u{2029}') => "\\u2029",
+                _ => continue,
+            };
+            out.push_str(&valid[done..at]);
+            out.push_str(escape);
+            done = at + if byte == 0xe2 { '\u{2028}'.len_utf8() } else { 1 };
+        }
+        out.push_str(&valid[done..]);
+        out.extend(chunk.invalid().iter().map(|_| "\\ufffd"));
+    }
+    out.push('"');
+}
+
+/// The escapes of the first characters.
+const CONTROLS: [&str; 32] = [
+    "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
+    "\\u0008", "\\u0009", "\\u000a", "\\u000b", "\\u000c", "\\u000d", "\\u000e", "\\u000f",
+    "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017",
+    "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Type;
+
+    fn check(value: &Value, wanted: &str) {
+        let got = encode(value, Form::default(), 1 << 20);
+        assert_eq!(got.unwrap_or_else(|error| error.to_string()), wanted);
+    }
+
+    #[test]
+    fn numbers_are_written_as_ecmascript_does() {
+        let floats = [1e6, 1e20, 1e21, 1e-6, 1e-7, -0.0, 0.1, 123_456_789_012.5, 5e-324, 1e-10];
+        check(
+            &Value::list(floats.map(Value::Float)),
+            "[1000000,100000000000000000000,1e+21,0.000001,1e-7,-0,0.1,123456789012.5,5e-324,1e-10]",
+        );
+        check(&Value::Float(f64::NEG_INFINITY), "json: unsupported value: -Inf");
+        check(&Value::Complex(1.0, 2.0), "json: unsupported type: complex128");
+    }
+
+    #[test]
+    fn strings_are_escaped_for_html_and_javascript() {
+        let text =
+            Value::string(&b"<&>\"\\\n\t\x08\x0c\x01\x7f\xff\xe2\x82\xc3\xa9\xe2\x80\xa8"[..]);
+        check(
+            &text,
+            "\"\\u003c\\u0026\\u003e\\\"\\\\\\n\\t\\b\\f\\u0001\u{7f}\\ufffd\\ufffd\\ufffdé\\u2028\"",
+        );
+        let raw = Form { escapes_html: false, indent: None };
+        assert_eq!(encode(&Value::from("<&>\u{2028}"), raw, 99).unwrap(), "\"<&>\\u2028\"");
+    }
+
+    #[test]
+    fn what_is_nil_is_null_and_what_is_empty_is_not() {
+        let value = Value::list([
+            Value::Nil,
+            Value::List(List::nil(Type::Any)),
+            Value::list([]),
+            Value::Map(Map::nil(Type::Any)),
+            Value::map::<&str>([]),
+            Value::Bytes("abc".into()),
+        ]);
+        check(&value, "[null,null,[],null,{},\"YWJj\"]");
+        let form = Form { indent: Some("  "), ..Form::default() };
+        let value =
+            Value::map([("b", Value::list([Value::int(1), Value::list([])])), ("a", Value::Nil)]);
+        let pretty = "{\n  \"a\": null,\n  \"b\": [\n    1,\n    []\n  ]\n}";
+        assert_eq!(encode(&value, form, 99).unwrap(), pretty);
+    }
+
+    #[test]
+    fn times_and_versions_are_texts_and_durations_are_numbers() {
+        use crate::time::{Duration, Zone};
+        let time = Time::from_unix(1_577_923_200, 5_000_000, Zone::fixed("", 3600));
+        let value = Value::list([Value::object(time), Value::object(Duration(1_500))]);
+        check(&value, "[\"2020-01-02T01:00:00.005+01:00\",1500]");
+        let late = Value::object(Time::from_unix(1 << 40, 0, Zone::Utc));
+        check(
+            &late,
+            "json: error calling MarshalJSON for type time.Time: Time.MarshalJSON: year outside of range [0,9999]",
+        );
+    }
+
+    #[test]
+    fn what_holds_itself_or_grows_too_long_is_refused() {
+        let map = Map::default();
+        map.insert("a", Value::Map(map.clone()));
+        let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
+        check(&Value::Map(map.clone()), cycle);
+        map.remove(b"a");
+        let long = encode(&Value::from("x".repeat(200)), Form::default(), 100);
+        assert!(matches!(long, Ok(_) | Err(EncodeError::TooLong(100))));
+        let items = Value::list((0..200).map(Value::int));
+        assert_eq!(encode(&items, Form::default(), 100), Err(EncodeError::TooLong(100)));
+    }
+}

@@ -1,0 +1,172 @@
+//! Values to nodes: what go-yaml v3 writes for a value that never was YAML.
+//!
+//! Here: order of keys, texts of numbers, which strings need quotes.
+//! Elsewhere: the text of the nodes (`emit`), the order itself (`crate::emit::order`).
+
+use std::vec;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::emit::{EmitError, Layout};
+use super::node::{Node, Style};
+use super::tag;
+use crate::emit::scalar::is_base60;
+use crate::emit::{Emittable, View, order};
+use crate::resolve::old_bool;
+use crate::{Dialect, gofmt};
+
+/// How deep a value may be nested; one that holds itself is.
+const MAX_DEPTH: usize = 10_000;
+
+/// What go-yaml v3 writes for a value, final newline included.
+///
+/// Unlike [`crate::emit()`] it takes no detour: a whole float of seven digits is `1e+06`, and text is not folded.
+///
+/// # Errors
+/// The value refuses to be written, is nested more than ten thousand deep, or its text is too long.
+pub fn encode<T: Emittable>(value: &T, layout: &Layout) -> Result<String, EmitError> {
+    super::emit(&node(value)?, layout)
+}
+
+/// A collection whose nodes are being made.
+struct Open<T: Emittable> {
+    rest: Rest<T>,
+    done: Vec<Node>,
+}
+
+enum Rest<T: Emittable> {
+    Items(vec::IntoIter<T>),
+    Entries(vec::IntoIter<(T::Text, T)>),
+}
+
+impl<T: Emittable> Open<T> {
+    fn next(&mut self) -> Option<T> {
+        match &mut self.rest {
+            Rest::Items(items) => items.next(),
+            Rest::Entries(entries) => {
+                let (key, value) = entries.next()?;
+                self.done.push(string(key.as_ref()));
+                Some(value)
+            }
+        }
+    }
+
+    fn close(self) -> Node {
+        let node = match self.rest {
+            Rest::Items(_) => Node::sequence(Vec::new()),
+            Rest::Entries(_) => Node::mapping([]),
+        };
+        Node { content: self.done.into(), ..node }
+    }
+}
+
+fn node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
+    let mut open: Vec<Open<T>> = Vec::new();
+    let mut done = begin(value, &mut open)?;
+    while let Some(innermost) = open.last_mut() {
+        innermost.done.extend(done.take());
+        done = match innermost.next() {
+            Some(value) => begin(&value, &mut open)?,
+            None => open.pop().map(Open::close),
+        };
+        if open.len() > MAX_DEPTH {
+            return Err(EmitError::Depth);
+        }
+    }
+    Ok(done.unwrap_or_default())
+}
+
+/// The node of a scalar, or nothing where a collection was opened.
+fn begin<T: Emittable>(value: &T, open: &mut Vec<Open<T>>) -> Result<Option<Node>, EmitError> {
+    let rest = match value.view() {
+        View::List(items) => Rest::Items(items.into_iter()),
+        View::Map(entries) => Rest::Entries(order::sorted(Dialect::V3, entries).into_iter()),
+        View::Fields(entries) => Rest::Entries(entries.into_iter()),
+        View::Null => return Ok(Some(plain("null"))),
+        View::Bool(truth) => return Ok(Some(plain(if truth { "true" } else { "false" }))),
+        View::Int(int) => return Ok(Some(plain(int.to_string()))),
+        View::Uint(uint) => return Ok(Some(plain(uint.to_string()))),
+        View::Float(float) => return Ok(Some(plain(number(float)))),
+        View::Text(text) => return Ok(Some(string(text.as_ref()))),
+        View::Time(text) => return Ok(Some(plain(text.as_ref()))),
+        View::Binary(bytes) => {
+            let tagged = Node::scalar("!!binary", lines(STANDARD.encode(bytes)));
+            return Ok(Some(Node { style: Style::TAGGED, ..tagged }));
+        }
+        View::Refused(reason) => return Err(EmitError::Value(reason)),
+    };
+    open.push(Open { rest, done: Vec::new() });
+    Ok(None)
+}
+
+/// Base64 in lines of 70 characters, each of them ended; on one line if it is shorter than that.
+fn lines(text: String) -> String {
+    const LINE: usize = 70;
+    if text.len() < LINE {
+        return text;
+    }
+    let mut out = String::new();
+    for (at, digit) in text.chars().enumerate() {
+        if at > 0 && at % LINE == 0 {
+            out.push('\n');
+        }
+        out.push(digit);
+    }
+    out.push('\n');
+    out
+}
+
+fn plain(text: impl Into<String>) -> Node {
+    Node { value: text.into(), ..Node::default() }
+}
+
+fn number(float: f64) -> String {
+    match gofmt::float64(float).as_str() {
+        "+Inf" => ".inf".to_owned(),
+        "-Inf" => "-.inf".to_owned(),
+        "NaN" => ".nan".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// A string, in quotes if it would be read as something else, by this version or by YAML 1.1.
+fn string(text: &str) -> Node {
+    let is_plain = text.contains('\n')
+        || tag::of_text(text) == tag::STR && !is_base60(text) && old_bool(text).is_none();
+    let style = if is_plain { Style::default() } else { Style::DOUBLE_QUOTED };
+    Node { style, ..plain(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(value: &serde_json::Value, wanted: &str) {
+        let layout = Layout { indent: 2, compact_sequences: false };
+        assert_eq!(encode(&value, &layout).unwrap(), wanted);
+    }
+
+    #[test]
+    fn strings_that_mean_something_else_are_quoted() {
+        check(
+            &json!(["yes", "n", "1:30", "1e3", "~", "<<", "2020-01-02", "", "plain", "- x"]),
+            "- \"yes\"\n- \"n\"\n- \"1:30\"\n- \"1e3\"\n- \"~\"\n- <<\n- \"2020-01-02\"\n- \"\"\n- plain\n- '- x'\n",
+        );
+    }
+
+    #[test]
+    fn floats_keep_their_form_and_lists_are_indented() {
+        check(
+            &json!({"b": [1e6, 1.5, {"c": []}], "a10": 1, "a9": null}),
+            "a9: null\na10: 1\nb:\n  - 1e+06\n  - 1.5\n  - c: []\n",
+        );
+    }
+
+    #[test]
+    fn lines_become_a_block() {
+        check(&json!({"a": "x\ny\n", "b": "x \ny"}), "a: |\n  x\n  y\nb: \"x \\ny\"\n");
+    }
+}

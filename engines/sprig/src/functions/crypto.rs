@@ -1,0 +1,192 @@
+//! Keys and certificates.
+//!
+//! Here: the functions. Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`),
+//! passwords (`passwords.rs`) and encryption with them (`aes.rs`).
+
+pub(super) mod aes;
+mod certificate;
+mod dsa;
+mod key;
+pub(super) mod passwords;
+mod pem;
+
+use aws_lc_rs::rsa::KeySize;
+use golang::Value;
+use gotemplate::{Call, Failure};
+
+use super::encoding::decode64;
+use crate::arguments::{any, int, text};
+use crate::table::{Entry, bounded, worldly};
+use crate::world::World;
+use certificate::{Authority, Pair, Request};
+use key::PrivateKey;
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    worldly("genPrivateKey", "func(string) string", gen_private_key),
+    worldly("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
+    worldly(
+        "genCAWithKey",
+        "func(string, int, string) (sprig.certificate, error)",
+        gen_ca_with_key,
+    ),
+    worldly(
+        "genSelfSignedCert",
+        "func(string, []interface {}, []interface {}, int) (sprig.certificate, error)",
+        gen_self_signed_cert,
+    ),
+    worldly(
+        "genSelfSignedCertWithKey",
+        "func(string, []interface {}, []interface {}, int, string) (sprig.certificate, error)",
+        gen_self_signed_cert_with_key,
+    ),
+    worldly(
+        "genSignedCert",
+        "func(string, []interface {}, []interface {}, int, sprig.certificate) (sprig.certificate, error)",
+        gen_signed_cert,
+    ),
+    worldly(
+        "genSignedCertWithKey",
+        "func(string, []interface {}, []interface {}, int, sprig.certificate, string) (sprig.certificate, error)",
+        gen_signed_cert_with_key,
+    ),
+    bounded(
+        "buildCustomCert",
+        "func(string, string) (sprig.certificate, error)",
+        build_custom_cert,
+    ),
+];
+
+/// How many steps of a run a signature counts for, and a key of RSA with 2048 bits.
+const SIGNING: usize = 20_000;
+const GENERATING: usize = 1_000_000;
+
+/// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
+fn gen_private_key(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    call.work(SIGNING)?;
+    let key = match text(args, 0) {
+        b"" | b"rsa" => {
+            call.work(10 * GENERATING)?;
+            PrivateKey::rsa(KeySize::Rsa4096)?
+        }
+        b"dsa" => {
+            call.work(10 * GENERATING)?;
+            PrivateKey::Dsa(dsa::generate(world))
+        }
+        b"ecdsa" => PrivateKey::p256(world)?,
+        b"ed25519" => PrivateKey::ed25519(world)?,
+        other => return Ok(Value::string([b"Unknown type ", other].concat())),
+    };
+    Ok(Value::from(key.to_pem()))
+}
+
+/// An authority that signs itself: a common name and how many days it is valid.
+fn gen_ca(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let key = new_key(call)?;
+    ca(world, call, args, &key)
+}
+
+/// [`gen_ca`] with a private key in PEM.
+fn gen_ca_with_key(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    let key = given_key(args, 2)?;
+    ca(world, call, args, &key)
+}
+
+fn ca(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+    key: &PrivateKey,
+) -> Result<Value, Failure> {
+    call.work(SIGNING)?;
+    let request = Request { is_authority: true, ..Request::new(text(args, 0), int(args, 1)) };
+    certificate::self_signed(world, &request, key)
+}
+
+/// A certificate that signs itself: a common name, addresses, names of hosts, and how many days it is valid.
+fn gen_self_signed_cert(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    let request = request(args)?;
+    let key = new_key(call)?;
+    call.work(SIGNING)?;
+    certificate::self_signed(world, &request, &key)
+}
+
+/// [`gen_self_signed_cert`] with a private key in PEM.
+fn gen_self_signed_cert_with_key(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    call.work(SIGNING)?;
+    let key = given_key(args, 4)?;
+    certificate::self_signed(world, &request(args)?, &key)
+}
+
+/// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
+fn gen_signed_cert(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    let authority = Authority::parse(any(args, 4))?;
+    let request = request(args)?;
+    let key = new_key(call)?;
+    call.work(SIGNING)?;
+    certificate::signed(world, &request, &key, &authority)
+}
+
+/// [`gen_signed_cert`] with a private key in PEM.
+fn gen_signed_cert_with_key(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    args: &[Value],
+) -> Result<Value, Failure> {
+    call.work(SIGNING)?;
+    let key = given_key(args, 5)?;
+    let authority = Authority::parse(any(args, 4))?;
+    certificate::signed(world, &request(args)?, &key, &authority)
+}
+
+/// A certificate and its key that are there, both PEM in base64.
+fn build_custom_cert(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let encoded = [text(args, 0), text(args, 1)];
+    call.produce(encoded[0].len() + encoded[1].len())?;
+    let cert = decode64(encoded[0]).map_err(|_| "unable to decode base64 certificate")?;
+    let key = decode64(encoded[1]).map_err(|_| "unable to decode base64 private key")?;
+    let block = pem::decode(&cert).ok_or("unable to decode certificate")?;
+    certificate::check(&block.bytes)
+        .map_err(|error| format!("error parsing certificate: decodedCert.Bytes: {error}"))?;
+    PrivateKey::from_pem(&key).map_err(|error| format!("error parsing private key: {error}"))?;
+    Ok(Value::object(Pair { cert: cert.into(), key: key.into() }))
+}
+
+fn new_key(call: &mut Call<'_>) -> Result<PrivateKey, Failure> {
+    call.work(GENERATING)?;
+    Ok(PrivateKey::rsa(KeySize::Rsa2048)?)
+}
+
+fn given_key(args: &[Value], at: usize) -> Result<PrivateKey, Failure> {
+    let key = PrivateKey::from_pem(text(args, at));
+    Ok(key.map_err(|error| format!("parsing private key: {error}"))?)
+}
+
+/// What most of the functions are asked for.
+fn request(args: &[Value]) -> Result<Request<'_>, Failure> {
+    let addresses = certificate::addresses(any(args, 1))?;
+    let hosts = certificate::hosts(any(args, 2))?;
+    Ok(Request { addresses, hosts, ..Request::new(text(args, 0), int(args, 3)) })
+}
+
+#[cfg(test)]
+mod tests;

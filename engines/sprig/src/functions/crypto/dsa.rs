@@ -1,0 +1,101 @@
+//! Keys of DSA, which is obsolete but on offer: 2048 bits, 256 of them for the group.
+
+use num_bigint::BigUint;
+use yasna::ASN1Result;
+
+use crate::world::World;
+
+const P_BITS: u64 = 2048;
+const Q_BITS: u64 = 256;
+/// How many random witnesses a number has to survive to be called a prime.
+const WITNESSES: usize = 32;
+
+/// A new key: version, `p`, `q`, `g`, public and private number in a sequence.
+pub(super) fn generate(world: &dyn World) -> Vec<u8> {
+    let one = BigUint::from(1_u32);
+    let (p, q) = primes(world);
+    // An element of the group of `q` elements: all but the rarest bases give one.
+    let exponent = (&p - &one) / &q;
+    let g = (2_u32..)
+        .map(|base| BigUint::from(base).modpow(&exponent, &p))
+        .find(|g| *g != one)
+        .unwrap_or_default();
+    // So many bits more that no remainder is likelier than the others.
+    let x = random(world, Q_BITS + 64) % (&q - &one) + &one;
+    let y = g.modpow(&x, &p);
+    yasna::construct_der(|writer| {
+        writer.write_sequence(|writer| {
+            writer.next().write_i64(0);
+            for number in [&p, &q, &g, &y, &x] {
+                writer.next().write_bigint_bytes(&number.to_bytes_be(), true);
+            }
+        });
+    })
+}
+
+/// Whether bytes have the form of a key.
+///
+/// # Errors
+/// They have not.
+pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
+    yasna::parse_der(der, |reader| {
+        reader.read_sequence(|reader| {
+            for _ in 0..6 {
+                reader.next().read_bigint_bytes()?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// A prime of 2048 bits, and one of 256 bits that divides the number before it.
+fn primes(world: &dyn World) -> (BigUint, BigUint) {
+    let one = BigUint::from(1_u32);
+    loop {
+        let mut q = random(world, Q_BITS);
+        q.set_bit(0, true);
+        q.set_bit(Q_BITS - 1, true);
+        if !is_prime(world, &q) {
+            continue;
+        }
+        let double = &q << 1_u32;
+        for _ in 0..4 * P_BITS {
+            let mut p = random(world, P_BITS);
+            p.set_bit(P_BITS - 1, true);
+            p = &p - &p % &double + &one;
+            if p.bits() == P_BITS && is_prime(world, &p) {
+                return (p, q);
+            }
+        }
+    }
+}
+
+/// Whether an odd number above 2000 is a prime, by Miller and Rabin.
+fn is_prime(world: &dyn World, number: &BigUint) -> bool {
+    let zero = BigUint::ZERO;
+    let (one, two) = (BigUint::from(1_u32), BigUint::from(2_u32));
+    // Most numbers have a small divisor.
+    if (3_u32..2000).step_by(2).any(|divisor| number % divisor == zero) {
+        return false;
+    }
+    let before = number - &one;
+    let twos = before.trailing_zeros().unwrap_or(0);
+    let odd = &before >> twos;
+    (0..WITNESSES).all(|_| {
+        let witness = random(world, number.bits() + 64) % (&before - &two) + &two;
+        let mut power = witness.modpow(&odd, number);
+        if power == one || power == before {
+            return true;
+        }
+        (1..twos).any(|_| {
+            power = power.modpow(&two, number);
+            power == before
+        })
+    })
+}
+
+fn random(world: &dyn World, bits: u64) -> BigUint {
+    let mut bytes = vec![0; bits.div_ceil(8) as usize];
+    world.fill(&mut bytes);
+    BigUint::from_bytes_be(&bytes)
+}

@@ -1,0 +1,216 @@
+//! JSON as Helm 4.2 and sprig have it: Helm replaces `toJson`, `mustToJson` and `fromJson`, sprig has the others.
+
+use golang::Value;
+use golang::json::{self, Decoded, EncodeError, Form};
+use golang::value::{Kind, List, Map, Type};
+use gotemplate::{Call, Failure};
+
+use crate::arguments::{any, text};
+use crate::table::{Entry, bounded};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("toJson", "func(interface {}) string", to_json),
+    bounded("mustToJson", "func(interface {}) string", must_to_json),
+    bounded("toPrettyJson", "func(interface {}) string", to_pretty_json),
+    bounded("mustToPrettyJson", "func(interface {}) (string, error)", must_to_pretty_json),
+    bounded("toRawJson", "func(interface {}) string", must_to_raw_json),
+    bounded("mustToRawJson", "func(interface {}) (string, error)", must_to_raw_json),
+    bounded("fromJson", "func(string) map[string]interface {}", from_json),
+    bounded("mustFromJson", "func(string) (interface {}, error)", must_from_json),
+    bounded("fromJsonArray", "func(string) []interface {}", from_json_array),
+];
+
+const HTML: Form = Form { escapes_html: true, indent: None };
+const RAW: Form = Form { escapes_html: false, indent: None };
+const PRETTY: Form = Form { escapes_html: true, indent: Some("  ") };
+
+/// A value as JSON; nothing where it has none.
+fn to_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    or_empty(encode(call, any(args, 0), HTML)?)
+}
+
+/// A value as JSON.
+fn must_to_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    or_failure(encode(call, any(args, 0), HTML)?)
+}
+
+/// A value as JSON on many lines; nothing where it has none.
+fn to_pretty_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    or_empty(encode(call, any(args, 0), PRETTY)?)
+}
+
+/// A value as JSON on many lines.
+fn must_to_pretty_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    or_failure(encode(call, any(args, 0), PRETTY)?)
+}
+
+/// A value as JSON in which `<`, `>` and `&` stand for themselves; `toRawJson` fails as `mustToRawJson` does.
+fn must_to_raw_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    or_failure(encode(call, any(args, 0), RAW)?)
+}
+
+/// The map that a text is. What is wrong with it is under `Error`.
+fn from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let text = text(args, 0);
+    call.work(text.len())?;
+    Ok(match json::decode(text) {
+        Ok(decoded) => map(decoded),
+        Err(error) => with_error(Map::default(), &error.to_string()),
+    })
+}
+
+/// The value that a text is.
+fn must_from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let text = text(args, 0);
+    call.work(text.len())?;
+    let Decoded { value, misfit } = json::decode(text).map_err(|error| error.to_string())?;
+    misfit.map_or(Ok(value), |error| Err(error.to_string().into()))
+}
+
+/// The list that a text is. What is wrong with it is its only item.
+fn from_json_array(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let text = text(args, 0);
+    call.work(text.len())?;
+    let decoded = json::decode(text).map_err(|error| error.to_string());
+    Ok(decoded.and_then(list).unwrap_or_else(|error| Value::list([Value::from(error)])))
+}
+
+/// What Go leaves in a map that it decodes into.
+fn map(Decoded { value, misfit }: Decoded) -> Value {
+    match (value, misfit) {
+        (value @ Value::Map(_), None) => value,
+        (Value::Map(map), Some(error)) => with_error(map, &error.to_string()),
+        // Parity(go): null makes a map that is there nil.
+        (Value::Nil, None) => Value::Map(Map::nil(Type::Any)),
+        (value, _) => with_error(Map::default(), &mismatch(&value, "map[string]interface {}")),
+    }
+}
+
+/// The list that was decoded, or what Go says of another value.
+pub(super) fn list(Decoded { value, misfit }: Decoded) -> Result<Value, String> {
+    match (value, misfit) {
+        (value @ Value::List(_), None) => Ok(value),
+        (Value::List(_), Some(error)) => Err(error.to_string()),
+        (Value::Nil, None) => Ok(Value::List(List::nil(Type::Any))),
+        (value, _) => Err(mismatch(&value, "[]interface {}")),
+    }
+}
+
+/// A map in which an error is noted.
+pub(super) fn with_error(map: Map, error: &str) -> Value {
+    map.insert("Error", Value::from(error));
+    Value::Map(map)
+}
+
+/// What Go says of a value that is not of the type that it decodes into.
+pub(super) fn mismatch(value: &Value, wanted: &str) -> String {
+    let found = match value.kind() {
+        Kind::Bool => "bool",
+        Kind::String => "string",
+        Kind::Slice => "array",
+        Kind::Map => "object",
+        // Nil stands for a number that does not fit.
+        _ => "number",
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+/// JSON, or why there is none.
+///
+/// # Errors
+/// A limit was reached.
+pub(super) fn encode(
+    call: &mut Call<'_>,
+    value: &Value,
+    form: Form,
+) -> Result<Result<String, String>, Failure> {
+    match json::encode(value, form, call.text_limits().bytes) {
+        Ok(text) => {
+            call.produce(text.len())?;
+            Ok(Ok(text))
+        }
+        Err(error @ (EncodeError::TooDeep | EncodeError::TooLong(_))) => {
+            Err(error.to_string().into())
+        }
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+fn or_empty(text: Result<String, String>) -> Result<Value, Failure> {
+    Ok(Value::from(text.unwrap_or_default()))
+}
+
+fn or_failure(text: Result<String, String>) -> Result<Value, Failure> {
+    Ok(Value::from(text?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendering::{check, render_with};
+
+    fn data() -> Value {
+        Value::map([
+            ("m", Value::map([("b", Value::from("<&>")), ("a", Value::Float(1e21))])),
+            ("e", Value::list([])),
+            ("inf", Value::Float(f64::INFINITY)),
+        ])
+    }
+
+    fn check_with(template: &str, wanted: &str) {
+        assert_eq!(render_with(template, data()), wanted, "{template}");
+    }
+
+    #[test]
+    fn values_are_written_in_three_forms() {
+        check_with("{{ toJson .m }}", r#"{"a":1e+21,"b":"\u003c\u0026\u003e"}"#);
+        check_with("{{ mustToJson .m }}", r#"{"a":1e+21,"b":"\u003c\u0026\u003e"}"#);
+        check_with("{{ toRawJson .m }}{{ mustToRawJson .e }}", r#"{"a":1e+21,"b":"<&>"}[]"#);
+        check_with(
+            "{{ toPrettyJson .m }}",
+            "{\n  \"a\": 1e+21,\n  \"b\": \"\\u003c\\u0026\\u003e\"\n}",
+        );
+        check_with("{{ mustToPrettyJson .e }} {{ toJson .nope }}", "[] null");
+    }
+
+    #[test]
+    fn what_has_no_json_is_empty_or_an_error() {
+        check_with("{{ toJson .inf }}{{ toPrettyJson .inf }}", "");
+        let error = "json: unsupported value: +Inf";
+        for function in ["mustToJson", "mustToPrettyJson", "toRawJson", "mustToRawJson"] {
+            let template = format!("{{{{ {function} .inf }}}}");
+            check_with(&template, &format!("error calling {function}: {error}"));
+        }
+    }
+
+    #[test]
+    fn maps_and_lists_are_read_or_hold_what_is_wrong() {
+        check(r#"{{ fromJson "{\"a\":[1]}" }}"#, "map[a:[1]]");
+        check(r#"{{ fromJson "" }}"#, "map[Error:unexpected end of JSON input]");
+        let cut = "map[Error:invalid character ' ' in literal null (expecting 'l')]";
+        check(r#"{{ fromJson "nul" }}"#, cut);
+        check(r#"{{ fromJson "null" | toJson }}"#, "null");
+        check(r#"{{ fromJson "{} x" }}"#, "map[Error:invalid character 'x' after top-level value]");
+        check(
+            r#"{{ fromJson "5" }}"#,
+            "map[Error:json: cannot unmarshal number into Go value of type map[string]interface {}]",
+        );
+        check(
+            r#"{{ fromJson "{\"a\":1,\"b\":1e999}" }}"#,
+            "map[Error:json: cannot unmarshal number 1e999 into Go value of type float64 a:1 b:<nil>]",
+        );
+        check(r#"{{ fromJsonArray "[1,\"a\"]" }}{{ fromJsonArray "null" }}"#, "[1 a][]");
+        check(
+            r#"{{ fromJsonArray "{}" }}"#,
+            "[json: cannot unmarshal object into Go value of type []interface {}]",
+        );
+    }
+
+    #[test]
+    fn any_value_is_read_or_an_error() {
+        check(r#"{{ mustFromJson "[1,2]" }} {{ mustFromJson "5" }}"#, "[1 2] 5");
+        let error =
+            "error calling mustFromJson: invalid character '}' in literal true (expecting 'e')";
+        check(r#"{{ mustFromJson "{\"a\": tru}" }}"#, error);
+    }
+}

@@ -1,0 +1,64 @@
+//! TOML as BurntSushi's library reads and writes it, version 1.6.0.
+//!
+//! Here: the functions. Below: writing (`toml/encode.rs`), reading (`toml/parse.rs`, `toml/cursor.rs`), the document
+//! that is read (`toml/document.rs`), numbers and times (`toml/scalar.rs`).
+
+mod cursor;
+mod document;
+mod encode;
+mod parse;
+mod scalar;
+
+use golang::Value;
+use golang::value::Map;
+use gotemplate::{Call, Failure};
+
+use super::json::with_error;
+use crate::arguments::{any, text};
+use crate::table::{Entry, bounded, worldly};
+use crate::world::World;
+use encode::{EncodeError, encode};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("toToml", "func(interface {}) string", to_toml),
+    bounded("mustToToml", "func(interface {}) string", must_to_toml),
+    worldly("fromToml", "func(string) map[string]interface {}", from_toml),
+];
+
+/// Zones of times that are written without one, by the names that the library gives them.
+const LOCAL_DATETIME: &str = "datetime-local";
+const LOCAL_DATE: &str = "date-local";
+const LOCAL_TIME: &str = "time-local";
+
+/// A value as TOML. What is wrong with it is the result, not an error.
+fn to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    match encode(any(args, 0), call.text_limits().bytes) {
+        Err(EncodeError::Refused(reason)) => Ok(Value::from(reason)),
+        written => finish(call, written),
+    }
+}
+
+/// A value as TOML.
+fn must_to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let written = encode(any(args, 0), call.text_limits().bytes);
+    finish(call, written)
+}
+
+fn finish(call: &mut Call<'_>, written: Result<Vec<u8>, EncodeError>) -> Result<Value, Failure> {
+    let text = written.map_err(|error| error.to_string())?;
+    call.produce(text.len())?;
+    Ok(Value::string(text))
+}
+
+/// The map that a text is. What is wrong with it is under `Error`.
+fn from_toml(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let text = text(args, 0);
+    call.work(text.len())?;
+    Ok(match parse::parse(text, world) {
+        Ok(map) => Value::Map(map),
+        Err(error) => with_error(Map::default(), &error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The document as it is read: which tables there are, and which keys may still be set.
+//!
+//! Elsewhere: what stands in the text (`parse.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use golang::Value;
+use golang::value::{List, Map, Str, Type};
+
+use super::encode::string;
+
+/// How deep tables may be nested; the library has no limit.
+pub(super) const MAX_DEPTH: usize = 500;
+
+type Table = BTreeMap<Str, Item>;
+
+/// What a key holds.
+#[derive(Debug)]
+enum Item {
+    Value(Value),
+    Table(Table),
+    /// Tables of one header, of which the last is meant.
+    Tables(Vec<Table>),
+}
+
+/// Tables and keys so far.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    root: Table,
+    /// The table that keys belong to.
+    pub(super) context: Vec<Str>,
+    /// The key whose value is read.
+    pub(super) key: Str,
+    /// Tables that were only mentioned, so that they may still be defined.
+    implicit: BTreeSet<Vec<u8>>,
+    /// Keys that hold arrays.
+    arrays: BTreeSet<Vec<u8>>,
+}
+
+/// What is wrong; the line is known to who reads.
+type Outcome = Result<(), String>;
+
+impl Document {
+    /// What errors name as the last key.
+    pub(super) fn last_key(&self) -> Vec<u8> {
+        let context = shown(&self.context);
+        match (self.key.is_empty(), self.context.is_empty()) {
+            (true, _) => context,
+            (false, true) => self.key.to_vec(),
+            (false, false) => [&*context, b".", &*self.key].concat(),
+        }
+    }
+
+    /// Goes to a table, which is made if need be.
+    pub(super) fn enter(&mut self, key: &[Str], is_array: bool) -> Outcome {
+        let Some((last, parents)) = key.split_last() else { return Ok(()) };
+        if key.len() > MAX_DEPTH {
+            return Err(format!("tables are nested more than {MAX_DEPTH} deep"));
+        }
+        let mut table = &mut self.root;
+        for (at, part) in parents.iter().enumerate() {
+            if !table.contains_key(part) {
+                self.implicit.insert(shown(&parents[..=at]));
+                table.insert(part.clone(), Item::Table(Table::new()));
+            }
+            table = inside(table.get_mut(part)).ok_or_else(|| {
+                format!("Key '{}' was already created as a hash.", lossy(&parents[..=at]))
+            })?;
+        }
+        self.context = parents.to_vec();
+        if is_array {
+            let tables = table.entry(last.clone()).or_insert_with(|| Item::Tables(Vec::new()));
+            let Item::Tables(tables) = tables else {
+                return Err(format!(
+                    "Key '{}' was already created and cannot be used as an array.",
+                    lossy(key)
+                ));
+            };
+            tables.push(Table::new());
+        } else {
+            self.put(last, Item::Table(Table::new()))?;
+        }
+        self.context.push(last.clone());
+        Ok(())
+    }
+
+    /// As [`Document::enter`], for a table that a dotted key mentions.
+    pub(super) fn enter_implicitly(&mut self, key: &[Str]) -> Outcome {
+        self.imply(key);
+        self.enter(key, false)
+    }
+
+    /// Says that a table is only mentioned.
+    pub(super) fn imply(&mut self, key: &[Str]) {
+        self.implicit.insert(shown(key));
+    }
+
+    /// Sets the key whose value was read.
+    pub(super) fn set(&mut self, value: Value) -> Outcome {
+        self.put(&self.key.clone(), Item::Value(value))
+    }
+
+    fn put(&mut self, key: &Str, item: Item) -> Outcome {
+        let mut table = &mut self.root;
+        for (at, part) in self.context.iter().enumerate() {
+            table = inside(table.get_mut(part)).ok_or_else(|| {
+                format!("Key '{}' has already been defined.", lossy(&self.context[..=at]))
+            })?;
+        }
+        let mut path = self.context.clone();
+        path.push(key.clone());
+        let name = shown(&path);
+        if table.contains_key(key) {
+            // What was only mentioned becomes defined; an array replaces the tables that were in it.
+            let was_implicit = self.implicit.remove(&name);
+            let is_array = self.arrays.contains(&name);
+            if !was_implicit {
+                return Err(format!("Key '{}' has already been defined.", lossy(&path)));
+            }
+            if !is_array {
+                return Ok(());
+            }
+        }
+        table.insert(key.clone(), item);
+        Ok(())
+    }
+
+    /// Notes whether a key holds an array; the empty key stands for the table itself.
+    pub(super) fn note_array(&mut self, key: &Str, is_array: bool) {
+        let mut path = self.context.clone();
+        if !key.is_empty() || path.is_empty() {
+            path.push(key.clone());
+        }
+        let name = shown(&path);
+        if is_array {
+            self.arrays.insert(name);
+        } else {
+            self.arrays.remove(&name);
+        }
+    }
+
+    /// The whole document.
+    pub(super) fn finish(self) -> Map {
+        map(self.root)
+    }
+}
+
+/// The table that a key holds.
+fn inside(item: Option<&mut Item>) -> Option<&mut Table> {
+    match item? {
+        Item::Table(table) => Some(table),
+        Item::Tables(tables) => tables.last_mut(),
+        Item::Value(_) => None,
+    }
+}
+
+fn map(table: Table) -> Map {
+    let value = |item| match item {
+        Item::Value(value) => value,
+        Item::Table(table) => Value::Map(map(table)),
+        Item::Tables(tables) => {
+            let tables = tables.into_iter().map(|table| Value::Map(map(table))).collect();
+            Value::List(List::new(Type::map(), tables))
+        }
+    };
+    Map::new(Type::Any, table.into_iter().map(|(key, item)| (key, value(item))))
+}
+
+/// Keys as the library shows them.
+fn shown(keys: &[Str]) -> Vec<u8> {
+    let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let key = |key: &Str| {
+        if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }
+    };
+    keys.iter().map(key).collect::<Vec<_>>().join(&b'.')
+}
+
+fn lossy(keys: &[Str]) -> String {
+    String::from_utf8_lossy(&shown(keys)).into_owned()
+}

@@ -1,0 +1,354 @@
+//! Values to TOML.
+
+use std::any::Any;
+
+use golang::Value;
+use golang::json::marshalled;
+use golang::strconv::{FloatForm, format_float};
+use golang::time::{RFC3339_NANO, Time, Zone};
+use golang::value::{Kind, Object, Str};
+
+use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
+
+/// How deep values may be nested: writing recurses.
+const MAX_DEPTH: usize = 500;
+
+/// Why a value has no TOML.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EncodeError {
+    /// What the library says.
+    #[error("{0}")]
+    Refused(String),
+    /// Where the library panics.
+    #[error("{0}")]
+    Panic(&'static str),
+    /// A limit; the library has none.
+    #[error("the value is nested more than {MAX_DEPTH} deep, or holds itself")]
+    Depth,
+    /// A limit of the run.
+    #[error("the TOML is longer than {0} bytes")]
+    Length(usize),
+}
+
+/// A value as TOML, in about as many bytes as the limit says at most.
+pub(super) fn encode(value: &Value, limit: usize) -> Result<Vec<u8>, EncodeError> {
+    let mut encoder = Encoder { out: Vec::new(), limit };
+    let value = resolved(value.clone());
+    if matches!(value, Value::Nil) {
+        return Err(EncodeError::Panic("reflect: call of reflect.Value.Type on zero Value"));
+    }
+    encoder.value(&mut Vec::new(), &value)?;
+    Ok(encoder.out)
+}
+
+/// What decides where a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Nil,
+    Table,
+    Tables,
+    Other,
+}
+
+/// A part of a table; of a struct's, with the number of the field.
+type Part = (usize, Str, Value);
+
+struct Encoder {
+    out: Vec<u8>,
+    limit: usize,
+}
+
+impl Encoder {
+    fn put(&mut self, text: impl AsRef<[u8]>) -> Result<(), EncodeError> {
+        self.out.extend_from_slice(text.as_ref());
+        if self.out.len() > self.limit { Err(EncodeError::Length(self.limit)) } else { Ok(()) }
+    }
+
+    /// Ends a line, unless nothing was written.
+    fn newline(&mut self) -> Result<(), EncodeError> {
+        if self.out.is_empty() { Ok(()) } else { self.put("\n") }
+    }
+
+    fn indent(&mut self, keys: &[Str]) -> Result<(), EncodeError> {
+        self.put("  ".repeat(keys.len().saturating_sub(1)))
+    }
+
+    /// Writes a value below its keys.
+    fn value(&mut self, keys: &mut Vec<Str>, value: &Value) -> Result<(), EncodeError> {
+        if keys.len() > MAX_DEPTH {
+            return Err(EncodeError::Depth);
+        }
+        match value {
+            Value::List(list) if shape(value, 0)? == Shape::Tables => {
+                if keys.is_empty() {
+                    let text = "toml: top-level values must be Go maps or structs";
+                    return Err(EncodeError::Refused(text.to_owned()));
+                }
+                for item in list.items() {
+                    self.newline()?;
+                    self.indent(keys)?;
+                    self.put([b"[[", &*joined(keys), b"]]"].concat())?;
+                    self.newline()?;
+                    self.table(keys, &resolved(item.clone()))?;
+                }
+                Ok(())
+            }
+            Value::Map(map) if map.is_nil() => Ok(()),
+            Value::Object(object) if object.is_nil() => Ok(()),
+            Value::Map(_) | Value::Object(_) if shape(value, 0)? == Shape::Table => {
+                if keys.len() == 1 {
+                    self.newline()?;
+                }
+                if !keys.is_empty() {
+                    self.indent(keys)?;
+                    self.put([b"[", &*joined(keys), b"]"].concat())?;
+                    self.newline()?;
+                }
+                self.table(keys, value)
+            }
+            Value::Function(_) | Value::Complex(..) => {
+                let kind = value.kind();
+                let key = String::from_utf8_lossy(&joined(keys)).into_owned();
+                Err(EncodeError::Refused(format!("unsupported type for key '{key}': {kind}")))
+            }
+            _ => self.pair(keys, value, false, 0),
+        }
+    }
+
+    /// Writes the parts of a table: those that are tables come last.
+    fn table(&mut self, keys: &mut Vec<Str>, table: &Value) -> Result<(), EncodeError> {
+        let (direct, tables, _) = parts(table)?;
+        for (_, key, value) in direct.into_iter().chain(tables) {
+            if is_nil(&value) {
+                continue;
+            }
+            keys.push(key);
+            self.value(keys, &value)?;
+            keys.pop();
+        }
+        Ok(())
+    }
+
+    /// Writes a key and its value; a value alone where there is no key.
+    fn pair(
+        &mut self,
+        keys: &[Str],
+        value: &Value,
+        is_inline: bool,
+        depth: usize,
+    ) -> Result<(), EncodeError> {
+        let Some(key) = keys.last() else { return self.element(value, depth) };
+        self.indent(keys)?;
+        self.put([&*quoted(key), b" = "].concat())?;
+        self.element(value, depth)?;
+        if is_inline { Ok(()) } else { self.newline() }
+    }
+
+    /// Writes what can stand in a list.
+    fn element(&mut self, value: &Value, depth: usize) -> Result<(), EncodeError> {
+        if depth > MAX_DEPTH {
+            return Err(EncodeError::Depth);
+        }
+        match value {
+            Value::String(text) => self.put(string(text)),
+            Value::Bool(truth) => self.put(truth.to_string()),
+            Value::Integer(integer) if integer.kind().is_signed() => {
+                self.put(integer.signed().to_string())
+            }
+            Value::Integer(integer) => self.put(integer.unsigned().to_string()),
+            Value::Float(float) => self.put(number(*float)),
+            Value::Bytes(bytes) => {
+                let items: Vec<String> = bytes.iter().map(u8::to_string).collect();
+                self.put(format!("[{}]", items.join(", ")))
+            }
+            Value::List(list) => {
+                self.put("[")?;
+                for (at, item) in list.items().iter().enumerate() {
+                    self.put(if at > 0 { ", " } else { "" })?;
+                    self.element(&resolved(item.clone()), depth + 1)?;
+                }
+                self.put("]")
+            }
+            Value::Map(_) => self.inline_table(value, depth),
+            Value::Object(object) => match scalar(&**object)? {
+                Some(text) => self.put(text),
+                None => self.inline_table(value, depth),
+            },
+            Value::Nil => {
+                Err(EncodeError::Panic("reflect: call of reflect.Value.Interface on zero Value"))
+            }
+            Value::Function(_) | Value::Complex(..) => {
+                let name = value.type_name();
+                Err(EncodeError::Refused(format!("unexpected type: {name}")))
+            }
+        }
+    }
+
+    fn inline_table(&mut self, table: &Value, depth: usize) -> Result<(), EncodeError> {
+        let (direct, tables, is_struct) = parts(table)?;
+        let (count, more) = (direct.len() + tables.len(), !tables.is_empty());
+        self.put("{")?;
+        for (group, is_followed) in [(direct, more), (tables, false)] {
+            let last = group.len().saturating_sub(1);
+            for (at, (field, key, value)) in group.into_iter().enumerate() {
+                if is_nil(&value) {
+                    continue;
+                }
+                self.pair(&[key], &value, true, depth + 1)?;
+                // Parity(toml): the number of a field counts, not what was written of the struct.
+                let comma = if is_struct { field + 1 != count } else { is_followed || at < last };
+                self.put(if comma { ", " } else { "" })?;
+            }
+        }
+        self.put("}")
+    }
+}
+
+/// The parts of a map or struct that are no tables, those that are, and whether it is a struct.
+fn parts(table: &Value) -> Result<(Vec<Part>, Vec<Part>, bool), EncodeError> {
+    let (entries, is_struct): (Vec<(Str, Value)>, bool) = match table {
+        Value::Map(map) => (map.entries(), false),
+        Value::Object(object) => {
+            let fields = object.fields().into_iter();
+            (fields.map(|(name, value)| (Str::from(name), value)).collect(), true)
+        }
+        _ => (Vec::new(), false),
+    };
+    let (mut direct, mut tables) = (Vec::new(), Vec::new());
+    for (field, (key, value)) in entries.into_iter().enumerate() {
+        if is_struct && !key.first().is_some_and(u8::is_ascii_uppercase) {
+            continue;
+        }
+        let value = resolved(value);
+        match shape(&value, 0)? {
+            Shape::Table | Shape::Tables => tables.push((field, key, value)),
+            Shape::Nil | Shape::Other => direct.push((field, key, value)),
+        }
+    }
+    Ok((direct, tables, is_struct))
+}
+
+/// A value without the name of its type, unless that decides how it is written.
+fn resolved(value: Value) -> Value {
+    match &value {
+        Value::Object(object) if object.type_name() != "time.Duration" => {
+            object.underlying().unwrap_or(value)
+        }
+        _ => value,
+    }
+}
+
+fn is_nil(value: &Value) -> bool {
+    match value {
+        Value::Nil => true,
+        Value::List(list) => list.is_nil(),
+        Value::Map(map) => map.is_nil(),
+        Value::Object(object) => object.is_nil(),
+        _ => false,
+    }
+}
+
+fn shape(value: &Value, depth: usize) -> Result<Shape, EncodeError> {
+    if depth > MAX_DEPTH {
+        return Err(EncodeError::Depth);
+    }
+    Ok(match value {
+        _ if is_nil(value) => Shape::Nil,
+        Value::Map(_) => Shape::Table,
+        Value::List(list) if list.is_empty() => Shape::Other,
+        Value::List(list) => {
+            let mut all = Shape::Tables;
+            for item in list.items() {
+                match shape(&resolved(item.clone()), depth + 1)? {
+                    Shape::Nil => {
+                        let text = "toml: cannot encode array with nil element";
+                        return Err(EncodeError::Refused(text.to_owned()));
+                    }
+                    Shape::Table => {}
+                    Shape::Tables | Shape::Other => all = Shape::Other,
+                }
+            }
+            all
+        }
+        Value::Object(object) => match scalar(&**object)? {
+            Some(_) => Shape::Other,
+            None => Shape::Table,
+        },
+        Value::Function(_) | Value::Complex(..) => {
+            return Err(EncodeError::Refused(format!("unsupported type: {}", value.kind())));
+        }
+        _ => Shape::Other,
+    })
+}
+
+/// The text of an object that is no table.
+fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
+    let any: &dyn Any = object;
+    if let Some(time) = any.downcast_ref::<Time>() {
+        let utc = || time.in_zone(Zone::Utc);
+        return Ok(Some(
+            match time.zone().name() {
+                LOCAL_DATETIME => utc().format("2006-01-02T15:04:05.999999999"),
+                LOCAL_DATE => utc().format("2006-01-02"),
+                LOCAL_TIME => utc().format("15:04:05.999999999"),
+                _ => time.format(RFC3339_NANO),
+            }
+            .into_bytes(),
+        ));
+    }
+    if object.type_name() == "time.Duration" {
+        return Ok(object.text().map(|text| string(&text)));
+    }
+    match marshalled(object) {
+        Some(Ok(Value::String(text))) => Ok(Some(string(&text))),
+        Some(Err(error)) => Err(EncodeError::Refused(error)),
+        _ if matches!(object.kind(), Kind::Struct | Kind::Pointer) => Ok(None),
+        _ => Err(EncodeError::Refused(format!("unsupported type: {}", object.kind()))),
+    }
+}
+
+/// A float that says that it is one.
+fn number(float: f64) -> String {
+    let sign = if float.is_sign_negative() { "-" } else { "" };
+    if float.is_nan() {
+        return format!("{sign}nan");
+    }
+    if float.is_infinite() {
+        return format!("{sign}inf");
+    }
+    let text = format_float(float, FloatForm::General, None);
+    if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
+}
+
+/// Keys as a header has them.
+fn joined(keys: &[Str]) -> Vec<u8> {
+    let keys: Vec<Vec<u8>> = keys.iter().map(quoted).collect();
+    keys.join(&b'.')
+}
+
+/// A key, in quotes if it needs them.
+fn quoted(key: &Str) -> Vec<u8> {
+    let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }
+}
+
+/// A string in quotes.
+pub(super) fn string(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0x8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            0xc => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..=0x1f | 0x7f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'"');
+    out
+}

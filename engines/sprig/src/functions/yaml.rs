@@ -1,0 +1,188 @@
+//! YAML as Helm 4.2 reads and writes it in templates: `sigs.k8s.io/yaml`, and go-yaml v3 for `toYamlPretty`.
+//!
+//! Here: the functions. Below: Go's values as the writers see them (`yaml/view.rs`).
+
+mod view;
+
+use golang::Value;
+use golang::json::{Decoded, Form};
+use golang::value::{Kind, Map};
+use gotemplate::{Call, Failure};
+use goyaml::v3::{self, Layout};
+
+use super::json;
+use crate::arguments::{any, text};
+use crate::table::{Entry, bounded};
+use view::{AsJson, AsValue};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    bounded("toYaml", "func(interface {}) string", to_yaml),
+    bounded("mustToYaml", "func(interface {}) string", must_to_yaml),
+    bounded("toYamlPretty", "func(interface {}) string", to_yaml_pretty),
+    bounded("fromYaml", "func(string) map[string]interface {}", from_yaml),
+    bounded("fromYamlArray", "func(string) []interface {}", from_yaml_array),
+];
+
+/// A value as YAML without the last newline; nothing where it has none.
+fn to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(Value::from(emit(call, any(args, 0))?.unwrap_or_default()))
+}
+
+/// A value as YAML without the last newline.
+fn must_to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(Value::from(emit(call, any(args, 0))??))
+}
+
+/// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
+fn to_yaml_pretty(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let layout = Layout { indent: 2, compact_sequences: false };
+    let text =
+        v3::encode(&AsValue(any(args, 0).clone()), &layout).map_err(|error| error.to_string())?;
+    call.produce(text.len())?;
+    Ok(Value::from(without_newline(text)))
+}
+
+/// The map that the first document of a text is. What is wrong with it is under `Error`.
+fn from_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(match read(call, args)? {
+        Ok(value @ Value::Map(_)) => value,
+        Ok(Value::Nil) => Value::Map(Map::default()),
+        Ok(other) => json::with_error(
+            Map::default(),
+            &mismatch(&json::mismatch(&other, "map[string]interface {}")),
+        ),
+        Err(error) => json::with_error(Map::default(), &error),
+    })
+}
+
+/// The list that the first document of a text is. What is wrong with it is its only item.
+fn from_yaml_array(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let list = read(call, args)?.and_then(|value| {
+        let value = if value.kind() == Kind::Invalid { Value::list([]) } else { value };
+        json::list(Decoded { value, misfit: None }).map_err(|error| mismatch(&error))
+    });
+    Ok(list.unwrap_or_else(|error| Value::list([Value::from(error)])))
+}
+
+fn mismatch(error: &str) -> String {
+    format!("error unmarshaling JSON: while decoding JSON: {error}")
+}
+
+/// The value of a text, or what is wrong with it.
+fn read(call: &mut Call<'_>, args: &[Value]) -> Result<Result<Value, String>, Failure> {
+    let text = text(args, 0);
+    call.work(text.len())?;
+    Ok(match goyaml::to_json(text) {
+        Ok(json) => Ok(Value::from_json(&json)),
+        Err(error) => Err(format!("error converting YAML to JSON: {error}")),
+    })
+}
+
+/// YAML without its last newline, or why there is none.
+fn emit(call: &mut Call<'_>, value: &Value) -> Result<Result<String, String>, Failure> {
+    let limit = call.text_limits().bytes;
+    match goyaml::emit_value(&AsJson(value.clone()), limit) {
+        Ok(text) => {
+            call.produce(text.len())?;
+            Ok(Ok(without_newline(text)))
+        }
+        // Go makes JSON of the value first, so what is wrong with that counts.
+        Err(error) => {
+            let json = json::encode(call, value, Form::default())?;
+            if error.is_limit() {
+                return Err(error.to_string().into());
+            }
+            Ok(Err(json.err().unwrap_or_else(|| error.to_string())))
+        }
+    }
+}
+
+fn without_newline(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::time::{Duration, Time, Zone};
+
+    use super::*;
+    use crate::rendering::{check, render_with};
+
+    fn check_with(template: &str, data: Value, wanted: &str) {
+        assert_eq!(render_with(template, data), wanted, "{template}");
+    }
+
+    fn values() -> Value {
+        Value::map([
+            ("f10", Value::list([Value::Float(1e6), Value::int(5), Value::Nil])),
+            ("f9", Value::Bytes("abc".into())),
+            ("y", Value::from("yes")),
+            ("t", Value::object(Time::from_unix(1_577_923_200, 0, Zone::Utc))),
+            ("d", Value::object(Duration(1_500_000_000))),
+            ("x", Value::string(&b"\xff\xfe"[..])),
+        ])
+    }
+
+    #[test]
+    fn values_are_written_as_the_yaml_of_their_json() {
+        let wanted = "d: 1500000000\nf9: YWJj\nf10:\n- 1000000\n- 5\n- null\nt: \"2020-01-02T00:00:00Z\"\nx: \u{fffd}\u{fffd}\n\"y\": \"yes\"";
+        check_with("{{ toYaml . }}", values(), wanted);
+        check_with("{{ mustToYaml . }}", values(), wanted);
+        check("{{ toYaml nil }} {{ toYaml \"\" }} {{ toYaml 1e20 }}", "null \"\" 1e+20");
+    }
+
+    #[test]
+    fn pretty_values_are_written_without_a_detour() {
+        let wanted = "d: 1.5s\nf9:\n  - 97\n  - 98\n  - 99\nf10:\n  - 1e+06\n  - 5\n  - null\nt: 2020-01-02T00:00:00Z\nx: !!binary //4=\n\"y\": \"yes\"";
+        check_with("{{ toYamlPretty . }}", values(), wanted);
+        check("{{ toYamlPretty \"yes\" }} {{ toYamlPretty \"a\\nb\\n\" }}", "\"yes\" |\n  a\n  b");
+    }
+
+    #[test]
+    fn what_has_no_yaml_is_empty_or_an_error() {
+        check("{{ toYaml \"\\u0080\" }}", "");
+        let error = "error calling mustToYaml: ";
+        check(
+            "{{ mustToYaml \"\\u0080\" }}",
+            &format!("{error}yaml: control characters are not allowed"),
+        );
+        let infinite = Value::Float(f64::NEG_INFINITY);
+        check_with("{{ toYaml . }}", infinite.clone(), "");
+        check_with(
+            "{{ mustToYaml . }}",
+            infinite.clone(),
+            &format!("{error}json: unsupported value: -Inf"),
+        );
+        check_with("{{ toYamlPretty . }}", infinite, "-.inf");
+        let map = Map::default();
+        map.insert("a", Value::Map(map.clone()));
+        let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
+        check_with("{{ mustToYaml . }}", Value::Map(map.clone()), &format!("{error}{cycle}"));
+        let deep =
+            "error calling toYamlPretty: the value is nested more than 10000 deep, or holds itself";
+        check_with("{{ toYamlPretty . }}", Value::Map(map.clone()), deep);
+        map.remove(b"a");
+    }
+
+    #[test]
+    fn maps_and_lists_are_read_or_hold_what_is_wrong() {
+        check("{{ fromYaml \"a: 1\\nb: [x, y]\\n\" }}", "map[a:1 b:[x true]]");
+        check("{{ fromYaml \"\" }} {{ fromYaml \"\" | toJson }}", "map[] {}");
+        check(
+            "{{ fromYaml \"- a\" }}",
+            "map[Error:error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}]",
+        );
+        check(
+            "{{ fromYaml \"inf: .inf\" }}",
+            "map[Error:error converting YAML to JSON: json: unsupported value: +Inf]",
+        );
+        check("{{ fromYamlArray \"[1, [2]]\" }}{{ fromYamlArray \"\" | toJson }}", "[1 [2]][]");
+        check(
+            "{{ fromYamlArray \"a: 1\" }}",
+            "[error unmarshaling JSON: while decoding JSON: json: cannot unmarshal object into Go value of type []interface {}]",
+        );
+    }
+}

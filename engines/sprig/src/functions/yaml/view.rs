@@ -1,0 +1,141 @@
+//! Go's values as the writers of YAML see them.
+
+use std::any::Any;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use golang::Value;
+use golang::json::marshalled;
+use golang::time::{RFC3339_NANO, Time};
+use golang::value::{Kind, Object, Str};
+use goyaml::{Emittable, View};
+
+/// A string that is UTF-8.
+#[derive(Debug, Clone)]
+pub(super) struct Text(Str);
+
+impl Text {
+    /// A string in which each byte that belongs to no character is replaced.
+    fn replaced(text: &Str) -> Self {
+        match text.replaced() {
+            std::borrow::Cow::Borrowed(_) => Self(text.clone()),
+            std::borrow::Cow::Owned(replaced) => Self(replaced.into()),
+        }
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// A value on the way through JSON.
+#[derive(Debug, Clone)]
+pub(super) struct AsJson(pub(super) Value);
+
+impl Emittable for AsJson {
+    type Text = Text;
+
+    fn view(&self) -> View<Self> {
+        match &self.0 {
+            Value::Bytes(bytes) => View::Text(Text(STANDARD.encode(&**bytes).into())),
+            Value::String(text) => View::Text(Text::replaced(text)),
+            Value::List(list) if list.is_nil() => View::Null,
+            Value::Map(map) if map.is_nil() => View::Null,
+            Value::Object(object) if object.is_nil() => View::Null,
+            Value::Object(object) => match marshalled(&**object) {
+                Some(Ok(value)) => Self(value).view(),
+                Some(Err(error)) => View::Refused(error),
+                None => match object.underlying() {
+                    Some(value) => Self(value).view(),
+                    None => {
+                        let text = |name: &str| Text(name.into());
+                        let fields = object.json_fields().into_iter();
+                        View::Map(fields.map(|(name, value)| (text(name), Self(value))).collect())
+                    }
+                },
+            },
+            Value::Function(_) | Value::Complex(..) => {
+                View::Refused(format!("json: unsupported type: {}", self.0.type_name()))
+            }
+            other => plain(other, Self, Text::replaced),
+        }
+    }
+}
+
+/// A value as go-yaml v3 sees it without a detour.
+#[derive(Debug, Clone)]
+pub(super) struct AsValue(pub(super) Value);
+
+impl Emittable for AsValue {
+    type Text = Text;
+
+    fn view(&self) -> View<Self> {
+        match &self.0 {
+            Value::Bytes(bytes) => {
+                View::List(bytes.iter().map(|byte| Self(Value::int((*byte).into()))).collect())
+            }
+            Value::String(text) if std::str::from_utf8(text).is_err() => {
+                View::Binary(text.to_vec())
+            }
+            Value::String(text) => View::Text(Text(text.clone())),
+            Value::Object(object) if object.is_nil() && object.kind() == Kind::Pointer => {
+                View::Null
+            }
+            Value::Object(object) => viewed(&**object),
+            Value::Function(_) | Value::Complex(..) => {
+                View::Refused(format!("cannot marshal type: {}", self.0.type_name()))
+            }
+            other => plain(other, Self, Text::replaced),
+        }
+    }
+}
+
+fn viewed(object: &dyn Object) -> View<AsValue> {
+    let any: &dyn Any = object;
+    if let Some(time) = any.downcast_ref::<Time>() {
+        return View::Time(Text(time.format(RFC3339_NANO).into()));
+    }
+    if object.type_name() == "time.Duration" {
+        return View::Text(Text(object.text().unwrap_or_default()));
+    }
+    match (marshalled(object), object.underlying()) {
+        (Some(Ok(value)), _) | (None, Some(value)) => AsValue(value).view(),
+        (Some(Err(error)), _) => View::Refused(error),
+        (None, None) => {
+            let mut fields = object.fields();
+            fields.retain(|(name, _)| name.starts_with(|c: char| c.is_ascii_uppercase()));
+            // Parity(go-yaml v3): without a tag a field has its name in small letters.
+            let name = |name: &str| Text(name.to_lowercase().into());
+            View::Fields(
+                fields.into_iter().map(|(key, value)| (name(key), AsValue(value))).collect(),
+            )
+        }
+    }
+}
+
+/// What both see in the same way.
+fn plain<T: Emittable>(
+    value: &Value,
+    inside: fn(Value) -> T,
+    text: fn(&Str) -> T::Text,
+) -> View<T> {
+    match value {
+        Value::Bool(truth) => View::Bool(*truth),
+        Value::Integer(integer) if integer.kind().is_signed() => View::Int(integer.signed()),
+        Value::Integer(integer) => View::Uint(integer.unsigned()),
+        Value::Float(float) => View::Float(*float),
+        Value::List(list) => View::List(list.items().iter().cloned().map(inside).collect()),
+        Value::Map(map) => {
+            let entries = map.entries().into_iter();
+            View::Map(entries.map(|(key, value)| (text(&key), inside(value))).collect())
+        }
+        Value::Nil
+        | Value::Complex(..)
+        | Value::String(_)
+        | Value::Bytes(_)
+        | Value::Function(_)
+        | Value::Object(_) => View::Null,
+    }
+}
