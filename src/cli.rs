@@ -1,6 +1,7 @@
 //! What people type: one file per command, and the exit status.
 
 mod serve;
+mod template;
 
 use std::process::ExitCode;
 
@@ -18,13 +19,18 @@ struct Cli {
 enum Command {
     /// Run the operator
     Serve(Box<crate::settings::Settings>),
+    Template(Box<template::Flags>),
 }
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
-    let Cli { command } = Cli::parse();
+    let Cli { command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return wrong_usage(&error),
+    };
     let outcome = match command {
         Command::Serve(settings) => serve::run(*settings),
+        Command::Template(flags) => return template::run(*flags),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,4 +45,17 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let is_template = std::env::args_os().nth(1).is_some_and(|command| command == "template");
+    let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
+        error.exit();
+    };
+    #[expect(clippy::print_stderr, reason = "a command line that is wrong is told to a person")]
+    {
+        eprintln!("Error: {text}");
+    }
+    ExitCode::FAILURE
 }

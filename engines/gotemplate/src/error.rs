@@ -91,6 +91,14 @@ pub enum Failure {
     /// A message of the function.
     #[error("{0}")]
     Message(String),
+    /// A message of the function about what failed below it.
+    #[error("{message}{source}")]
+    Within {
+        /// Up to where the text of the source goes on.
+        message: String,
+        /// What failed.
+        source: Box<Self>,
+    },
     /// A template that it parsed.
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -118,6 +126,7 @@ impl Failure {
             match failure {
                 Self::Limit(limit) => return Some(*limit),
                 Self::Exec(error) => failure = error.source.as_deref()?,
+                Self::Within { source, .. } => failure = source,
                 Self::Message(_) | Self::Parse(_) | Self::NoTemplate { .. } => return None,
             }
         }

@@ -47,6 +47,11 @@ impl Functions {
         self.entries.keys().map(|name| &**name)
     }
 
+    /// What a function takes and gives.
+    pub fn signature(&self, name: &str) -> Option<&Signature> {
+        self.get(name).map(|entry| &*entry.signature)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
     }

@@ -19,5 +19,5 @@ mod tests;
 
 pub use error::{ExecError, Failure, LimitError, ParseError, Place};
 pub use function::{Call, Functions};
-pub use limits::{Limits, STACK};
+pub use limits::{Budget, Limits, STACK};
 pub use set::{MissingKey, Set, Template};

@@ -34,9 +34,9 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the limits in a run.
+/// What is left of the limits, in one run or in several that share it.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     pub(crate) limits: Limits,
     steps: u64,
     output: usize,
@@ -44,7 +44,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// Nothing is used up.
+    pub fn new(limits: Limits) -> Self {
         Self { limits, steps: 0, output: 0, calls: 0 }
     }
 

@@ -154,6 +154,26 @@ impl Set {
         exec::run(self, name, data, host, &mut Budget::new(self.limits))
     }
 
+    /// [`Set::run_with`] within what earlier runs have left of their limits, in place of the set's own.
+    ///
+    /// # Errors
+    /// As [`Set::run`].
+    pub fn run_within(
+        &self,
+        name: &str,
+        data: Value,
+        host: &dyn Any,
+        budget: &mut Budget,
+    ) -> Result<Vec<u8>, Failure> {
+        exec::run(self, name, data, host, budget)
+    }
+
+    /// Whether both hold the same templates because one is a clone of the other, and nothing was parsed into either
+    /// since.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.layer, &other.layer)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Tree> {
         let mut layer = Some(&*self.layer);
         while let Some(known) = layer {

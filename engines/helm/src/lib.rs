@@ -1,17 +1,29 @@
-//! Helm 4.2 without its templates: what it does with values, manifests, ignore files and names.
+//! Helm 4.2 as far as it needs no cluster: charts, values, templates, manifests, names.
 //!
 //! Values are `golang::Value`: a number that a user `--set` is an `int64` and one from YAML a `float64`, a file that is
 //! set may be bytes, tables are shared where Go shares them, and templates see all of that.
 //! Where an answer is a document (values of a release, what is hashed), it is `serde_json::Value`.
 //!
-//! Here: `--set` ([`strvals`]), charts and their files ([`chart`]), their schemas ([`schema`]), values of charts and their dependencies
-//! ([`values`]), rendered manifests ([`manifests`]), `.helmignore` ([`ignore`]), names of releases ([`releasename`]).
-//! Elsewhere: templates (`gotemplate`), YAML (`goyaml`), whatever touches a cluster.
+//! A render is a function of a chart, values, a release and the world ([`Env`]). Errors and warnings quote values, which
+//! may be secrets: show them only to whoever may see the values.
+//!
+//! Here: `--set` ([`strvals`]), charts ([`chart`]), values of charts and their dependencies ([`values`]), schemas ([`schema`]), templates
+//! ([`render`]), rendered manifests ([`manifests`]), all of it one after the other ([`release`]), `.helmignore`
+//! ([`ignore`]), names of releases ([`releasename`]).
+//! Elsewhere: the language of templates (`gotemplate`), its functions (`sprig`), YAML (`goyaml`), whatever touches a
+//! cluster.
 
+pub mod capabilities;
 pub mod chart;
+pub mod env;
 pub mod ignore;
 pub mod manifests;
+pub mod release;
 pub mod releasename;
+pub mod render;
 pub mod schema;
 pub mod strvals;
 pub mod values;
+pub mod warning;
+
+pub use env::Env;

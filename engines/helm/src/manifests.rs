@@ -112,26 +112,34 @@ pub struct Error {
     pub path: String,
     /// What is wrong with it.
     pub problem: HeadError,
+    /// What was read before it, as it was found.
+    pub before: Box<Sorted>,
 }
 
 /// The documents of a rendered text: without the markers between them, white space before them, and empty ones.
 ///
 /// Whatever follows `---` on its line belongs to the document.
-pub fn split(text: &str) -> Vec<&str> {
-    let text = text.trim_start();
+pub fn split(text: &[u8]) -> Vec<&[u8]> {
+    let text = trim_start(text);
     let mut documents = Vec::new();
     let mut from = 0;
     let mut line_start = 0;
-    for line in text.split_inclusive('\n') {
-        if let Some(after) = line.strip_prefix("---") {
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if let Some(after) = line.strip_prefix(b"---") {
             documents.push(&text[from..line_start]);
-            let after = after.trim_start_matches([' ', '\t']);
-            from = line_start + line.len() - after.len();
+            let blanks = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            from = line_start + 3 + blanks;
         }
         line_start += line.len();
     }
     documents.push(&text[from..]);
-    documents.into_iter().map(str::trim_start).filter(|document| !document.is_empty()).collect()
+    documents.into_iter().map(trim_start).filter(|document| !document.is_empty()).collect()
+}
+
+/// A text without the white space before it; what is not UTF-8 is none.
+fn trim_start(text: &[u8]) -> &[u8] {
+    let valid = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    &text[valid.len() - valid.trim_start().len()..]
 }
 
 /// Reads and orders what was rendered: path of a template → its text.
@@ -139,18 +147,22 @@ pub fn split(text: &str) -> Vec<&str> {
 /// Files whose name begins with `_` are left out.
 ///
 /// # Errors
-/// At the first manifest that cannot be read, in the order of paths.
-pub fn sort(files: &BTreeMap<String, String>, order: Order) -> Result<Sorted, Error> {
+/// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
+pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
     for (path, text) in files {
         let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         if name.starts_with('_') {
             continue;
         }
-        for document in split(text) {
-            let head =
-                Head::parse(document).map_err(|problem| Error { path: path.clone(), problem })?;
-            sorted.take(path, document, head);
+        for document in split(text.as_ref()) {
+            match Head::parse(document) {
+                // YAML is UTF-8, as far as it was read.
+                Ok(head) => sorted.take(path, &String::from_utf8_lossy(document), head),
+                Err(problem) => {
+                    return Err(Error { path: path.clone(), problem, before: Box::new(sorted) });
+                }
+            }
         }
     }
     sorted.hooks.sort_by(|a, b| order.compare(&a.kind, &b.kind));

@@ -20,9 +20,60 @@ pub fn shorten(name: &str) -> String {
     format!("{begin}-{}", &digest[..DIGITS])
 }
 
+/// Why a text is no name of a release. As Helm says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// There is none.
+    #[error("no name provided")]
+    Missing,
+    /// Too long, or with other characters than a name has.
+    #[error(
+        "invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53"
+    )]
+    Form,
+}
+
+/// Checks whether a text can be the name of a release: labels of small letters, digits and dashes, with dots between.
+///
+/// # Errors
+/// Why not.
+pub fn check(name: &str) -> Result<(), Invalid> {
+    if name.is_empty() {
+        return Err(Invalid::Missing);
+    }
+    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(|byte| is_small(*byte))
+            && bytes.last().is_some_and(|byte| is_small(*byte))
+            && bytes.iter().all(|byte| is_small(*byte) || *byte == b'-')
+    };
+    if name.len() > MAX_NAME || !name.split('.').all(is_label) {
+        return Err(Invalid::Form);
+    }
+    Ok(())
+}
+
+/// A name as messages show it.
+pub(crate) fn quoted(name: &str) -> String {
+    let quoted = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::shorten;
+    use super::{Invalid, check, shorten};
+
+    #[test]
+    fn a_name_is_made_of_labels() {
+        for name in ["a", "a-b.c", "0.1", &"a".repeat(53)] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in ["A", "-a", "a-", "a..b", ".a", "a_b", "a b", &"a".repeat(54)] {
+            assert_eq!(check(name), Err(Invalid::Form), "{name}");
+        }
+        assert_eq!(check(""), Err(Invalid::Missing));
+    }
 
     #[test]
     fn only_names_that_are_too_long_change_and_stay_different() {

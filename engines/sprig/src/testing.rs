@@ -5,6 +5,7 @@ use golang::time::{Time, Zone};
 use gotemplate::{Limits, MissingKey, Set};
 
 use crate::World;
+use crate::rendering::Fixed;
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
 pub(crate) struct Still;
@@ -19,7 +20,7 @@ impl World for Still {
     }
 
     fn fill(&self, buffer: &mut [u8]) {
-        buffer.fill(7);
+        Fixed.fill(buffer);
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {

@@ -1,6 +1,7 @@
-//! What Helm does apart from templates: values, manifests, ignore files, names of releases.
+//! What Helm does: values, templates, manifests, ignore files, names of releases.
 //!
-//! Here: `--set`. Elsewhere: values (`helm/values.rs`), their schemas (`helm/schema.rs`), what is made of rendered texts and names (`helm/release.rs`).
+//! Here: `--set`. Elsewhere: values (`helm/values.rs`), templates (`helm/render.rs`), the whole command
+//! (`helm/command.rs`), what is made of rendered texts and names (`helm/release.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,46 @@ use serde_json::Value as Json;
 use super::Topic;
 use super::case::{Answer, Case, Fault, Judgement, same_value};
 
+mod command;
 mod release;
+mod render;
 mod schema;
 mod values;
 
-pub(super) const TOPICS: [Topic; 7] = [
+pub(super) const TOPICS: [Topic; 11] = [
+    Topic {
+        name: "helm/functions",
+        path: "helm/functions.tsv",
+        judge: render::function,
+        exceptions: &[(
+            "tpl",
+            "recorded of a stand-in that Helm replaces before templates run; theirs gives a string",
+        )],
+    },
+    Topic {
+        name: "recorded/charts",
+        path: "recorded/charts.jsonl",
+        judge: command::template,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/schema",
+        path: "recorded/schema.jsonl",
+        judge: schema::check,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/sprig",
+        path: "recorded/sprig.jsonl",
+        judge: render::text,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/sprig-duration",
+        path: "recorded/sprig-duration.jsonl",
+        judge: render::text,
+        exceptions: &[],
+    },
     Topic {
         name: "recorded/coalesce",
         path: "recorded/coalesce.jsonl",
@@ -41,12 +77,6 @@ pub(super) const TOPICS: [Topic; 7] = [
         name: "recorded/releasename",
         path: "recorded/releasename.jsonl",
         judge: release::name,
-        exceptions: &[],
-    },
-    Topic {
-        name: "recorded/schema",
-        path: "recorded/schema.jsonl",
-        judge: schema::check,
         exceptions: &[],
     },
     Topic { name: "recorded/strvals", path: "recorded/strvals.jsonl", judge: set, exceptions: &[] },

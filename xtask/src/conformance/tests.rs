@@ -32,9 +32,11 @@ fn every_recorded_case_is_answered_as_recorded() {
     expect![[r#"
         flux/crds: 8 of 8 passed, 7 not run
         gotemplate/snippets: 531 of 531 passed, 0 not run
+        helm/functions: 232 of 233 passed, 0 not run
         misc/regexp: 59 of 59 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
-        recorded/coalesce: 144 of 144 passed, 3 not run
+        recorded/charts: 347 of 347 passed, 0 not run
+        recorded/coalesce: 147 of 147 passed, 0 not run
         recorded/envsubst: 385 of 385 passed, 0 not run
         recorded/globfiles: 78 of 78 passed, 0 not run
         recorded/gotemplate2: 472 of 472 passed, 0 not run
@@ -49,6 +51,8 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/revision: 128 of 128 passed, 0 not run
         recorded/schema: 126 of 126 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run
+        recorded/sprig: 1387 of 1387 passed, 0 not run
+        recorded/sprig-duration: 41 of 41 passed, 0 not run
         recorded/ssa-normalize: 20 of 20 passed, 71 not run
         recorded/strvals: 243 of 243 passed, 0 not run
         recorded/tarball: 23 of 23 passed, 0 not run

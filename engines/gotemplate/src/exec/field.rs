@@ -75,6 +75,12 @@ impl<'s> Run<'s, '_> {
                         _ => Slot::plain(value),
                     });
                 }
+                if object.fields().iter().any(|(known, _)| *known == name) {
+                    let struct_type = object.type_name().trim_start_matches('*');
+                    let message =
+                        format!("{name} is an unexported field of struct type {struct_type}");
+                    return Err(self.error(message));
+                }
                 object.underlying()
             }
             value => Some(value.clone()),

@@ -53,9 +53,9 @@ impl Head {
     ///
     /// # Errors
     /// It is no YAML, or has another shape than an object.
-    pub fn parse(text: &str) -> Result<Self, HeadError> {
+    pub fn parse(text: &[u8]) -> Result<Self, HeadError> {
         let mut head = Self::default();
-        match goyaml::to_json(text.as_bytes())? {
+        match goyaml::to_json(text)? {
             Value::Null => Ok(head),
             Value::Object(object) => head.fill(&object).map(|()| head),
             other => Err(misfit(&other, ROOT)),

@@ -12,6 +12,7 @@ use golang::value::{Map, Str};
 use super::table::{copied, dismantle, empty, remove_nulls};
 use super::{Budget, Error};
 use crate::chart::Chart;
+use crate::warning::{Level, Warning};
 
 /// The table whose entries all charts share.
 const GLOBAL: &str = "global";
@@ -21,8 +22,8 @@ const GLOBAL: &str = "global";
 pub struct Coalesced {
     /// The values; nothing of them is shared with what was given.
     pub values: Map,
-    /// What Helm would log, in its words.
-    pub warnings: Vec<String>,
+    /// What Helm would log.
+    pub warnings: Vec<Warning>,
 }
 
 /// The values that templates of a chart and of those in it see: what the user says, above all defaults, without the
@@ -68,12 +69,12 @@ pub(super) enum Nulls {
 /// One run, with what it has to say.
 pub(super) struct Coalescing<'b> {
     pub(super) budget: &'b mut Budget,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl Coalescing<'_> {
     fn warn(&mut self, warning: String) {
-        self.warnings.push(warning);
+        self.warnings.push(Warning::new(Level::Info, warning));
     }
 
     fn chart(

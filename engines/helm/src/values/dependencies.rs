@@ -10,6 +10,7 @@ use super::coalesce::{Coalesced, Coalescing, Nulls, whole};
 use super::table::{copied, dismantle, empty, table_at, value_at};
 use super::{Budget, Error};
 use crate::chart::{Chart, Dependency};
+use crate::warning::{Level, Warning};
 
 /// Removes the dependencies that tags and conditions leave out, gives the others their aliases, and imports values
 /// from them into their parents.
@@ -21,7 +22,7 @@ use crate::chart::{Chart, Dependency};
 ///
 /// # Errors
 /// As those of [`super::coalesce`].
-pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<String>, Error> {
+pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<Warning>, Error> {
     let mut run = Run { budget: Budget::new(), warnings: Vec::new() };
     run.choose(chart, user, "")?;
     run.import_all(chart)?;
@@ -30,7 +31,7 @@ pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<String>
 
 struct Run {
     budget: Budget,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 impl Run {
@@ -83,9 +84,11 @@ impl Run {
                 None => {}
                 Some(Value::Bool(true)) => some_on = true,
                 Some(Value::Bool(false)) => some_off = true,
-                Some(_) => self
-                    .warnings
-                    .push(format!("returned non-bool value tag={tag} chart={}", dependency.name)),
+                Some(_) => self.warnings.push(
+                    Warning::new(Level::Warn, "returned non-bool value")
+                        .with("tag", tag)
+                        .with("chart", &dependency.name),
+                ),
             }
         }
         dependency.enabled = some_on || !some_off;
@@ -100,10 +103,11 @@ impl Run {
                     dependency.enabled = truth;
                     break;
                 }
-                Some(_) => self.warnings.push(format!(
-                    "returned non-bool value path={place} chart={}",
-                    dependency.name
-                )),
+                Some(_) => self.warnings.push(
+                    Warning::new(Level::Warn, "returned non-bool value")
+                        .with("path", place)
+                        .with("chart", &dependency.name),
+                ),
             }
         }
     }
@@ -141,22 +145,22 @@ impl Run {
             for import in &dependency.import_values {
                 let (child, parent, missing) = match import {
                     Value::Map(import) => {
-                        let missing = format!(
-                            "ImportValues missing table from chart chart={}",
-                            dependency.name
-                        );
+                        let missing =
+                            Warning::new(Level::Warn, "ImportValues missing table from chart")
+                                .with("chart", &dependency.name);
                         (text(import, "child"), text(import, "parent"), missing)
                     }
                     Value::String(export) => {
                         let child = format!("exports.{}", export.lossy());
-                        (child, ".".to_owned(), "ImportValues missing table".to_owned())
+                        let missing = Warning::new(Level::Warn, "ImportValues missing table");
+                        (child, ".".to_owned(), missing)
                     }
                     // Parity(helm): anything else is dropped without a word.
                     _ => continue,
                 };
                 match table_at(values, &format!("{}.{child}", dependency.name)) {
                     Ok(table) => self.below(imported, &wrapped(&table, &parent))?,
-                    Err(error) => self.warnings.push(format!("{missing} error={error}")),
+                    Err(error) => self.warnings.push(missing.with("error", error.to_string())),
                 }
                 let entries = [("child", child), ("parent", parent)];
                 let entries = entries.map(|(key, text)| (key.into(), Value::from(text)));

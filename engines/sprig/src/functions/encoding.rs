@@ -224,7 +224,7 @@ mod tests {
             r#"{{ sha256sum "Hello, wörld" }}"#,
             "d4c1cd3d701a582f3b421050364d34890f76282098bbc1e58b5a2e772df05d66",
         );
-        check(r#"{{ slice (sha512sum "abc") 0 8 }}"#, "ddaf35a1");
+        check(r#"{{ substr 0 8 (sha512sum "abc") }}"#, "ddaf35a1");
         check(r#"{{ adler32sum "日本" }} {{ adler32sum "" }}"#, "260506705 1");
     }
 }

@@ -27,7 +27,9 @@ pub(super) fn manifests(case: Case) -> Judgement {
     match case.op.as_str() {
         "split" => {
             let Split { text } = case.inputs()?;
-            case.judge(Ok(manifests::split(&text).into()))
+            let documents = manifests::split(text.as_bytes()).into_iter();
+            let documents = documents.map(|document| String::from_utf8_lossy(document).into());
+            case.judge(Ok(Json::Array(documents.collect())))
         }
         "sort" => {
             let Sort { files, order } = case.inputs()?;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::super::case::{Case, Fault, Judgement, nil, same, same_value};
-use super::{json, table};
+use super::{json, render, table};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +23,9 @@ struct Inputs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GivenChart {
+pub(super) struct GivenChart {
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
     name: String,
     #[serde(default = "first")]
     version: String,
@@ -52,7 +54,7 @@ struct GivenDependency {
 }
 
 impl GivenChart {
-    fn chart(self) -> Result<Chart, Fault> {
+    pub(super) fn chart(self) -> Result<Chart, Fault> {
         let dependencies = self.dependencies.map(|listed| {
             let listed = listed.into_iter().map(|given| Dependency {
                 name: given.name,
@@ -66,9 +68,9 @@ impl GivenChart {
             });
             listed.collect()
         });
-        let (name, version) = (self.name, self.version);
+        let Self { api_version, name, version, .. } = self;
         Ok(Chart {
-            metadata: Metadata { name, version, dependencies, ..Metadata::default() },
+            metadata: Metadata { api_version, name, version, dependencies, ..Metadata::default() },
             values: table(&self.values)?,
             charts: self.charts.into_iter().map(Self::chart).collect::<Result<_, _>>()?,
             ..Chart::default()
@@ -77,8 +79,11 @@ impl GivenChart {
 }
 
 pub(super) fn coalesce(case: Case) -> Judgement {
+    if case.op == "render" {
+        return render::values(case);
+    }
     if !matches!(case.op.as_str(), "coalesce" | "merge" | "process") {
-        return Err(case.unsupported(&["render"]));
+        return Err(case.unsupported(&[]));
     }
     let Inputs { chart, values, warnings: wanted } = case.inputs()?;
     let (mut chart, user) = (chart.chart()?, table(&values)?);
@@ -106,6 +111,7 @@ pub(super) fn coalesce(case: Case) -> Judgement {
     };
     let is_error = got.is_err();
     case.judge(got)?;
+    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     warnings.sort();
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
 }

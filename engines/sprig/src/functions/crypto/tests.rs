@@ -77,7 +77,7 @@ fn keys_of_every_kind_sign_themselves_and_come_back_as_they_were() {
         assert!(render(&template).starts_with("true\n-----BEGIN"), "{kind}");
     }
     check(r#"{{ genPrivateKey "nope" }}"#, "Unknown type nope");
-    check(r#"{{ slice (genCA "x" 1).Key 0 31 }}"#, "-----BEGIN RSA PRIVATE KEY-----");
+    check(r#"{{ substr 0 31 (genCA "x" 1).Key }}"#, "-----BEGIN RSA PRIVATE KEY-----");
 }
 
 #[test]

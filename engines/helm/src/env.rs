@@ -1,0 +1,69 @@
+//! The world as a render sees it. A render is a function of its chart, its values, its release and this.
+//!
+//! Here: what the caller gives. Elsewhere: what a cluster can do (`capabilities.rs`), functions that use it (`render`,
+//! `sprig`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use golang::time::{Time, Zone};
+use serde_json::Value as Json;
+
+use crate::capabilities::Capabilities;
+
+/// Fills a buffer.
+pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
+/// The world as a render sees it.
+#[derive(Clone)]
+pub struct Env {
+    /// The time at which the templates run, in the local zone.
+    pub now: Time,
+    /// The local zone.
+    pub local: Zone,
+    /// Fills a buffer with random bytes that nobody can guess.
+    pub random: Arc<Fill>,
+    /// What the cluster can do.
+    pub capabilities: Arc<Capabilities>,
+    /// The objects that `lookup` finds; without it there are none.
+    pub cluster: Option<Arc<dyn Lookup>>,
+    /// The names that `getHostByName` finds; without it every address is empty, as in Helm without `--enable-dns`.
+    pub names: Option<Arc<dyn Resolve>>,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// What `lookup` is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wanted<'w> {
+    /// Such as `apps/v1`.
+    pub api_version: &'w str,
+    /// Such as `Deployment`.
+    pub kind: &'w str,
+    /// Empty: of no namespace, or a list over all.
+    pub namespace: &'w str,
+    /// Empty: a list of all.
+    pub name: &'w str,
+}
+
+/// Objects of a cluster.
+pub trait Lookup: Send + Sync {
+    /// An object, or a list with its `items` where no name is asked for; nothing for what is not there.
+    ///
+    /// # Errors
+    /// The whole text of Helm's error, such as `unable to get apiresource from unstructured: …` for an unknown kind.
+    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Json>, String>;
+}
+
+/// Names of hosts.
+pub trait Resolve: Send + Sync {
+    /// An address of a host.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn address_of(&self, host: &str) -> Result<String, String>;
+}

@@ -1,0 +1,225 @@
+//! From a chart and values to the manifests and hooks of a release: Helm's steps of `install` before it writes.
+//!
+//! Here: the steps and their order. Elsewhere: each of them (`chart`, `values`, `schema`, `render`, `manifests`), and
+//! everything that a cluster is needed for.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use golang::Value;
+use golang::semver::{Constraint, Version};
+use golang::value::Map;
+
+use crate::chart::Chart;
+use crate::env::Env;
+use crate::manifests::{self, Hook, Manifest, Order, Sorted};
+use crate::releasename;
+use crate::render::{self, Mode, Release, Templates};
+use crate::schema::{self, SchemaError};
+use crate::values::{self, coalesce, process_dependencies};
+use crate::warning::{Level, Warning};
+
+/// What is to be rendered, and how.
+#[derive(Debug)]
+pub struct Request<'r> {
+    /// The chart as it was loaded.
+    pub chart: Chart,
+    /// What the user says.
+    pub values: &'r Map,
+    /// The release.
+    pub release: Release,
+    /// How templates are run.
+    pub mode: Mode,
+    /// Whether values are taken without a look at the charts' schemas.
+    pub skip_schema: bool,
+    /// Whether the notes of the charts in it belong to the notes.
+    pub sub_notes: bool,
+    /// Templates that an earlier call gave back, perhaps of this chart.
+    pub templates: Option<Templates>,
+}
+
+/// What a release consists of.
+#[derive(Debug)]
+pub struct Rendered {
+    /// The chart with the dependencies that are in.
+    pub chart: Chart,
+    /// Its templates, for the next time.
+    pub templates: Templates,
+    /// Manifests in the order in which they are applied.
+    pub manifests: Vec<Manifest>,
+    /// Hooks by kind.
+    pub hooks: Vec<Hook>,
+    /// What a person reads after an installation.
+    pub notes: Vec<u8>,
+}
+
+/// Why there is no release. Each text is Helm's and may hold values of the user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No name for a release.
+    #[error("release name check failed: release name {0}: {1}")]
+    Name(String, releasename::Invalid),
+    /// Dependencies could not be processed.
+    #[error("chart dependencies processing failed: {0}")]
+    Dependencies(values::Error),
+    /// Values could not be put together.
+    #[error(transparent)]
+    Values(#[from] values::Error),
+    /// Values are not what the charts' schemas want.
+    #[error(
+        "values don't meet the specifications of the schema(s) in the following chart(s):\n{0}"
+    )]
+    Schema(SchemaError),
+    /// The chart is for other versions of Kubernetes.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {found}")]
+    KubeVersion {
+        /// The range that the chart names.
+        wanted: String,
+        /// The version of the cluster.
+        found: String,
+    },
+    /// A template failed.
+    #[error(transparent)]
+    Render(#[from] render::Error),
+    /// A rendered text is no manifest.
+    #[error("{error}")]
+    Manifests {
+        /// Which one, and why.
+        error: manifests::Error,
+        /// All that was rendered, by file.
+        files: BTreeMap<String, Vec<u8>>,
+    },
+}
+
+impl Error {
+    /// Whether Helm has begun a release by then, of which a person can be shown what there is.
+    pub fn is_of_release(&self) -> bool {
+        matches!(self, Self::KubeVersion { .. } | Self::Render(_) | Self::Manifests { .. })
+    }
+}
+
+/// Renders a release. What Helm would log meanwhile is added to `warnings`, also when there is an error.
+///
+/// # Errors
+/// At the first step that fails.
+///
+/// # Assumes
+/// The thread has a stack of [`render::STACK`] bytes.
+pub fn render(
+    request: Request<'_>,
+    env: &Env,
+    warnings: &mut Vec<Warning>,
+) -> Result<Rendered, Error> {
+    let Request { mut chart, values: user, release, mode, skip_schema, sub_notes, templates } =
+        request;
+    let failed = |what: &str, error: &dyn ToString| {
+        Warning::new(Level::Error, what).with("error", error.to_string())
+    };
+    if let Err(problem) = releasename::check(&release.name) {
+        let error = Error::Name(releasename::quoted(&release.name), problem);
+        let inner = format!("release name {}: {problem}", releasename::quoted(&release.name));
+        warnings.push(failed("release name check failed", &inner));
+        return Err(error);
+    }
+    match process_dependencies(&mut chart, user) {
+        Ok(mut said) => warnings.append(&mut said),
+        Err(error) => {
+            warnings.push(failed("chart dependencies processing failed", &error));
+            return Err(Error::Dependencies(error));
+        }
+    }
+    let mut coalesced = coalesce(&chart, user)?;
+    warnings.append(&mut coalesced.warnings);
+    if !skip_schema {
+        check_schema(&chart, &coalesced.values, warnings)?;
+    }
+    check_kube_version(&chart, env)?;
+    let templates = match templates.filter(|templates| templates.are_of(&chart)) {
+        Some(templates) => templates,
+        None => Templates::parse(&chart)?,
+    };
+    let values = &coalesced.values;
+    let mut files = templates.render(&chart, values, &release, env, mode, warnings)?;
+    let notes = take_notes(&mut files, &chart, sub_notes);
+    let sorted = manifests::sort(&files, Order::Install);
+    let sorted = sorted.map_err(|error| Error::Manifests { error, files })?;
+    let Sorted { hooks, manifests, unknown_hooks } = sorted;
+    warnings.extend(unknown_hooks.into_iter().map(|events| {
+        Warning::new(Level::Info, "skipping unknown hooks").with("hookTypes", events)
+    }));
+    Ok(Rendered { chart, templates, manifests, hooks, notes })
+}
+
+/// The name of a release that a template gives.
+///
+/// Differs(helm 4): `env` and `expandenv` are not there, and functions that read YAML and TOML are.
+///
+/// # Errors
+/// Go's text.
+pub fn name(template: &str, env: &Env) -> Result<String, String> {
+    render::text("name-template", template, env)
+}
+
+/// Takes the notes out of what was rendered.
+fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, with_subs: bool) -> Vec<u8> {
+    const SUFFIX: &str = "NOTES.txt";
+    let own = format!("{}/templates/{SUFFIX}", chart.metadata.name);
+    let names: Vec<String> = files.keys().filter(|name| name.ends_with(SUFFIX)).cloned().collect();
+    let mut notes = Vec::new();
+    for name in names {
+        let text = files.remove(&name).unwrap_or_default();
+        if with_subs || name == own {
+            if !notes.is_empty() {
+                notes.push(b'\n');
+            }
+            notes.extend_from_slice(&text);
+        }
+    }
+    notes
+}
+
+fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
+    let wanted = &chart.metadata.kube_version;
+    let found = &env.capabilities.kube_version;
+    let is_in = || {
+        let range = Constraint::parse(wanted).ok()?;
+        Some(range.matches(&Version::parse(found.compared()).ok()?))
+    };
+    if wanted.is_empty() || is_in() == Some(true) {
+        return Ok(());
+    }
+    Err(Error::KubeVersion { wanted: wanted.clone(), found: found.version.clone() })
+}
+
+/// Checks values against the schemas of the charts, and says what Helm says with `--debug`.
+fn check_schema(chart: &Chart, values: &Map, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    let mut pending = vec![(chart, values.clone())];
+    while let Some((chart, values)) = pending.pop() {
+        warnings.push(
+            Warning::new(Level::Debug, "number of dependencies in the chart")
+                .with("chart", &chart.metadata.name)
+                .with("dependencies", chart.charts.len().to_string()),
+        );
+        pending.extend(chart.charts.iter().rev().filter_map(|sub| {
+            match values.get(sub.metadata.name.as_bytes()) {
+                Some(Value::Map(values)) => Some((sub, values)),
+                _ => None,
+            }
+        }));
+    }
+    schema::validate(chart, values).map_err(Error::Schema)
+}
+
+/// Manifests as Helm stores and prints them: each with the file that it is of.
+pub fn text<'m>(manifests: impl IntoIterator<Item = (&'m str, &'m [u8])>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (path, content) in manifests {
+        text.extend_from_slice(format!("---\n# Source: {path}\n").as_bytes());
+        text.extend_from_slice(content);
+        text.push(b'\n');
+    }
+    text
+}

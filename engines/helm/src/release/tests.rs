@@ -1,0 +1,75 @@
+//! What the recorded cases do not say: notes, earlier templates, and what there is of a release that failed.
+
+use std::sync::Arc;
+
+use golang::time::{Time, Zone};
+use golang::value::Map;
+
+use super::{Error, Rendered, Request, render};
+use crate::Env;
+use crate::capabilities::Capabilities;
+use crate::chart::{Chart, File, Metadata};
+use crate::render::{Mode, Release};
+
+fn chart(name: &str, templates: &[(&str, &str)]) -> Chart {
+    let file = |(name, text): &(&str, &str)| File {
+        name: format!("templates/{name}"),
+        data: text.as_bytes().into(),
+    };
+    Chart {
+        metadata: Metadata { name: name.to_owned(), ..Metadata::default() },
+        templates: templates.iter().map(file).collect(),
+        ..Chart::default()
+    }
+}
+
+fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
+    let local = Zone::fixed("UTC", 0);
+    let env = Env {
+        now: Time::from_unix(0, 0, local.clone()),
+        local,
+        random: Arc::new(|buffer| buffer.fill(7)),
+        capabilities: Arc::new(Capabilities::default()),
+        cluster: None,
+        names: None,
+    };
+    let (name, namespace) = (name.to_owned(), "default".to_owned());
+    let request = Request {
+        chart,
+        values: &Map::default(),
+        release: Release { name, namespace, revision: 1, is_upgrade: false },
+        mode: Mode::default(),
+        skip_schema: false,
+        sub_notes,
+        templates: None,
+    };
+    render(request, &env, &mut Vec::new())
+}
+
+#[test]
+fn notes_are_those_of_the_chart_and_of_those_in_it_only_if_asked() {
+    let mut parent = chart("p", &[("NOTES.txt", "own"), ("a", "kind: A")]);
+    parent.charts.push(chart("s", &[("NOTES.txt", "sub")]));
+    let rendered = run(parent.clone(), "r", false).unwrap();
+    assert_eq!((rendered.notes.as_slice(), rendered.manifests.len()), (b"own".as_slice(), 1));
+    assert_eq!(run(parent, "r", true).unwrap().notes, b"sub\nown");
+}
+
+#[test]
+fn a_text_that_is_no_manifest_is_kept_with_what_was_read_before_it() {
+    let hook = "kind: Job\nmetadata: {name: h, annotations: {helm.sh/hook: test}}";
+    let error = run(chart("c", &[("a", hook), ("b", "a: b: c"), ("d", "kind: D")]), "r", false);
+    let error = error.unwrap_err();
+    assert!(error.is_of_release());
+    let Error::Manifests { error, files } = error else { panic!("{error}") };
+    assert_eq!((error.before.hooks.len(), files.len()), (1, 3));
+    assert!(error.to_string().starts_with("YAML parse error on c/templates/b: "));
+}
+
+#[test]
+fn a_name_is_checked_before_anything_else() {
+    let error = run(chart("c", &[("a", "{{")]), "No", false).unwrap_err();
+    assert!(!error.is_of_release());
+    let text = error.to_string();
+    assert!(text.starts_with("release name check failed: release name \"No\": invalid"), "{text}");
+}

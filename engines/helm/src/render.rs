@@ -1,0 +1,300 @@
+//! Templates of a chart and of the charts in it become texts.
+//!
+//! A chart's templates are parsed once ([`Templates::parse`]) and rendered any number of times, from any thread, each
+//! time with values, a release and a world ([`Env`]) of its own.
+//! Running needs a thread with a stack of [`STACK`] bytes.
+//!
+//! Here: what is offered, and the order of files. Elsewhere: what templates see (`render/scope.rs`), the functions that
+//! need the chart (`render/functions.rs`), errors in Helm's words (`render/message.rs`), manifests (`crate::manifests`).
+
+mod capabilities;
+mod functions;
+mod host;
+mod message;
+mod metadata;
+mod scope;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trail;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::Map;
+use gotemplate::{Budget, Failure, Limits, MissingKey, ParseError, Set};
+
+use crate::chart::Chart;
+use crate::env::Env;
+use crate::warning::Warning;
+pub use functions::functions;
+pub use gotemplate::STACK;
+use host::Host;
+use table::Table;
+pub use trail::Step;
+
+/// The release that is rendered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its number, from one.
+    pub revision: i64,
+    /// Whether there is an earlier revision; else it is installed.
+    pub is_upgrade: bool,
+}
+
+/// How templates are run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// A missing value is an error.
+    pub strict: bool,
+    /// `required` and `fail` only warn, and `lookup` finds nothing.
+    pub lint: bool,
+}
+
+/// Why a chart could not be rendered. Its text is Helm's, and may hold values of the user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file is no template.
+    #[error("{}", message::of_parse_error(.error))]
+    Parse {
+        /// What is wrong with it.
+        error: ParseError,
+        /// Where.
+        trail: Vec<Step>,
+    },
+    /// A template failed.
+    #[error("{}", message::of_failure(.file, .failure))]
+    Exec {
+        /// The file that was rendered.
+        file: String,
+        /// What went wrong.
+        failure: Failure,
+        /// The templates that led to it, from the outermost.
+        trail: Vec<Step>,
+    },
+    /// All templates of the chart together are larger than [`MAX_CODE`].
+    #[error(
+        "the actions of all templates are longer than {MAX_CODE} bytes; keep large texts outside of braces"
+    )]
+    TooMuchCode,
+    /// A fault of this program.
+    #[error("rendering template failed: {0}")]
+    Fault(String),
+}
+
+/// How many bytes may stand between braces in the templates of a chart, and in one text for `tpl`.
+///
+/// Differs(helm 4): it has no limit. What is parsed takes some fifty times the room of its text.
+pub const MAX_CODE: usize = 4 << 20;
+
+/// The templates of a chart and of the charts in it, parsed. A clone is cheap.
+#[derive(Debug, Clone)]
+pub struct Templates {
+    set: Set,
+    /// In the order in which they are parsed and run.
+    files: Arc<[File]>,
+}
+
+#[derive(Debug)]
+struct File {
+    name: String,
+    text: Arc<[u8]>,
+    /// The place of the chart it belongs to, in the order of [`scope::walk`].
+    chart: usize,
+}
+
+impl Templates {
+    /// Parses the templates of a chart whose dependencies were processed.
+    ///
+    /// # Errors
+    /// At the first file that is no template, in the order in which Helm reads them.
+    pub fn parse(chart: &Chart) -> Result<Self, Error> {
+        let files = files(chart);
+        let mut code = 0;
+        for file in &files {
+            code += code_length(&file.text);
+        }
+        if code > MAX_CODE {
+            return Err(Error::TooMuchCode);
+        }
+        let mut set = functions::empty_set();
+        for file in &files {
+            set.parse(&file.name, &file.text).map_err(|error| Error::Parse {
+                trail: trail::of_parse_error(&error, &file.text),
+                error,
+            })?;
+        }
+        Ok(Self { set, files: files.into() })
+    }
+
+    /// Whether these are the templates of a chart, in the shape that processing its dependencies has given it.
+    pub fn are_of(&self, chart: &Chart) -> bool {
+        let files = files(chart);
+        files.len() == self.files.len()
+            && files.iter().zip(&*self.files).all(|(a, b)| {
+                a.name == b.name
+                    && a.chart == b.chart
+                    && (Arc::ptr_eq(&a.text, &b.text) || a.text == b.text)
+            })
+    }
+
+    /// Renders all files but those whose name begins with `_`, and gives their texts by their names.
+    ///
+    /// `values` are those of [`crate::values::coalesce`]; templates may change them.
+    ///
+    /// # Errors
+    /// At the first template that fails, in the order in which Helm runs them.
+    ///
+    /// # Assumes
+    /// These are the templates of this chart ([`Templates::are_of`]).
+    pub fn render(
+        &self,
+        chart: &Chart,
+        values: &Map,
+        release: &Release,
+        env: &Env,
+        mode: Mode,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let host = Host::new(env.clone(), mode);
+        let run = AssertUnwindSafe(|| self.run(chart, values, release, &host));
+        let rendered = catch_unwind(run).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(Error::Fault(text.unwrap_or("a panic").to_owned()))
+        });
+        warnings.append(&mut host.into_warnings());
+        rendered
+    }
+
+    fn failed(&self, file: &File, failure: Failure) -> Error {
+        let text = |name: &str| {
+            let file = self.files.iter().find(|file| file.name == name)?;
+            Some(Arc::clone(&file.text))
+        };
+        Error::Exec { file: file.name.clone(), trail: trail::of(&failure, text), failure }
+    }
+
+    fn run(
+        &self,
+        chart: &Chart,
+        values: &Map,
+        release: &Release,
+        host: &Host,
+    ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let missing = if host.mode.strict { MissingKey::Error } else { MissingKey::Zero };
+        let set = self.set.clone().with_missing_key(missing);
+        let scopes = scope::all(chart, values, release, &host.env.capabilities);
+        let mut budget = Budget::new(Limits::default());
+        let mut rendered = BTreeMap::new();
+        for file in &*self.files {
+            let is_partial = file.name.rsplit('/').next().is_some_and(|base| base.starts_with('_'));
+            let Some(scope) = scopes.get(file.chart).filter(|_| !is_partial) else { continue };
+            let template = [
+                ("Name", Value::from(file.name.as_str())),
+                ("BasePath", Value::from(scope.base_path.as_str())),
+            ];
+            scope.top.insert("Template", Table::value(table::of(template)));
+            let top = Table::value(scope.top.clone());
+            let text = set
+                .run_within(&file.name, top, host, &mut budget)
+                .map_err(|failure| self.failed(file, failure))?;
+            rendered.insert(file.name.clone(), without_no_value(text));
+        }
+        Ok(rendered)
+    }
+}
+
+impl Error {
+    /// The templates that led to the error, from the outermost.
+    pub fn trail(&self) -> &[Step] {
+        match self {
+            Self::Parse { trail, .. } | Self::Exec { trail, .. } => trail,
+            Self::TooMuchCode | Self::Fault(_) => &[],
+        }
+    }
+}
+
+/// Runs a text that belongs to no chart, with nothing as its data.
+pub(crate) fn text(name: &str, text: &str, env: &Env) -> Result<String, String> {
+    let mut set = Set::new(name, sprig::functions::<Host>());
+    let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
+    let host = Host::new(env.clone(), Mode::default());
+    let output = set.run_with(template.name(), Value::Nil, &host);
+    let output = output.map_err(|failure| failure.to_string())?;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// The templates of a chart and of those in it. Of a library chart only partials count.
+fn files(chart: &Chart) -> Vec<File> {
+    let mut files = BTreeMap::new();
+    for (index, (chart, path)) in scope::walk(chart).into_iter().enumerate() {
+        let is_library = chart.metadata.kind.eq_ignore_ascii_case("library");
+        for template in &chart.templates {
+            let base = template.name.rsplit('/').next().unwrap_or_default();
+            if !is_library || base.starts_with('_') {
+                let name = format!("{path}/{}", template.name);
+                let file =
+                    File { name: name.clone(), text: Arc::clone(&template.data), chart: index };
+                files.insert(name, file);
+            }
+        }
+    }
+    let mut files: Vec<File> = files.into_values().collect();
+    // What is deepest comes first, and of those the last by name, so that the last definition of a name, which
+    // counts, is that of the outermost chart.
+    files.sort_by_cached_key(|file| Reverse((file.name.matches('/').count(), file.name.clone())));
+    files
+}
+
+/// How many bytes of a text stand between braces.
+fn code_length(text: &[u8]) -> usize {
+    let mut length = 0;
+    let mut rest = text;
+    while let Some(begin) = find(rest, b"{{") {
+        rest = &rest[begin + 2..];
+        let end = find(rest, b"}}").unwrap_or(rest.len());
+        length += end + 4;
+        rest = &rest[end..];
+    }
+    length
+}
+
+/// Helm's way of hiding values that are missing, which also removes these words where an author wrote them.
+fn without_no_value(text: Vec<u8>) -> Vec<u8> {
+    const WORDS: &[u8] = b"<no value>";
+    let Some(mut at) = find(&text, WORDS) else { return text };
+    let mut kept = Vec::with_capacity(text.len());
+    let mut rest = &text[..];
+    loop {
+        kept.extend_from_slice(&rest[..at]);
+        rest = &rest[at + WORDS.len()..];
+        match find(rest, WORDS) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    kept.extend_from_slice(rest);
+    kept
+}
+
+/// Where a word begins first.
+fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+    let first = *word.first()?;
+    let mut from = 0;
+    while let Some(at) = text[from..].iter().position(|byte| *byte == first) {
+        if text[from + at..].starts_with(word) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}

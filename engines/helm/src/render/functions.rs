@@ -1,0 +1,143 @@
+//! The functions that need the chart, the release or the cluster: `include`, `tpl`, `required`, `fail`, `lookup`.
+//!
+//! Elsewhere: all others (`sprig`).
+
+use std::sync::LazyLock;
+
+use golang::Value;
+use golang::strconv::{Quoting, quote};
+use golang::value::{Signature, Str, Type};
+use gotemplate::{Call, Failure, Functions, Set};
+
+use super::host::Host;
+use super::{MAX_CODE, code_length, without_no_value};
+use crate::env::Wanted;
+use crate::warning::{Level, Warning};
+
+/// How Helm marks the messages of people inside of Go's errors.
+pub(super) const MARKS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
+
+/// The name of the set, and of a text that `tpl` runs.
+const SET: &str = "gotpl";
+
+/// A set with all functions and without templates.
+pub(super) fn empty_set() -> Set {
+    static EMPTY: LazyLock<Set> = LazyLock::new(|| Set::new(SET, functions()));
+    EMPTY.clone()
+}
+
+/// All functions that templates of charts can call beyond Go's own.
+pub fn functions() -> Functions {
+    let mut functions = sprig::functions::<Host>();
+    let text = || Type::String;
+    functions.insert("include", Signature::new([text(), Type::Any], text()), include);
+    functions.insert("tpl", Signature::new([text(), Type::Any], text()), tpl);
+    functions.insert("required", Signature::new([text(), Type::Any], Type::Any), required);
+    functions.insert("fail", Signature::new([text()], text()), fail);
+    let four = [text(), text(), text(), text()];
+    functions.insert("lookup", Signature::new(four, Type::map()), lookup);
+    functions
+}
+
+fn host<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
+    call.host::<Host>().ok_or_else(|| Failure::from("this run knows of no chart"))
+}
+
+/// A parameter that the signature says is a text.
+fn text(arguments: &[Value], index: usize) -> Str {
+    match arguments.get(index) {
+        Some(Value::String(text)) => text.clone(),
+        _ => Str::default(),
+    }
+}
+
+fn value(arguments: &[Value], index: usize) -> Value {
+    arguments.get(index).cloned().unwrap_or_default()
+}
+
+/// `include NAME VALUE`: what a template gives, as a text.
+fn include(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let host = host(call)?;
+    let name = text(arguments, 0);
+    if !host.enter(&name) {
+        return Err(Failure::Message(format!(
+            "rendering template has a nested reference name: {}: unable to execute template",
+            name.lossy()
+        )));
+    }
+    let output = call.run(&name.lossy(), value(arguments, 1));
+    host.leave(&name);
+    output.map(Value::string)
+}
+
+/// `tpl TEXT VALUE`: runs a text as a template, whose own definitions nobody else sees.
+fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let host = host(call)?;
+    let source = text(arguments, 0);
+    let shown = || String::from_utf8_lossy(&quote(&source, Quoting::Printable)).into_owned();
+    let parsed = match host.parsed(call.set(), &source) {
+        Some(parsed) => parsed,
+        None => {
+            let mut set = call.set().clone();
+            if code_length(&source) > MAX_CODE {
+                let message = format!("the actions of a text are longer than {MAX_CODE} bytes");
+                return Err(Failure::Message(message));
+            }
+            let template = set.parse(SET, &source).map_err(|error| Failure::Within {
+                message: format!("cannot parse template {}: ", shown()),
+                source: Box::new(error.into()),
+            })?;
+            host.keep(call.set(), &source, set, template)
+        }
+    };
+    let output = call.run_template(&parsed.set, &parsed.template, value(arguments, 1));
+    let output = output.map_err(|failure| Failure::Within {
+        message: format!("error during tpl function execution for {}: ", shown()),
+        source: Box::new(failure),
+    })?;
+    Ok(Value::string(without_no_value(output)))
+}
+
+fn marked(message: &Str) -> Failure {
+    Failure::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
+}
+
+/// `required MESSAGE VALUE`: the value, unless it is nil or an empty text.
+fn required(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let (message, value) = (text(arguments, 0), value(arguments, 1));
+    let what = match &value {
+        Value::Nil => "missing required value",
+        Value::String(text) if text.is_empty() => "missing required values",
+        _ => return Ok(value),
+    };
+    let host = host(call)?;
+    if !host.mode.lint {
+        return Err(marked(&message));
+    }
+    host.warn(Warning::new(Level::Warn, what).with("message", message.lossy()));
+    Ok(Value::from(""))
+}
+
+/// `fail MESSAGE`: ends the render.
+fn fail(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let message = text(arguments, 0);
+    let host = host(call)?;
+    if !host.mode.lint {
+        return Err(marked(&message));
+    }
+    host.warn(Warning::new(Level::Info, "funcMap fail").with("message", message.lossy()));
+    Ok(Value::from(""))
+}
+
+/// `lookup APIVERSION KIND NAMESPACE NAME`: an object of the cluster, a list without a name, or an empty map.
+fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let host = host(call)?;
+    let nothing = || Value::Map(golang::value::Map::default());
+    let Some(cluster) = host.env.cluster.as_ref().filter(|_| !host.mode.lint) else {
+        return Ok(nothing());
+    };
+    let texts = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
+    let [api_version, kind, namespace, name] = &texts;
+    let found = cluster.lookup(&Wanted { api_version, kind, namespace, name })?;
+    Ok(found.map_or_else(nothing, |object| Value::from_json(&object)))
+}

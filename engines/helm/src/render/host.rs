@@ -1,0 +1,120 @@
+//! What functions share during one render: the world, and what was included and parsed so far.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use golang::time::{Time, Zone};
+use golang::value::Str;
+use gotemplate::{Set, Template};
+
+use super::Mode;
+use crate::env::Env;
+use crate::warning::Warning;
+
+/// How often a template may be included within itself; Helm's own number.
+const MAX_NESTED: usize = 1000;
+
+/// How many texts given to `tpl` stay parsed within a render.
+const MAX_KEPT: usize = 512;
+
+/// How many bytes those texts may have together.
+const MAX_KEPT_BYTES: usize = 4 << 20;
+
+/// What functions share during one render.
+pub(super) struct Host {
+    pub(super) env: Env,
+    pub(super) mode: Mode,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often each name is being included at the moment.
+    included: BTreeMap<Str, usize>,
+    parsed: BTreeMap<Str, Parsed>,
+    parsed_bytes: usize,
+    warnings: Vec<Warning>,
+}
+
+/// A text that was parsed on top of a set.
+#[derive(Clone)]
+pub(super) struct Parsed {
+    /// The set in which it was to be parsed.
+    below: Set,
+    /// That set with the text's own definitions.
+    pub(super) set: Set,
+    pub(super) template: Template,
+}
+
+impl Host {
+    pub(super) fn new(env: Env, mode: Mode) -> Self {
+        Self { env, mode, state: Mutex::default() }
+    }
+
+    pub(super) fn into_warnings(self) -> Vec<Warning> {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).warnings
+    }
+
+    /// Counts one more template of this name that is under way; false if there are too many.
+    pub(super) fn enter(&self, name: &Str) -> bool {
+        let mut state = self.state();
+        match state.included.get_mut(name) {
+            Some(count) if *count > MAX_NESTED => return false,
+            Some(count) => *count += 1,
+            None => {
+                state.included.insert(name.clone(), 1);
+            }
+        }
+        true
+    }
+
+    pub(super) fn leave(&self, name: &Str) {
+        if let Some(count) = self.state().included.get_mut(name) {
+            *count -= 1;
+        }
+    }
+
+    /// A text that was parsed on top of this set before.
+    pub(super) fn parsed(&self, set: &Set, text: &Str) -> Option<Parsed> {
+        self.state().parsed.get(text).filter(|parsed| parsed.below.is_same(set)).cloned()
+    }
+
+    /// Keeps a text that was parsed on top of a set, as long as there is room for it.
+    pub(super) fn keep(&self, below: &Set, text: &Str, set: Set, template: Template) -> Parsed {
+        let parsed = Parsed { below: below.clone(), set, template };
+        let mut state = self.state();
+        let bytes = state.parsed_bytes + text.len();
+        if state.parsed.len() < MAX_KEPT && bytes <= MAX_KEPT_BYTES {
+            state.parsed_bytes = bytes;
+            state.parsed.insert(text.clone(), parsed.clone());
+        }
+        parsed
+    }
+
+    pub(super) fn warn(&self, warning: Warning) {
+        self.state().warnings.push(warning);
+    }
+
+    // Nothing panics while the state is held.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl sprig::World for Host {
+    fn now(&self) -> Time {
+        self.env.now.clone()
+    }
+
+    fn local(&self) -> &Zone {
+        &self.env.local
+    }
+
+    fn fill(&self, buffer: &mut [u8]) {
+        (self.env.random)(buffer);
+    }
+
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        self.env.names.as_ref().map_or_else(|| Ok(String::new()), |names| names.address_of(host))
+    }
+}

@@ -1,0 +1,133 @@
+//! Errors of templates in Helm's words: a few lines for each template on the way, or Go's one line where Helm cannot
+//! take that apart.
+//!
+//! Helm works on the text of the error alone, and so does this: what Helm takes for a place is a place here too.
+
+use gotemplate::{ExecError, Failure, ParseError};
+
+use super::functions::MARKS;
+
+/// A file is no template.
+pub(super) fn of_parse_error(error: &ParseError) -> String {
+    let text = error.to_string();
+    let parts: Vec<&str> = text.split(": ").collect();
+    match parts.as_slice() {
+        [_, place, .., last] => format!("parse error at ({place}): {last}"),
+        [_, place] => format!("parse error at ({place}): {place}"),
+        _ => format!("parse error in ({}): {text}", error.template),
+    }
+}
+
+/// A template failed.
+pub(super) fn of_failure(file: &str, failure: &Failure) -> String {
+    let Failure::Exec(error) = failure else { return failure.to_string() };
+    let whole = error.to_string();
+    let mut parts = whole.splitn(3, ": ");
+    let (Some(_), Some(place), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return format!("execution error in ({file}): {whole}");
+    };
+    if let Some(said) = said(rest) {
+        return format!("execution error at ({place}): {said}");
+    }
+    match steps(error) {
+        Some(steps) => {
+            let text: String = steps.iter().map(Step::text).collect();
+            text.trim().to_owned()
+        }
+        None => whole,
+    }
+}
+
+/// The message of a person inside of an error.
+fn said(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(MARKS.0)?;
+    rest.rsplit_once(MARKS.1).map(|(said, _)| said)
+}
+
+/// One template on the way to an error.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    place: String,
+    executing: String,
+    message: String,
+}
+
+impl Step {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (part, end) in
+            [(&self.place, "\n  "), (&self.executing, "\n    "), (&self.message, "\n")]
+        {
+            if !part.is_empty() {
+                text.push_str(part);
+                text.push_str(end);
+            }
+        }
+        text
+    }
+
+    /// Takes the text of an error apart.
+    fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix("template: ")?;
+        if rest.starts_with("no template ") {
+            let (place, executing) = (String::new(), String::new());
+            return Some(Self { place, executing, message: text.to_owned() });
+        }
+        Self::executing(rest).or_else(|| {
+            let (place, message) = rest.rsplit_once(": ")?;
+            let (place, executing) = (place.to_owned(), String::new());
+            Some(Self { place, executing, message: own(message).to_owned() })
+        })
+    }
+
+    fn executing(rest: &str) -> Option<Self> {
+        let (place, after) = rest.split_once(": executing ")?;
+        let (name, after) = after.strip_prefix('"')?.split_once('"')?;
+        let (node, message) = after.strip_prefix(" at <")?.split_once(">: ")?;
+        Some(Self {
+            place: place.to_owned(),
+            executing: format!("executing \"{name}\" at <{node}>:"),
+            message: own(message).to_owned(),
+        })
+    }
+}
+
+/// A message up to where the next template's begins.
+fn own(message: &str) -> &str {
+    message.split_once(" template:").map_or(message, |(own, _)| own)
+}
+
+/// The templates on the way, from the outermost; nothing if Helm cannot take one of the errors apart.
+fn steps(error: &ExecError) -> Option<Vec<Step>> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut error = Some(error);
+    while let Some(current) = error {
+        error = None;
+        let text = match current.source.as_deref() {
+            Some(Failure::Exec(next)) => {
+                error = Some(next);
+                // The rest would be cut off anyway, and is long where templates are nested deeply.
+                format!("{}template:", head(current))
+            }
+            _ => current.to_string(),
+        };
+        let step = Step::parse(&text)?;
+        if steps.last() != Some(&step) {
+            steps.push(step);
+        }
+        if let (None, Some(source)) = (&error, current.source.as_deref()) {
+            let step = Step::parse(&source.to_string())?;
+            if steps.last() != Some(&step) {
+                steps.push(step);
+            }
+        }
+    }
+    Some(steps)
+}
+
+/// What an error says without its source.
+fn head(error: &ExecError) -> String {
+    let ExecError { template, place, message, .. } = error;
+    let (template, place, message) = (template.clone(), place.clone(), message.clone());
+    ExecError { template, place, message, source: None }.to_string()
+}

@@ -1,0 +1,85 @@
+//! What templates of a chart see as `.`: the chart, its values, the release, the cluster, the charts in it.
+//!
+//! Elsewhere: `.Chart` (`metadata.rs`), `.Capabilities` (`capabilities.rs`), `.Files` (`crate::chart`).
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::Map;
+
+use super::Release;
+use super::capabilities::object;
+use super::metadata;
+use super::table::{self, Table};
+use crate::capabilities::Capabilities;
+use crate::chart::{Chart, Files};
+
+/// What templates of one chart see.
+#[derive(Debug)]
+pub(super) struct Scope {
+    /// All of it; shared with what templates of the parent see below `.Subcharts`.
+    pub(super) top: Map,
+    /// The folder of its templates.
+    pub(super) base_path: String,
+}
+
+/// A chart and those in it, each with its path in the outermost chart: a chart comes before those in it.
+pub(super) fn walk(chart: &Chart) -> Vec<(&Chart, String)> {
+    let mut all = Vec::new();
+    let mut pending = vec![(chart, chart.metadata.name.clone())];
+    while let Some((chart, path)) = pending.pop() {
+        let inner = chart.charts.iter().rev();
+        let inner = inner.map(|sub| (sub, format!("{path}/charts/{}", sub.metadata.name)));
+        pending.extend(inner);
+        all.push((chart, path));
+    }
+    all
+}
+
+/// What templates see, chart by chart in the order of [`walk`].
+pub(super) fn all(
+    chart: &Chart,
+    values: &Map,
+    release: &Release,
+    capabilities: &Arc<Capabilities>,
+) -> Vec<Scope> {
+    let release = table::of([
+        ("Name", Value::from(release.name.as_str())),
+        ("Namespace", Value::from(release.namespace.as_str())),
+        ("IsUpgrade", Value::from(release.is_upgrade)),
+        ("IsInstall", Value::from(!release.is_upgrade)),
+        ("Revision", Value::int(release.revision)),
+        ("Service", Value::from("Helm")),
+    ]);
+    let shared = [("Release", Value::Map(release)), ("Capabilities", object(capabilities))];
+    let mut scopes = Vec::new();
+    let mut pending = vec![(chart, chart.metadata.name.clone(), None)];
+    while let Some((chart, path, parent)) = pending.pop() {
+        let name = &chart.metadata.name;
+        let own = match &parent {
+            None => values.clone(),
+            // Parity(helm 4): a name with dots is taken for a path.
+            Some((above, _)) => table::at(above, &format!("Values.{name}")).unwrap_or_default(),
+        };
+        let subcharts = Map::default();
+        let top = table::of([
+            ("Chart", Value::Map(metadata::table(&chart.metadata, parent.is_none()))),
+            ("Files", Files::new(&chart.files).value()),
+            ("Values", Table::value(own)),
+            ("Subcharts", Value::Map(subcharts.clone())),
+        ]);
+        for (name, value) in &shared {
+            top.insert(*name, value.clone());
+        }
+        if let Some((_, siblings)) = &parent {
+            let siblings: &Map = siblings;
+            siblings.insert(name.as_str(), Value::Map(top.clone()));
+        }
+        for sub in chart.charts.iter().rev() {
+            let path = format!("{path}/charts/{}", sub.metadata.name);
+            pending.push((sub, path, Some((top.clone(), subcharts.clone()))));
+        }
+        scopes.push(Scope { top, base_path: format!("{path}/templates") });
+    }
+    scopes
+}

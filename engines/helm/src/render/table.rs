@@ -1,0 +1,109 @@
+//! `common.Values`: the type of the values that templates see first.
+//!
+//! Elsewhere: tables below them, which are plain maps.
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::value::{Function, Kind, Map, Object, Signature, Type};
+
+use crate::values::to_json;
+
+const NAME: &str = "common.Values";
+
+/// A map whose type has a name and methods.
+#[derive(Debug)]
+pub(super) struct Table(Map);
+
+impl Table {
+    pub(super) fn value(map: Map) -> Value {
+        Value::object(Self(map))
+    }
+}
+
+/// A plain map.
+pub(super) fn of<const N: usize>(entries: [(&str, Value); N]) -> Map {
+    Map::new(Type::Any, entries.map(|(name, value)| (name.into(), value)))
+}
+
+impl Object for Table {
+    fn type_name(&self) -> &'static str {
+        NAME
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Map
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::Map(self.0.clone()))
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        let named = || Type::Named(NAME.into(), Kind::Map);
+        let text = |result| Signature::new([Type::String], result);
+        Some(match name {
+            "AsMap" => Function::new(Signature::new([], Type::map()), move |_| {
+                // Parity(helm 4): an empty table is given as a new one.
+                Ok(if self.0.is_empty() {
+                    Value::Map(Map::default())
+                } else {
+                    Value::Map(self.0.clone())
+                })
+            }),
+            "YAML" => Function::new(Signature::new([], Type::String), move |_| {
+                let json = to_json(&self.0).map_err(|error| error.to_string())?;
+                goyaml::emit(&json).map(Value::from).map_err(|error| error.to_string())
+            }),
+            "Table" => Function::new(text(named()), move |arguments| {
+                at(&self.0, &argument(arguments)).map(Self::value)
+            }),
+            "PathValue" => Function::new(text(Type::Any), move |arguments| {
+                value_at(&self.0, &argument(arguments))
+            }),
+            "Encode" => {
+                let writer = Type::Named("io.Writer".into(), Kind::Invalid);
+                let signature = Signature::new([writer], Type::Any);
+                Function::new(signature, |_| Err("there is nothing to write to".to_owned()))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn argument(arguments: &[Value]) -> String {
+    match arguments.first() {
+        Some(Value::String(text)) => text.lossy().into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The table that a path with dots leads to.
+pub(super) fn at(table: &Map, path: &str) -> Result<Map, String> {
+    let mut table = table.clone();
+    for name in path.split('.') {
+        let found = table.get(name.as_bytes()).map(|value| value.underlying());
+        table = match found {
+            Some(Value::Map(inner)) => inner,
+            _ => return Err(format!("{} is not a table", quoted(name))),
+        };
+    }
+    Ok(table)
+}
+
+fn value_at(table: &Map, path: &str) -> Result<Value, String> {
+    if path.is_empty() {
+        return Err("YAML path cannot be empty".to_owned());
+    }
+    let (tables, name) = path.rsplit_once('.').map_or((None, path), |(a, b)| (Some(a), b));
+    let table = tables.map_or_else(|| Ok(table.clone()), |tables| at(table, tables));
+    match table.ok().and_then(|table| table.get(name.as_bytes())) {
+        Some(value) if !matches!(value, Value::Map(_)) => Ok(value),
+        _ => Err(format!("{} is not a value", quoted(name))),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
+    String::from_utf8_lossy(&quoted).into_owned()
+}

@@ -1,0 +1,106 @@
+//! The way to an error: the templates that ran each other, each with its line.
+//!
+//! Elsewhere: the error's text (`message.rs`).
+
+use std::sync::Arc;
+
+use gotemplate::{ExecError, Failure, ParseError, Place};
+
+/// How many steps of a way are kept; of a longer one the middle is left out.
+const MOST: usize = 32;
+
+/// One template on the way to an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The template that ran.
+    pub template: String,
+    /// The file that it is in, or `gotpl` for a text given to `tpl`.
+    pub source: String,
+    /// Counted from one.
+    pub line: usize,
+    /// Bytes before it on the line.
+    pub column: usize,
+    /// The part that failed, as Go prints it again.
+    pub node: String,
+    /// The line, where it is one of a file.
+    pub text: Option<String>,
+    /// The value that has nothing below it, if that is what failed.
+    pub missing: Option<String>,
+}
+
+/// The way to a failure, from the outermost template; `text` finds the text of a file.
+pub(super) fn of(failure: &Failure, text: impl Fn(&str) -> Option<Arc<[u8]>>) -> Vec<Step> {
+    let mut errors: Vec<&ExecError> = Vec::new();
+    let mut failure = Some(failure);
+    while let Some(current) = failure {
+        failure = match current {
+            Failure::Exec(error) => {
+                errors.push(error);
+                error.source.as_deref()
+            }
+            Failure::Within { source, .. } => Some(source),
+            _ => None,
+        };
+    }
+    if errors.len() > MOST {
+        errors.drain(MOST / 2..errors.len() - MOST / 2);
+    }
+    let step = |error: &&ExecError| {
+        let Place { source, line, column, node } = error.place.clone()?;
+        Some(Step {
+            template: error.template.clone(),
+            text: text(&source).and_then(|text| line_of(&text, line)),
+            missing: missing(&node, &error.message),
+            source,
+            line,
+            column,
+            node,
+        })
+    };
+    errors.iter().filter_map(step).collect()
+}
+
+/// The place of a text that is no template.
+pub(super) fn of_parse_error(error: &ParseError, text: &[u8]) -> Vec<Step> {
+    vec![Step {
+        template: error.template.clone(),
+        source: error.template.clone(),
+        line: error.line,
+        column: 0,
+        node: String::new(),
+        text: line_of(text, error.line),
+        missing: None,
+    }]
+}
+
+fn line_of(text: &[u8], line: usize) -> Option<String> {
+    let line = text.split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?;
+    Some(String::from_utf8_lossy(line).trim_end().to_owned())
+}
+
+/// Of `.Values.a.b` and `nil pointer evaluating interface {}.b`: `.Values.a`.
+fn missing(node: &str, message: &str) -> Option<String> {
+    let name = message.strip_prefix("nil pointer evaluating interface {}.")?;
+    let mut at = 0;
+    for part in node.split('.') {
+        if part == name && at > 1 {
+            return Some(node[..at - 1].to_owned());
+        }
+        at += part.len() + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    #[test]
+    fn what_is_missing_is_what_has_nothing_below_it() {
+        let message = "nil pointer evaluating interface {}.b";
+        assert_eq!(missing(".Values.a.b.c", message).as_deref(), Some(".Values.a"));
+        assert_eq!(missing("$.b", message).as_deref(), Some("$"));
+        assert_eq!(missing(".Values.x", message), None);
+        assert_eq!(missing(".Values.a.b", "no"), None);
+    }
+}

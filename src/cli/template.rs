@@ -1,0 +1,173 @@
+//! `windlass template`: renders a chart as `helm template` does: same output, same errors, same exit status.
+//!
+//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/other.rs`), what clap says of them (`template/usage.rs`), files
+//! (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a failing template shown to a
+//! person (`template/explain.rs`), everything that needs no disk (engine `helm`).
+
+mod explain;
+mod files;
+mod flags;
+mod other;
+mod output;
+mod usage;
+mod values;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use golang::time::{Time, Zone};
+use helm::Env;
+use helm::capabilities::{Capabilities, KubeVersion};
+use helm::chart::validate;
+use helm::release::{self, Request};
+use helm::render::{Mode, Release, STACK};
+use helm::warning::{Level, Warning};
+
+pub(super) use flags::Flags;
+pub(super) use usage::explain as explain_usage;
+
+/// What the command says.
+#[derive(Debug, Default)]
+struct Said {
+    stdout: Vec<u8>,
+    warnings: Vec<Warning>,
+    /// Text behind `Error: `, and what a person at a terminal is shown below it.
+    error: Option<(String, Option<String>)>,
+}
+
+/// Runs the command.
+pub(super) fn run(flags: Flags) -> ExitCode {
+    let is_debug = flags.debug;
+    let notices = flags.other.notices.clone();
+    // Templates may include each other deeply, which takes stack.
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        let mut said = Said::default();
+        if let Err(failed) = render(&flags, &mut said) {
+            said.error = Some(failed);
+        }
+        said
+    });
+    let said = thread.and_then(|thread| {
+        thread.join().map_err(|_| std::io::Error::other("the render ended with a panic"))
+    });
+    let said = said
+        .unwrap_or_else(|error| Said { error: Some((error.to_string(), None)), ..Said::default() });
+    let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
+    for warning in &said.warnings {
+        if is_debug || warning.level > Level::Debug {
+            text.push_str(&warning.line());
+            text.push('\n');
+        }
+    }
+    if let Some((error, explanation)) = &said.error {
+        text.push_str(&format!("Error: {error}\n"));
+        text.push_str(explanation.as_deref().unwrap_or_default());
+    }
+    // Nobody is left to be told if the streams are closed.
+    drop(std::io::stdout().lock().write_all(&said.stdout));
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    if said.error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// An error as the command prints it.
+type Failed = (String, Option<String>);
+
+fn failed(error: impl ToString) -> Failed {
+    (error.to_string(), None)
+}
+
+fn render(flags: &Flags, said: &mut Said) -> Result<(), Failed> {
+    let kube_version = match flags.kube_version.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(
+            KubeVersion::parse(text)
+                .map_err(|error| (format!("invalid kube version '{text}': {error}"), None))?,
+        ),
+    };
+    said.warnings.extend(flags.said().map_err(failed)?);
+    let env = env(flags, kube_version);
+    said.warnings.push(
+        Warning::new(Level::Debug, "Original chart version")
+            .with("version", flags.version.clone().unwrap_or_default()),
+    );
+    let (name, reference) = flags.name_and_chart(&env).map_err(failed)?;
+    let path = files::locate(&reference).map_err(failed)?;
+    let shown = path.to_string_lossy().into_owned();
+    said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
+    let values = values::merged(flags).map_err(failed)?;
+    let chart = files::load(&path, &mut said.warnings).map_err(failed)?;
+    validate::installable(&chart).map_err(failed)?;
+    if chart.metadata.deprecated {
+        said.warnings.push(Warning::new(Level::Warn, "this chart is deprecated"));
+    }
+    validate::dependencies_present(&chart).map_err(failed)?;
+    let release = Release {
+        name,
+        namespace: files::namespace(flags),
+        revision: 1,
+        is_upgrade: flags.is_upgrade,
+    };
+    let request = Request {
+        chart,
+        values: &values,
+        release: release.clone(),
+        mode: Mode::default(),
+        skip_schema: flags.skip_schema_validation,
+        sub_notes: false,
+        templates: None,
+    };
+    match release::render(request, &env, &mut said.warnings) {
+        Ok(rendered) => output::print(flags, &release, &rendered, &mut said.stdout).map_err(failed),
+        Err(error) if flags.debug && error.is_of_release() => {
+            // Parity(helm 4): what cannot be shown does not hide why.
+            let printed = output::print_partial(flags, &release, &error, &mut said.stdout);
+            drop(printed);
+            Err((error.to_string(), explain::error(&error)))
+        }
+        Err(error) if error.is_of_release() => {
+            Err((format!("{error}{}", output::HINT), explain::error(&error)))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The world: the time, randomness, and a cluster as the flags say it is.
+fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let local = local_zone();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let nanos = i64::from(since.subsec_nanos());
+    let mut capabilities = Capabilities::default();
+    if let Some(version) = kube_version {
+        capabilities.kube_version = version;
+    }
+    capabilities.api_versions.extend(flags.api_versions());
+    Env {
+        now: Time::from_unix(seconds, nanos, local.clone()),
+        local,
+        random: Arc::new(fill),
+        capabilities: Arc::new(capabilities),
+        cluster: None,
+        names: flags.enable_dns.then(|| Arc::new(files::Resolver) as _),
+    }
+}
+
+/// The zone that `TZ` names; UTC without one.
+fn local_zone() -> Zone {
+    match std::env::var("TZ") {
+        Ok(name) if !name.is_empty() => {
+            Zone::load(name.trim_start_matches(':')).unwrap_or_else(|_| Zone::fixed("UTC", 0))
+        }
+        _ => files::zone_of_the_machine(),
+    }
+}
+
+fn fill(buffer: &mut [u8]) {
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    if random.fill(buffer).is_err() {
+        // Certificates and passwords must not be made of anything else.
+        std::process::abort();
+    }
+}

@@ -1,0 +1,238 @@
+//! The disk: where a chart is, its files, values in files, and what else the machine says.
+//!
+//! Elsewhere: what the files mean (`helm::chart::load`).
+
+use std::io::{self, Read as _};
+use std::net::ToSocketAddrs as _;
+use std::path::{Component, Path, PathBuf};
+
+use golang::time::Zone;
+use helm::chart::{Chart, File, LoadError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED, load as from};
+use helm::env::Resolve;
+use helm::ignore::Rules;
+use helm::warning::{Level, Warning};
+
+use super::flags::Flags;
+
+/// How deep folders of a chart may be nested, so that links in a circle come to an end.
+const MAX_DEPTH: usize = 128;
+
+/// An error of the disk as Go says it.
+pub(super) fn go_error(act: &str, path: &str, error: &io::Error) -> String {
+    let text = error.to_string();
+    // Rust says `No such file or directory (os error 2)`.
+    let text = text.rsplit_once(" (os error").map_or(text.as_str(), |(text, _)| text);
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    let text: String = first.into_iter().chain(chars).collect();
+    format!("{act} {path}: {text}")
+}
+
+/// What a file holds that a flag names; `-` is standard input.
+///
+/// # Errors
+/// Helm's text.
+pub(super) fn read(path: &str) -> Result<Vec<u8>, String> {
+    if path.trim() == "-" {
+        let mut text = Vec::new();
+        let read = io::stdin().lock().read_to_end(&mut text);
+        return read.map(|_| text).map_err(|error| go_error("read", "/dev/stdin", &error));
+    }
+    if ["http://", "https://", "oci://"].iter().any(|scheme| path.starts_with(scheme)) {
+        return Err(format!("`{path}` is not fetched: store it in a file first"));
+    }
+    let act = if Path::new(path).is_dir() { "read" } else { "open" };
+    std::fs::read(path).map_err(|error| go_error(act, path, &error))
+}
+
+/// The folder or archive that a command line means.
+///
+/// # Errors
+/// There is none; in Helm's words where it would not look into repositories either.
+pub(super) fn locate(reference: &str) -> Result<PathBuf, String> {
+    let name = reference.trim();
+    if Path::new(name).exists() {
+        let path = std::path::absolute(name).map_err(|error| go_error("open", name, &error))?;
+        return Ok(cleaned(&path));
+    }
+    if name.starts_with(['/', '.']) {
+        return Err(format!("path {name:?} not found"));
+    }
+    if name.contains("://") {
+        return Err(format!("`{name}` is not fetched: name a folder or an archive"));
+    }
+    Err(match name.split_once('/') {
+        Some((repository, _)) => format!("repo {repository} not found"),
+        None => {
+            format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}")
+        }
+    })
+}
+
+/// A path without `.` and `..`, as Go cleans it: without a look at links.
+fn cleaned(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                cleaned.pop();
+            }
+            other => cleaned.push(other),
+        }
+    }
+    cleaned
+}
+
+/// Loads a chart from a folder or an archive.
+///
+/// # Errors
+/// Helm's text.
+pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, String> {
+    let place = path.to_string_lossy();
+    let loaded = if path.is_dir() {
+        let mut walk = Walk::new(path, warnings)?;
+        walk.folder(path, 0)?;
+        let files = walk.files;
+        from::folder(&place, files)
+    } else {
+        let bytes = std::fs::read(path).map_err(|error| go_error("open", &place, &error))?;
+        from::archive_file(&place, &bytes)
+    };
+    let loaded = loaded.map_err(|error: LoadError| error.to_string())?;
+    warnings.extend(loaded.warnings.into_iter().map(|text| Warning::new(Level::Info, text)));
+    Ok(loaded.chart)
+}
+
+/// A walk through the folder of a chart, each folder by name.
+struct Walk<'w> {
+    top: PathBuf,
+    rules: Rules,
+    files: Vec<File>,
+    bytes: u64,
+    warnings: &'w mut Vec<Warning>,
+}
+
+impl<'w> Walk<'w> {
+    fn new(top: &Path, warnings: &'w mut Vec<Warning>) -> Result<Self, String> {
+        let rules = std::fs::read(top.join(from::IGNORE_FILE)).unwrap_or_default();
+        let rules = Rules::parse(&String::from_utf8_lossy(&rules));
+        let rules = rules.map_err(|error| error.to_string())?;
+        Ok(Self { top: top.to_owned(), rules, files: Vec::new(), bytes: 0, warnings })
+    }
+
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("folders of the chart are nested deeper than {MAX_DEPTH}"));
+        }
+        let shown = folder.to_string_lossy();
+        let entries = std::fs::read_dir(folder)
+            .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+            .map_err(|error| go_error("open", &shown, &error))?;
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in names {
+            self.entry(&folder.join(name), depth)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: &Path, depth: usize) -> Result<(), String> {
+        let shown = path.to_string_lossy();
+        let known = std::fs::symlink_metadata(path);
+        let mut known = known.map_err(|error| go_error("lstat", &shown, &error))?;
+        if known.is_symlink() {
+            let resolved = std::fs::canonicalize(path).map_err(|error| {
+                format!("error evaluating symlink {shown}: {}", go_error("lstat", &shown, &error))
+            })?;
+            let text = "found symbolic link in path. Contents of linked file included and used";
+            let warning = Warning::new(Level::Info, text).with("path", &*shown);
+            self.warnings.push(warning.with("resolved", resolved.to_string_lossy()));
+            known = std::fs::metadata(path).map_err(|error| go_error("lstat", &shown, &error))?;
+        }
+        let relative = path.strip_prefix(&self.top).unwrap_or(path);
+        let name = relative.to_string_lossy().into_owned();
+        // Without these two nobody could say what is wrong.
+        let is_needed = name == "Chart.yaml" || name == from::IGNORE_FILE;
+        if self.rules.is_ignored(&name, known.is_dir()) && !is_needed {
+            return Ok(());
+        }
+        if known.is_dir() {
+            return self.folder(path, depth + 1);
+        }
+        if !known.is_file() {
+            let problem = "it has file mode type bits set";
+            return Err(format!("cannot load irregular file {shown} as {problem}"));
+        }
+        if known.len() > MAX_FILE_SIZE {
+            let base = path.file_name().unwrap_or_default().to_string_lossy();
+            return Err(LoadError::FileTooLarge(format!("{base:?}")).to_string());
+        }
+        self.bytes += known.len();
+        if self.bytes > MAX_UNPACKED || self.files.len() >= MAX_ENTRIES {
+            return Err(format!(
+                "the chart has more than {MAX_ENTRIES} files or {MAX_UNPACKED} bytes"
+            ));
+        }
+        let data = std::fs::read(path);
+        let data = data.map_err(|error| {
+            format!("error reading {name}: {}", go_error("open", &shown, &error))
+        })?;
+        self.files.push(File { name, data: data.into() });
+        Ok(())
+    }
+}
+
+/// The namespace of the release: of the flag, `HELM_NAMESPACE`, or the context of the kubeconfig.
+pub(super) fn namespace(flags: &Flags) -> String {
+    let given = flags.namespace.clone().filter(|name| !name.is_empty());
+    let of_helm = || std::env::var("HELM_NAMESPACE").ok().filter(|name| !name.is_empty());
+    let found = given.or_else(of_helm).or_else(|| namespace_of_context(flags));
+    found.unwrap_or_else(|| "default".to_owned())
+}
+
+/// The namespace of the current context in the kubeconfig, if there is one that can be read.
+fn namespace_of_context(flags: &Flags) -> Option<String> {
+    let given = flags.kubeconfig.as_ref().filter(|path| !path.is_empty());
+    let paths = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
+    let paths = match (given, paths) {
+        (Some(path), _) => vec![PathBuf::from(path)],
+        (None, Some(paths)) => std::env::split_paths(&paths).collect(),
+        (None, None) => vec![Path::new(&std::env::var_os("HOME")?).join(".kube/config")],
+    };
+    let configs: Vec<serde_json::Value> = paths
+        .iter()
+        .filter_map(|path| std::fs::read(path).ok())
+        .filter_map(|text| goyaml::to_json(&text).ok())
+        .collect();
+    let of_helm = || std::env::var("HELM_KUBECONTEXT").ok();
+    let given = flags.kube_context.clone().or_else(of_helm).filter(|name| !name.is_empty());
+    let current = given.or_else(|| {
+        let named = configs.iter().filter_map(|config| config["current-context"].as_str());
+        named.map(str::to_owned).find(|name| !name.is_empty())
+    })?;
+    let contexts = configs.iter().filter_map(|config| config["contexts"].as_array()).flatten();
+    let context = contexts.into_iter().find(|context| context["name"] == *current)?;
+    let namespace = context["context"]["namespace"].as_str()?;
+    (!namespace.is_empty()).then(|| namespace.to_owned())
+}
+
+/// The zone of `/etc/localtime`; UTC without one.
+pub(super) fn zone_of_the_machine() -> Zone {
+    let link = std::fs::read_link("/etc/localtime").unwrap_or_default();
+    let name = link.to_string_lossy();
+    let name = name.split_once("zoneinfo/").map_or("UTC", |(_, name)| name);
+    Zone::load(name).unwrap_or_else(|_| Zone::fixed("UTC", 0))
+}
+
+/// Names of hosts as the machine resolves them.
+#[derive(Debug)]
+pub(super) struct Resolver;
+
+impl Resolve for Resolver {
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        let found = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
+        let address = found.into_iter().next().map(|address| address.ip().to_string());
+        address.ok_or_else(|| format!("lookup {host}: no such host"))
+    }
+}

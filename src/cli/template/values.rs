@@ -1,0 +1,108 @@
+//! Values of the user: files and `--set` of all kinds, in Helm's order: files, JSON, typed, strings, files as strings,
+//! literals.
+//!
+//! Elsewhere: what each of them means (`helm::chart`, `helm::strvals`).
+
+use golang::Value;
+use golang::value::{Map, Str, Type};
+use helm::chart::read_values;
+use helm::strvals::{Mode, set};
+
+use super::files::read;
+use super::flags::Flags;
+
+/// All values that the flags give.
+///
+/// # Errors
+/// Helm's text.
+pub(super) fn merged(flags: &Flags) -> Result<Map, String> {
+    let mut all = Map::default();
+    for path in flags.values.iter().flat_map(|list| comma_separated(list)) {
+        let text = read(&path)?;
+        let more =
+            read_values(&text).map_err(|error| format!("failed to parse {path}: {error}"))?;
+        all = over(&all, &more);
+    }
+    for text in &flags.set_json {
+        if text.trim().starts_with('{') {
+            let wrong = || format!("failed parsing --set-json data JSON: {text}");
+            all = over(&all, &object(text.trim().as_bytes()).ok_or_else(wrong)?);
+        } else {
+            let done = set(&all, text, Mode::Json);
+            done.map_err(|_| format!("failed parsing --set-json data {text}"))?;
+        }
+    }
+    for text in &flags.set {
+        let done = set(&all, text, Mode::Typed);
+        done.map_err(|error| format!("failed parsing --set data: {error}"))?;
+    }
+    for text in &flags.set_string {
+        let done = set(&all, text, Mode::Strings);
+        done.map_err(|error| format!("failed parsing --set-string data: {error}"))?;
+    }
+    for text in &flags.set_file {
+        let mut from = |path: &str| read(path).map(Str::from);
+        let done = set(&all, text, Mode::File(&mut from));
+        done.map_err(|error| format!("failed parsing --set-file data: {error}"))?;
+    }
+    for text in &flags.set_literal {
+        let done = set(&all, text, Mode::Literal);
+        done.map_err(|error| format!("failed parsing --set-literal data: {error}"))?;
+    }
+    Ok(all)
+}
+
+/// A JSON object and nothing behind it.
+fn object(text: &[u8]) -> Option<Map> {
+    let (value, end) = golang::json::decode_prefix(text).ok()?;
+    match value {
+        Value::Map(map) if text[end..].trim_ascii().is_empty() => Some(map),
+        _ => None,
+    }
+}
+
+/// A table over another one; tables in both are put together. As deep as what was read, which is bounded.
+fn over(under: &Map, more: &Map) -> Map {
+    let merged = Map::new(Type::Any, under.entries());
+    for (key, value) in more.entries() {
+        let value = match (merged.get(&key), value) {
+            (Some(Value::Map(under)), Value::Map(more)) => Value::Map(over(&under, &more)),
+            (_, value) => value,
+        };
+        merged.insert(key, value);
+    }
+    merged
+}
+
+/// The items of a list with commas, in which quotes hold what has a comma itself.
+pub(super) fn comma_separated(list: &str) -> Vec<String> {
+    let mut items = vec![String::new()];
+    let mut is_quoted = false;
+    let mut chars = list.chars().peekable();
+    while let Some(next) = chars.next() {
+        let Some(item) = items.last_mut() else { break };
+        match next {
+            '"' if !is_quoted && item.is_empty() => is_quoted = true,
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                item.push('"');
+            }
+            '"' if is_quoted => is_quoted = false,
+            ',' if !is_quoted => items.push(String::new()),
+            other => item.push(other),
+        }
+    }
+    if list.is_empty() { Vec::new() } else { items }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::comma_separated;
+
+    #[test]
+    fn commas_divide_a_list_unless_they_are_quoted() {
+        assert_eq!(comma_separated("a,b,,c"), ["a", "b", "", "c"]);
+        assert_eq!(comma_separated(r#""a,""b",c"#), [r#"a,"b"#, "c"]);
+        assert!(comma_separated("").is_empty());
+    }
+}

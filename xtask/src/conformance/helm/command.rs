@@ -1,0 +1,71 @@
+//! `windlass template`: the program itself, run once for each case in the folder of its chart.
+//!
+//! Elsewhere: single templates (`render.rs`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::super::case::{Answer, Case, Fault, Judgement, same};
+use crate::installation::{Build, make};
+
+/// The program as the source is now: what was built last may be older.
+static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+    let program = make(Build::Debug).and_then(|()| e2e::operator::binary());
+    program.map_err(|error| format!("{error:#}"))
+});
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inputs {
+    files: BTreeMap<String, String>,
+    args: Vec<String>,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    out_before_err: String,
+}
+
+/// What stands for the folder of the chart.
+const FOLDER: &str = "${DIR}";
+
+pub(super) fn template(case: Case) -> Judgement {
+    let program = PROGRAM.as_ref().map_err(|error| Fault::NotRun(error.clone()))?;
+    let Inputs { files, args, stderr, out_before_err } = case.inputs()?;
+    let not_run = |error: std::io::Error| Fault::NotRun(error.to_string());
+    let folder = tempfile::tempdir().map_err(not_run)?;
+    for (path, text) in &files {
+        write(&folder.path().join(path), text).map_err(not_run)?;
+    }
+    let place = folder.path().to_string_lossy();
+    let args = args.iter().map(|argument| argument.replace(FOLDER, &place));
+    let output = Command::new(program)
+        .args(["template", "rel", "."])
+        .args(args)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("TZ", "UTC")
+        .output()
+        .map_err(not_run)?;
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*place, FOLDER);
+    let got = (output.status.code(), shown(&output.stdout), shown(&output.stderr));
+    let wanted = match &case.answer {
+        Answer::Out(out) => (Some(0), out.as_str().unwrap_or_default().to_owned(), stderr),
+        Answer::Error(error) => (Some(1), out_before_err, error.clone()),
+        Answer::Panic | Answer::Elsewhere => {
+            return Err(Fault::NotRun("no answer is recorded".to_owned()));
+        }
+    };
+    let whole = |(status, out, error): &(Option<i32>, String, String)| {
+        format!("status {status:?}\n{error}\n{out}")
+    };
+    same(&whole(&wanted), &whole(&got))
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    std::fs::write(path, text)
+}

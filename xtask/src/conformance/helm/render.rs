@@ -1,0 +1,150 @@
+//! Templates: one text in a chart, values as templates see them, signatures of functions.
+//!
+//! Elsewhere: the command with whole charts (`command.rs`).
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use ::helm::Env;
+use ::helm::capabilities::Capabilities;
+use ::helm::chart::{Chart, File, Metadata};
+use ::helm::render::{Mode, Release, Templates, functions};
+use ::helm::values::coalesce;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use golang::time::{Time, Zone};
+use golang::value::Map;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::super::case::{Answer, Case, Fault, Judgement, same};
+use super::table;
+use super::values::GivenChart;
+
+/// The world in which cases were recorded, as far as it shows.
+fn env() -> Env {
+    let local = Zone::fixed("UTC", 0);
+    let now = jiff::Timestamp::now();
+    Env {
+        now: Time::from_unix(now.as_second(), now.subsec_nanosecond().into(), local.clone()),
+        local,
+        random: Arc::new(fill),
+        capabilities: Arc::new(Capabilities::default()),
+        cluster: None,
+        names: None,
+    }
+}
+
+fn fill(buffer: &mut [u8]) {
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(buffer));
+    read.expect("every Linux has it");
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    tpl: String,
+    /// The answer, where it is not UTF-8.
+    out_base64: Option<String>,
+    #[serde(default)]
+    values: Json,
+}
+
+/// One text as the only template of a chart.
+pub(super) fn text(case: Case) -> Judgement {
+    let Text { tpl, values, out_base64 } = case.inputs()?;
+    let metadata = Metadata {
+        name: "c".to_owned(),
+        version: "0.1.0".to_owned(),
+        api_version: "v2".to_owned(),
+        ..Metadata::default()
+    };
+    let name = "templates/t.yaml";
+    let template = File { name: name.to_owned(), data: tpl.into_bytes().into() };
+    let chart = Chart { metadata, templates: vec![template], ..Chart::default() };
+    let coalesced = coalesce(&chart, &table(&values)?);
+    let values = coalesced.map_err(|error| Fault::NotRun(error.to_string()))?.values;
+    let release = Release {
+        name: "rel".to_owned(),
+        namespace: "default".to_owned(),
+        revision: 1,
+        is_upgrade: false,
+    };
+    let text = rendered(&chart, &values, &release, &format!("c/{name}"));
+    match (out_base64, text) {
+        (Some(wanted), Ok(got)) => same(&wanted, &STANDARD.encode(got)),
+        (_, text) => case.judge(text.map(|text| String::from_utf8_lossy(&text).into())),
+    }
+}
+
+/// What one file gives.
+fn rendered(chart: &Chart, values: &Map, release: &Release, file: &str) -> Result<Vec<u8>, String> {
+    let render = |templates: Templates| {
+        templates.render(chart, values, release, &env(), Mode::default(), &mut Vec::new())
+    };
+    let mut files = Templates::parse(chart).and_then(render).map_err(|error| error.to_string())?;
+    Ok(files.remove(file).unwrap_or_default())
+}
+
+/// The signature of a function, which Go's own errors are told by.
+pub(super) fn function(case: Case) -> Judgement {
+    let wanted = match &case.answer {
+        Answer::Out(Json::String(signature)) => signature.clone(),
+        _ => return Err(Fault::NotRun("no signature is recorded".to_owned())),
+    };
+    let functions = functions();
+    let Some(signature) = functions.signature(&case.name) else {
+        return case.judge(Err("no such function".to_owned()));
+    };
+    // Each function here may fail, so signatures do not say it.
+    let got = signature.to_string();
+    let with_error = got.rsplit_once(") ").map(|(head, out)| format!("{head}) ({out}, error)"));
+    case.judge(Ok(Json::from(with_error.filter(|with| *with == wanted).unwrap_or(got))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    chart: GivenChart,
+    #[serde(default)]
+    values: Json,
+    release: GivenRelease,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "PascalCase")]
+struct GivenRelease {
+    name: String,
+    namespace: String,
+    revision: i64,
+    is_upgrade: bool,
+    #[serde(rename = "IsInstall")]
+    _is_install: bool,
+}
+
+/// Gives what templates see, but for what only the templates of a file have.
+const SEEN: &str =
+    r#"{{ toJson (dict "Chart" (omit .Chart "IsRoot") "Release" .Release "Values" .Values) }}"#;
+
+/// What templates see of values and the release.
+pub(super) fn values(case: Case) -> Judgement {
+    let Given { chart, values, release } = case.inputs()?;
+    let mut chart = chart.chart()?;
+    let data = SEEN.as_bytes().into();
+    chart.templates.push(File { name: "templates/t.json".to_owned(), data });
+    let coalesced = match coalesce(&chart, &table(&values)?) {
+        Ok(coalesced) => coalesced.values,
+        Err(error) => return case.judge(Err(error.to_string())),
+    };
+    let release = Release {
+        name: release.name,
+        namespace: release.namespace,
+        revision: release.revision,
+        is_upgrade: release.is_upgrade,
+    };
+    let file = format!("{}/templates/t.json", chart.metadata.name);
+    let text = rendered(&chart, &coalesced, &release, &file);
+    let seen =
+        text.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+    case.judge(seen)
+}
