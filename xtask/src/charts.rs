@@ -14,6 +14,7 @@
 //! charts too large to be files (`generate`), comparing (`crate::compare`).
 
 mod answer;
+pub(crate) mod engine;
 mod generate;
 mod record;
 #[cfg(test)]

@@ -59,10 +59,8 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 2] = [
-    ("kustomize/cases.jsonl", ""),
-    ("recorded/lifecycle.jsonl", ""),
-];
+const WITHOUT_ENGINE: [(&str, &str); 2] =
+    [("kustomize/cases.jsonl", ""), ("recorded/lifecycle.jsonl", "")];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
 const STACK: usize = 256 << 20;

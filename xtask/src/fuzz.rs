@@ -8,6 +8,8 @@
 //! what a process takes (`crate::measured`).
 
 mod mutate;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

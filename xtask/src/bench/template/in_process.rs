@@ -3,12 +3,26 @@
 //! Elsewhere: the same of Helm's engine (`e2e/testbed/helm`), whole processes (`super`).
 
 use std::path::Path;
+use std::time::Instant;
 
-/// Seconds of each render of a chart with its own values; none while this program has no such engine.
+use crate::charts::engine;
+
+/// Seconds of each render of a chart with its own values, from values to manifests.
 ///
 /// # Errors
 /// When the chart cannot be rendered.
-#[expect(clippy::unnecessary_wraps, reason = "the engine fails where a chart is broken")]
-pub(super) fn seconds(_chart: &Path, _times: u16) -> anyhow::Result<Option<Vec<f64>>> {
-    Ok(None)
+pub(super) fn seconds(path: &Path, times: u16) -> anyhow::Result<Option<Vec<f64>>> {
+    engine::on_stack(|| {
+        let chart = engine::chart_at(path)?;
+        let env = engine::world(0);
+        let mut templates = Some(engine::render(&chart, None, &env)?.templates);
+        let mut seconds = Vec::new();
+        for _ in 0..times {
+            let begun = Instant::now();
+            let rendered = engine::render(&chart, templates.take(), &env)?;
+            seconds.push(begun.elapsed().as_secs_f64());
+            templates = Some(rendered.templates);
+        }
+        Ok(Some(seconds))
+    })?
 }
