@@ -32,7 +32,7 @@ pub struct KubeVersion {
 /// What a program says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildInfo {
-    /// The version of Helm, such as `v4.2`.
+    /// The version of Helm, such as `v4.2.4`.
     pub version: String,
     /// The commit; empty where a build does not know it.
     pub git_commit: String,
@@ -61,10 +61,10 @@ impl Default for Capabilities {
 }
 
 impl Default for BuildInfo {
-    /// Helm 4.2 as other programs are built with it, which is without its full version and commit.
+    /// The released Helm 4.2.4, without its commit. Differs(flux): programs built with Helm say `v4.2`.
     fn default() -> Self {
         Self {
-            version: "v4.2".to_owned(),
+            version: "v4.2.4".to_owned(),
             git_commit: String::new(),
             git_tree_state: String::new(),
             go_version: "go1.26.8".to_owned(),
