@@ -216,6 +216,11 @@ impl Settings {
         self.feature_gates.iter().rev().find_map(|gates| gates.value(name))
     }
 
+    /// Whether a dependency has to pass the usual check as well where a `readyExpr` asks about it.
+    pub(crate) fn ready_expr_is_additive(&self) -> bool {
+        self.gate(gates::ADDITIVE_CEL).unwrap_or(false)
+    }
+
     /// Flags and gates that were set to something and change nothing, each with the reason.
     pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(Gates::notes);

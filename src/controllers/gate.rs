@@ -2,6 +2,7 @@
 
 use crds::kustomize::Kustomization;
 use crds::{DependencyReference, Reconciled as _};
+use gocel::Expression;
 use kube::core::{Resource as _, ResourceExt as _};
 use kube::runtime::reflector::ObjectRef;
 use reconcile::{Dependency, DependencyState};
@@ -44,7 +45,11 @@ pub(crate) fn dependencies(
             let found = context.kustomizations.get(&ObjectRef::new(name).within(namespace));
             let state = match found {
                 None => DependencyState::Missing,
-                Some(other) => state_of(&other, object, revision),
+                Some(other) => {
+                    let additive = context.settings.ready_expr_is_additive();
+                    asked(dependency, &other, object, additive)
+                        .unwrap_or_else(|| state_of(&other, object, revision))
+                }
             };
             // Parity(flux): readiness may be asked for across namespaces. Differs(flux): where references across them
             // are blocked, what another tenant's object says about itself is not repeated.
@@ -65,6 +70,34 @@ pub(crate) fn dependencies(
 /// Namespace and name that an entry of `dependsOn` means.
 pub(crate) fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&'a str, &'a str) {
     (dependency.namespace.as_deref().unwrap_or(own), &dependency.name)
+}
+
+/// The expression that says whether a dependency is ready, if it has one.
+pub(crate) fn ready_expression(
+    dependency: &DependencyReference,
+) -> Option<Result<Expression, gocel::Error>> {
+    let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
+    Some(Expression::compile(text, &["self", "dep"]))
+}
+
+/// What a dependency's `readyExpr` says. None if the usual check has to be asked: there is no expression, or it holds and
+/// the usual check counts as well.
+fn asked(
+    dependency: &DependencyReference,
+    other: &Kustomization,
+    object: &Kustomization,
+    additive: bool,
+) -> Option<DependencyState> {
+    let holds = ready_expression(dependency)?.and_then(|expression| {
+        let json = |it: &Kustomization| serde_json::to_value(it).unwrap_or_default();
+        expression.evaluate_bool(&[("self", &json(object)), ("dep", &json(other))])
+    });
+    match holds {
+        Ok(true) if additive => None,
+        Ok(true) => Some(DependencyState::Ready),
+        Ok(false) => Some(DependencyState::NotReady("its readyExpr does not hold".to_owned())),
+        Err(error) => Some(DependencyState::NotReady(error.to_string())),
+    }
 }
 
 fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> DependencyState {
@@ -92,4 +125,41 @@ fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> De
         return DependencyState::Stale(format!("it is still at {applied}"));
     }
     DependencyState::Ready
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn kustomization(name: &str, status: &Value) -> Kustomization {
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name, "namespace": "ns", "labels": {"version": "2"}},
+            "spec": {"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_expression_replaces_the_usual_check_or_stands_beside_it() {
+        let status = json!({"lastAppliedRevision": "main@sha1:1"});
+        let (own, other) = (kustomization("own", &json!({})), kustomization("dep", &status));
+        let state = |expr: Option<&str>, additive: bool| {
+            let dependency = json!({"name": "dep", "readyExpr": expr});
+            let dependency: DependencyReference = serde_json::from_value(dependency).unwrap();
+            asked(&dependency, &other, &own, additive)
+        };
+        let holds = Some("dep.metadata.labels.version == self.metadata.labels.version");
+        assert_eq!(state(holds, false), Some(DependencyState::Ready));
+        assert_eq!(state(holds, true), None);
+        assert_eq!(state(None, false), None);
+        let text = |expr: &str| match state(Some(expr), true) {
+            Some(DependencyState::NotReady(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text("dep.metadata.name == 'x'"), "its readyExpr does not hold");
+        assert!(text("dep.spec.nope == 1").ends_with("no such key: nope"));
+    }
 }

@@ -4,6 +4,7 @@
 //! not go on (`pause`), looking and writing (`world`), deletion (`farewell`).
 
 mod build;
+mod expressions;
 mod farewell;
 mod manifests;
 mod pause;
@@ -288,13 +289,16 @@ impl Session {
     ) -> Ended {
         let digest = &wish.digest;
         let verify = self.verify(object);
+        let generation = object.meta().generation.unwrap_or_default();
+        // Another spec may judge the same objects by other expressions.
+        let judged = format!("{generation} {digest}");
         let healthy = {
             let mut memory = self.memory();
             memory.settled = None;
             memory
                 .healthy
                 .take()
-                .filter(|(of, _)| of == digest && verify == Verify::Drifted)
+                .filter(|(of, _)| *of == judged && verify == Verify::Drifted)
                 .map(|(_, ids)| ids)
         };
         let wishes = Wishes {
@@ -302,12 +306,12 @@ impl Session {
             force: object.spec.force,
             await_end: false,
             health_versions: wish.health_versions.iter().cloned().collect(),
+            health_checks: wish.health_checks.clone(),
             healthy: healthy.unwrap_or_default(),
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(pace.retry),
         };
         let (ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
-        let generation = object.meta().generation.unwrap_or_default();
         let mut memory = self.memory();
         memory.waiting = None;
         match &ended.rest {
@@ -317,7 +321,7 @@ impl Session {
                 memory.settled = Some(SettledBuild { generation, digest, trace, inputs });
             }
             Rest::Running(..) => {
-                memory.healthy = Some((digest.clone(), healthy));
+                memory.healthy = Some((judged, healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
                 let looked_at = Instant::now();
                 memory.waiting = Some(Waiting { generation, artifact, wish, looked_at });

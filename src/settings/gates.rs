@@ -1,7 +1,7 @@
 //! Feature gates of Flux's controllers.
 //!
 //! Each is accepted, so that a set of flags that works there works here; one that nobody knows is an error, as there.
-//! One that changes nothing here and is set to another value than Flux's default is told about.
+//! Most of them change nothing; one of those that is set to another value than Flux's default is told about.
 
 /// Gates as one use of the flag sets them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,14 +24,17 @@ const fn gate(name: &'static str, default: bool, here: &'static str) -> Known {
     Known { name, default, here }
 }
 
-/// It does what it does in Flux.
-const USED: &str = "";
+/// Stands with a gate that does here what it does in Flux.
+const WORKS: &str = "";
+
+/// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
+pub(super) const ADDITIVE_CEL: &str = "AdditiveCELDependencyCheck";
 
 const NOT_YET: &str = "what it is about is not supported yet";
 
 /// Flux 2.9, all controllers.
 const KNOWN: &[Known] = &[
-    gate("AdditiveCELDependencyCheck", false, NOT_YET),
+    gate(ADDITIVE_CEL, false, WORKS),
     gate("AdoptLegacyReleases", false, "it is retired in Flux as well"),
     gate("AllowDNSLookups", false, NOT_YET),
     gate("CacheSecretsAndConfigMaps", false, "Secrets are never kept in memory"),
@@ -66,7 +69,7 @@ const KNOWN: &[Known] = &[
     gate("MigrateAPIVersion", false, NOT_YET),
     gate("OOMWatch", false, NOT_YET),
     gate("ObjectLevelWorkloadIdentity", false, NOT_YET),
-    gate("StrictPostBuildSubstitutions", true, USED),
+    gate("StrictPostBuildSubstitutions", true, WORKS),
     gate("UseHelm3Defaults", false, NOT_YET),
 ];
 
@@ -80,21 +83,20 @@ impl Gates {
         parts.map(Gate::parse).collect::<Result<_, _>>().map(Self)
     }
 
+    /// What a gate is set to, if it is.
+    pub(super) fn value(&self, name: &str) -> Option<bool> {
+        self.0.iter().rev().find(|gate| gate.known.name == name).map(|gate| gate.on)
+    }
+
     /// Nothing is set.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What a gate is set to, by the last that says so.
-    pub(super) fn value(&self, name: &str) -> Option<bool> {
-        self.0.iter().rev().find(|gate| gate.known.name == name).map(|gate| gate.on)
-    }
-
     /// Each gate that asks for something else than Flux's default, and why that changes nothing.
     pub(super) fn notes(&self) -> impl Iterator<Item = (String, &'static str)> {
-        let changes_nothing =
-            |gate: &&Gate| gate.on != gate.known.default && gate.known.here != USED;
-        let told = self.0.iter().filter(changes_nothing);
+        let told =
+            self.0.iter().filter(|gate| gate.on != gate.known.default && gate.known.here != WORKS);
         told.map(|Gate { known, on }| (format!("--feature-gates={}={on}", known.name), known.here))
     }
 }

@@ -20,23 +20,13 @@ async fn await_refusal(story: &Story, target: &Target, field: &str) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing() -> Result<()> {
     let story = Story::with_windlass("unsupported").await?;
-    let cases: [(&str, &str, Value); 8] = [
+    let cases: [(&str, &str, Value); 6] = [
         ("decryption", "spec.decryption", json!({"provider": "sops"})),
         ("namePrefix", "spec.namePrefix", json!("x-")),
         ("nameSuffix", "spec.nameSuffix", json!("-x")),
         ("patches", "spec.patches", json!([{"patch": "[]", "target": {"kind": "ConfigMap"}}])),
-        (
-            "dependsOn",
-            "spec.dependsOn[].readyExpr",
-            json!([{"name": "plain", "readyExpr": "true"}]),
-        ),
         ("images", "spec.images", json!([{"name": "a", "newTag": "b"}])),
         ("components", "spec.components", json!(["./c"])),
-        (
-            "healthCheckExprs",
-            "spec.healthCheckExprs",
-            json!([{"apiVersion": "v1", "kind": "ConfigMap", "current": "true"}]),
-        ),
     ];
     let paths = cases.each_ref().map(|(field, ..)| format!("{}/a.yaml", field.to_lowercase()));
     let mut files: Vec<_> = cases

@@ -1,7 +1,7 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
 //! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), foreign field managers ([`takeover`]), refusals ([`refusal`]), health ([`health`]),
+//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), health ([`health`]),
 //! and the plan of one run that follows from all of them ([`plan`]).
 //! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
@@ -10,6 +10,7 @@ pub mod fingerprint;
 pub mod health;
 pub mod ignore;
 pub mod inventory;
+pub mod mask;
 pub mod meta;
 pub mod normalize;
 pub mod order;
@@ -22,6 +23,7 @@ pub use compare::{Action, diff_paths, digest, has_drifted};
 pub use fingerprint::fingerprint;
 pub use health::{Health, Report};
 pub use inventory::Inventory;
+pub use mask::mask;
 pub use meta::{Ssa, Switches, is_owned, switches};
 pub use normalize::normalize;
 pub use order::prune_order;

@@ -1,7 +1,15 @@
-//! Takes out of a manifest what a server-side apply must not say.
+//! Takes out of a manifest what a server-side apply must not say, and gives it the form that Flux gives it.
 //!
-//! Here: the few fields that would make an apply fail or never come to rest.
-//! Elsewhere: owner labels ([`crate::meta`]), typed defaults (the API server's business).
+//! Here: fields that would make an apply fail or never come to rest; ports, Secrets and metrics.
+//! Below: objects read and written by the types of their kinds (`typed`), quantities, the types.
+//! Elsewhere: owner labels ([`crate::meta`]).
+//!
+//! Source of the semantics: fluxcd/pkg/ssa 0.76 `normalize`.
+
+mod base64;
+mod quantity;
+mod table;
+mod typed;
 
 use objects::Object;
 use serde_json::{Map, Value};
@@ -31,7 +39,9 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
     let encoded: Option<Vec<(String, Value)>> = match secret.get("stringData") {
         Some(Value::Object(texts)) => texts
             .iter()
-            .map(|(key, text)| Some((key.clone(), base64(text.as_str()?.as_bytes()).into())))
+            .map(|(key, text)| {
+                Some((key.clone(), base64::encode(text.as_str()?.as_bytes()).into()))
+            })
             .collect(),
         Some(Value::Null) => Some(Vec::new()),
         _ => None,
@@ -51,19 +61,111 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
     }
 }
 
-/// Standard Base64 with padding (RFC 4648 §4).
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for i in 0..4 {
-            let sextet = (bits >> (18 - 6 * i)) & 63;
-            text.push(if i <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+/// Gives an object the form in which Flux would apply it, without what the API server owns.
+///
+/// Where [`canonical`] leaves `metadata.creationTimestamp: null` this leaves nothing.
+pub fn typed(object: &mut Object) {
+    canonical(object.fields_mut());
+    normalize(object);
+}
+
+/// Exactly what Flux makes of an object before it compares or applies it.
+///
+/// Built-in kinds are read into their types and written again: unknown fields and empty ones are gone, quantities have
+/// their canonical form, and fields that a type always writes are there, as `strategy: {}`. An object that does not fit
+/// its type stays as it is, but for creation time and status.
+///
+/// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are left alone.
+pub fn canonical(object: &mut Map<String, Value>) {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    if api == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
+        return;
+    }
+    if let Some(Ok(mut written)) = typed::round_trip(object) {
+        set_protocols(&api, &kind, &mut written);
+        if api == "v1" && kind == "Secret" {
+            encode_string_data(&mut written);
+        }
+        *object = written;
+    }
+    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(metadata) = metadata {
+        metadata.insert("creationTimestamp".to_owned(), Value::Null);
+    }
+    let is_definition = kind.eq_ignore_ascii_case("customresourcedefinition")
+        && api.starts_with("apiextensions.k8s.io/");
+    if !is_definition {
+        object.remove("status");
+    }
+}
+
+/// Ports without a protocol are ports of TCP. Without it, server-side apply takes two ports for one.
+fn set_protocols(api: &str, kind: &str, object: &mut Map<String, Value>) {
+    let lists = match (api, kind) {
+        ("v1", "Service") => "/spec",
+        ("v1", "Pod") => "/spec/containers",
+        ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")
+        | ("batch/v1", "Job") => "/spec/template/spec/containers",
+        ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template/spec/containers",
+        _ => return,
+    };
+    let mut within = Some(object);
+    let mut names = lists.split('/').skip(1).peekable();
+    while let Some(name) = names.next() {
+        let Some(value) = within.take().and_then(|fields| fields.get_mut(name)) else { return };
+        if names.peek().is_some() {
+            within = value.as_object_mut();
+            continue;
+        }
+        let owners = match value {
+            Value::Array(owners) => owners.as_mut_slice(),
+            owner => std::slice::from_mut(owner),
+        };
+        let ports = owners.iter_mut().filter_map(|owner| owner.get_mut("ports")?.as_array_mut());
+        for port in ports.flatten().filter_map(Value::as_object_mut) {
+            port.entry("protocol").or_insert_with(|| "TCP".into());
         }
     }
-    text
+}
+
+/// An API server answered with something that is not of its own type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the API server's answer for {0} does not fit the type of its kind")]
+pub struct UntypedAnswer(String);
+
+/// Mends the answer to a dry-run where old API servers are wrong.
+///
+/// Parity(flux): of an autoscaler, metrics that are there twice and metrics without a type are taken out, and the object
+/// is written by its type; other kinds are left alone.
+///
+/// # Errors
+/// If an autoscaler does not fit its type.
+pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedAnswer> {
+    if object.get("kind").and_then(Value::as_str) != Some("HorizontalPodAutoscaler") {
+        return Ok(());
+    }
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(Ok(mut written)) = typed::round_trip(object) else {
+        return Err(UntypedAnswer(format!("{version} HorizontalPodAutoscaler")));
+    };
+    if version == "autoscaling/v2"
+        && let Some(Value::Object(spec)) = written.get_mut("spec")
+        && let Some(Value::Array(metrics)) = spec.remove("metrics")
+    {
+        let mut kept: Vec<Value> = Vec::with_capacity(metrics.len());
+        for metric in metrics {
+            let has_type = metric.get("type").is_some_and(|it| it.as_str() != Some(""));
+            if has_type && !kept.contains(&metric) {
+                kept.push(metric);
+            }
+        }
+        if !kept.is_empty() {
+            spec.insert("metrics".to_owned(), kept.into());
+        }
+    }
+    *object = written;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -75,16 +177,6 @@ mod tests {
         let mut object = Object::new(object).unwrap();
         normalize(&mut object);
         assert_eq!(object.into_value(), want);
-    }
-
-    #[test]
-    fn base64_pads_as_the_rfc_says() {
-        let cases =
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
-        for (text, want) in cases {
-            assert_eq!(base64(text.as_bytes()), want);
-        }
-        assert_eq!(base64(&[0xfb, 0xff]), "+/8=");
     }
 
     #[test]
@@ -110,5 +202,58 @@ mod tests {
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "status": {}}),
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"}, "status": {}}),
         );
+    }
+
+    fn canonical_of(object: Value) -> Value {
+        let mut object = object.as_object().unwrap().clone();
+        canonical(&mut object);
+        object.into()
+    }
+
+    #[test]
+    fn a_built_in_kind_gets_the_form_of_its_type() {
+        let ports = json!([{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}]);
+        let resources = json!({"limits": {"cpu": 0.5, "memory": "0.5Gi"}});
+        let template = json!({"spec": {"containers": [{"name": "a", "ports": ports, "resources": resources, "unknown": 1}]}});
+        let got = canonical_of(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "labels": {}},
+            "spec": {"replicas": 0, "paused": false, "template": template}, "status": {"replicas": 2},
+        }));
+        // Answer of fluxcd/pkg/ssa 0.76.1.
+        let want = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "creationTimestamp": null},
+            "spec": {"replicas": 0, "selector": null, "strategy": {}, "template": {"metadata": {}, "spec": {"containers": [{
+                "name": "a",
+                "ports": [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}],
+                "resources": {"limits": {"cpu": "500m", "memory": "512Mi"}},
+            }]}}},
+        });
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn what_does_not_fit_its_type_stays_but_for_status_and_creation_time() {
+        let odd = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"ports": [{"port": "80"}]}});
+        let mut want = odd.clone();
+        want["metadata"]["creationTimestamp"] = Value::Null;
+        let mut given = odd;
+        given["status"] = json!({"a": 1});
+        assert_eq!(canonical_of(given), want);
+        let custom = json!({"apiVersion": "acme.io/v1", "kind": "W", "metadata": {"name": "x", "creationTimestamp": null}, "spec": {"a": null, "b": []}});
+        assert_eq!(canonical_of(custom.clone()), custom);
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "extra": 1, "status": {}});
+        assert_eq!(canonical_of(role.clone()), role);
+    }
+
+    #[test]
+    fn the_form_for_an_apply_has_nothing_of_the_servers() {
+        let mut object = Object::new(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "uid": "u"},
+            "data": {"a": "aGk=\n"}, "stringData": {"b": "hi"},
+        }))
+        .unwrap();
+        typed(&mut object);
+        let want = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "aGk=", "b": "aGk="}});
+        assert_eq!(object.into_value(), want);
     }
 }

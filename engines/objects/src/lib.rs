@@ -1,6 +1,6 @@
 //! Kubernetes objects as data: what they are called, how manifests become them, and how secrets stay unseen.
 //!
-//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests, [`LabelSelector`], [`Redacted`].
+//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`Redacted`].
 //! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).
 
 pub mod id;
@@ -8,6 +8,7 @@ pub mod manifest;
 pub mod object;
 pub mod redacted;
 pub mod selector;
+pub mod stream;
 
 pub use id::{Gvk, IdError, ObjectId};
 pub use manifest::{Located, ManifestError};

@@ -7,14 +7,15 @@ use apply::ignore::{Rules, Target};
 use apply::{Desired, HealthWish};
 use crds::IgnoreRule;
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind, KustomizationSpec};
+use gocel::HealthChecks;
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
-use super::manifests;
 use super::substitution::Substitution;
+use super::{expressions, manifests};
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 
@@ -42,6 +43,8 @@ pub(super) struct Wish {
     pub(super) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
+    /// Expressions that judge objects in place of the usual rules.
+    pub(super) health_checks: Arc<HealthChecks>,
 }
 
 /// Fields that were given and have no support, in the spec's order.
@@ -49,7 +52,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let KustomizationSpec {
         common_metadata: _,
-        depends_on,
+        depends_on: _,
         decryption,
         interval: _,
         retry_interval: _,
@@ -73,11 +76,10 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         build_metadata,
         components,
         ignore_missing_components,
-        health_check_exprs,
+        health_check_exprs: _,
         ignore: _,
     } = spec;
     let given = [
-        ("spec.dependsOn[].readyExpr", depends_on.iter().any(|d| d.ready_expr.is_some())),
         ("spec.decryption", decryption.is_some()),
         ("spec.namePrefix", name_prefix.is_some()),
         ("spec.nameSuffix", name_suffix.is_some()),
@@ -87,7 +89,6 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         ("spec.buildMetadata", !build_metadata.is_empty()),
         ("spec.components", !components.is_empty()),
         ("spec.ignoreMissingComponents", *ignore_missing_components),
-        ("spec.healthCheckExprs", !health_check_exprs.is_empty()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
@@ -98,6 +99,8 @@ pub(super) fn check(spec: &KustomizationSpec) -> Result<Pace, Rest> {
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
+    expressions::health_checks(&spec.health_check_exprs)?;
+    expressions::check_readiness(&spec.depends_on)?;
     pace(spec).map_err(|(field, error)| {
         Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
     })
@@ -197,6 +200,7 @@ pub(super) fn wish(
     let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
+    let health_checks = Arc::new(expressions::health_checks(&spec.health_check_exprs)?);
     let digest = digest(&stages);
     let desired = Arc::new(Desired {
         own: own_id(object),
@@ -213,7 +217,15 @@ pub(super) fn wish(
     });
     let ignore = Arc::new(ignored(&spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
-    Ok(Wish { desired, digest, trace: recorder.seen(), inputs, ignore, health_versions })
+    Ok(Wish {
+        desired,
+        digest,
+        trace: recorder.seen(),
+        inputs,
+        ignore,
+        health_versions,
+        health_checks,
+    })
 }
 
 fn refused(error: &manifests::Error) -> Rest {

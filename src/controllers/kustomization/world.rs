@@ -17,10 +17,12 @@ use apply::{
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
+use gocel::HealthChecks;
 use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 
+use super::expressions;
 use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
@@ -79,6 +81,8 @@ pub(super) struct Wishes {
     pub(super) await_end: bool,
     /// API versions of objects whose health is asked for by name.
     pub(super) health_versions: BTreeMap<ObjectId, String>,
+    /// Expressions that judge objects in place of the usual rules.
+    pub(super) health_checks: Arc<HealthChecks>,
     /// Objects of this very build that were healthy at an earlier look.
     pub(super) healthy: BTreeSet<ObjectId>,
     /// Which fields others may change.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use apply::{Health, Report, StageKind, health, meta, order, stages};
-use objects::{Object, ObjectId};
+use apply::{Health, Report, StageKind, health, mask, meta, normalize, order, stages};
+use objects::{Object, ObjectId, stream};
 use reconcile::Time;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -100,8 +100,47 @@ fn server_side_apply(case: Case) -> Judgement {
             let Format { object } = case.inputs()?;
             case.judge(Ok(object.id().subject().into()))
         }
-        _ => Err(case.unsupported(&["normalize", "dryrun", "read", "mask"])),
+        "normalize" => {
+            let Normalized { mut object } = case.inputs()?;
+            normalize::canonical(&mut object);
+            case.judge(Ok(object.into()))
+        }
+        "dryrun" => {
+            let Normalized { mut object } = case.inputs()?;
+            let mended = normalize::dry_run_answer(&mut object);
+            case.judge(mended.map(|()| object.into()).map_err(|error| error.to_string()))
+        }
+        "read" => {
+            let Stream { text } = case.inputs()?;
+            let objects = stream::read(&text).map_err(|error| error.to_string());
+            case.judge(objects.map(|objects| objects.into_iter().map(Value::Object).collect()))
+        }
+        "mask" => {
+            let Masked { mut old, mut new } = case.inputs()?;
+            let masked = mask(&mut old, &mut new).map_err(|error| error.to_string());
+            case.judge(masked.map(|()| json!([old, new])))
+        }
+        _ => Err(case.unsupported(&[])),
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Normalized {
+    object: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stream {
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Masked {
+    old: Map<String, Value>,
+    new: Map<String, Value>,
 }
 
 #[derive(Deserialize)]

@@ -23,12 +23,11 @@ fn refused_fields() -> Vec<(&'static str, Value)> {
         ("buildMetadata", json!(["originAnnotations"])),
         ("components", json!(["x"])),
         ("ignoreMissingComponents", json!(true)),
-        ("healthCheckExprs", json!([{"apiVersion": "v1", "current": "true"}])),
     ]
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 18] = [
+const USED: [&str; 19] = [
     "commonMetadata",
     "dependsOn",
     "interval",
@@ -38,6 +37,7 @@ const USED: [&str; 18] = [
     "prune",
     "deletionPolicy",
     "healthChecks",
+    "healthCheckExprs",
     "ignore",
     "kubeConfig",
     "serviceAccountName",
@@ -63,9 +63,11 @@ fn every_field_without_support_is_refused_by_its_name() {
     let other_kind =
         check(&spec(&json!({"sourceRef": {"kind": "Bucket", "name": "b"}}))).unwrap_err();
     assert!(other_kind.text().starts_with("spec.sourceRef.kind is"));
-    let expression = json!({"dependsOn": [{"name": "a", "readyExpr": "true"}]});
-    assert!(
-        check(&spec(&expression)).unwrap_err().text().starts_with("spec.dependsOn[].readyExpr is")
+    let expression = json!({"dependsOn": [{"name": "a", "readyExpr": "dep.x"}]});
+    let rest = check(&spec(&expression)).unwrap_err();
+    assert_eq!(
+        rest.text(),
+        "Reconciliation failed terminally due to configuration error: terminal error: failed to evaluate dependency a: CEL expression output type mismatch: expected bool, got dyn"
     );
 }
 

@@ -11,7 +11,7 @@ use reconcile::{Edge, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::write::version;
-use super::{Verify, World};
+use super::{Verify, World, expressions};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
@@ -256,6 +256,9 @@ impl World {
         let Some(live) = live else { return Ok(Report::not_found()) };
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
+        }
+        if let Some(report) = expressions::report(&self.settings.health_checks, &live) {
+            return Ok(report);
         }
         let related = match health::related_kinds(&live.gvk()) {
             Some(kind) if !fresh => {

@@ -1,0 +1,139 @@
+//! The API types of Kubernetes 1.36, as Go's client knows them.
+//!
+//! Here: reading the table. Elsewhere: what is done with it ([`super::typed`]), the program that writes it
+//! (`e2e/testbed/types`, which says how to run it).
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// What a value in JSON has to look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    Text,
+    Bool,
+    Int32,
+    Int64,
+    Byte,
+    Float,
+    /// Bytes, in Base64.
+    Bytes,
+    Any,
+    /// Anything that is kept as it came.
+    Raw,
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    Duration,
+    Pointer(Box<Self>),
+    List(Box<Self>),
+    Map(Box<Self>),
+    /// A struct, by its place in the table.
+    Struct(usize),
+}
+
+/// A field of a struct.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) omit_empty: bool,
+    pub(super) omit_zero: bool,
+    pub(super) shape: Shape,
+}
+
+/// Kinds, and the structs that they are made of.
+#[derive(Debug)]
+pub(super) struct Table {
+    kinds: BTreeMap<(&'static str, &'static str), usize>,
+    structs: Vec<Vec<Field>>,
+}
+
+pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("types.txt")));
+
+impl Table {
+    /// The struct of a kind.
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<usize> {
+        self.kinds.get(&(api_version, kind)).copied()
+    }
+
+    pub(super) fn fields(&self, number: usize) -> &[Field] {
+        self.structs.get(number).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A line that begins with `@` is an API version with its kinds, each followed by the number of its struct. Every other
+/// line is the next struct: fields as `name:shape`, with `?` where an empty one is left out, `!` where a zero one is.
+fn read(text: &'static str) -> Table {
+    let mut table = Table { kinds: BTreeMap::new(), structs: Vec::new() };
+    for line in text.lines() {
+        let Some(line) = line.strip_prefix('@') else {
+            table.structs.push(line.split_whitespace().filter_map(field).collect());
+            continue;
+        };
+        let mut words = line.split_whitespace();
+        let version = words.next().unwrap_or_default();
+        while let (Some(kind), Some(number)) = (words.next(), words.next()) {
+            if let Ok(number) = number.parse() {
+                table.kinds.insert((version, kind), number);
+            }
+        }
+    }
+    table
+}
+
+fn field(word: &'static str) -> Option<Field> {
+    let (name, code) = word.split_once(':')?;
+    let omit_zero = name.ends_with('!');
+    let name = name.strip_suffix('!').unwrap_or(name);
+    let omit_empty = name.ends_with('?');
+    let name = name.strip_suffix('?').unwrap_or(name);
+    Some(Field { name, omit_empty, omit_zero, shape: shape(code)? })
+}
+
+fn shape(code: &str) -> Option<Shape> {
+    let mut letters = code.chars();
+    let inner = |letters: std::str::Chars<'_>| shape(letters.as_str()).map(Box::new);
+    Some(match letters.next()? {
+        's' => Shape::Text,
+        'b' => Shape::Bool,
+        'i' => Shape::Int32,
+        'l' => Shape::Int64,
+        'y' => Shape::Byte,
+        'f' => Shape::Float,
+        'B' => Shape::Bytes,
+        'X' => Shape::Any,
+        'R' => Shape::Raw,
+        'Q' => Shape::Quantity,
+        'I' => Shape::IntOrString,
+        'T' => Shape::Time,
+        'M' => Shape::MicroTime,
+        'D' => Shape::Duration,
+        '*' => Shape::Pointer(inner(letters)?),
+        '[' => Shape::List(inner(letters)?),
+        '{' => Shape::Map(inner(letters)?),
+        _ => Shape::Struct(code.parse().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_table_is_read() {
+        let words = include_str!("types.txt").lines().filter(|line| !line.starts_with('@'));
+        let words: usize = words.map(|line| line.split_whitespace().count()).sum();
+        assert_eq!(TABLE.structs.iter().map(Vec::len).sum::<usize>(), words);
+        let count = TABLE.structs.len();
+        assert!(TABLE.kinds.values().all(|number| *number < count));
+        for field in TABLE.structs.iter().flatten() {
+            let mut shape = &field.shape;
+            while let Shape::Pointer(of) | Shape::List(of) | Shape::Map(of) = shape {
+                shape = of;
+            }
+            assert!(!matches!(shape, Shape::Struct(number) if *number >= count), "{}", field.name);
+        }
+        assert!(TABLE.kind("apps/v1", "Deployment").is_some());
+        assert!(TABLE.kind("acme.io/v1", "Deployment").is_none());
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads an object into the type of its kind and writes it again, as Flux does before it applies.
+//!
+//! Here: one walk that does both. Elsewhere: the types ([`super::table`]), what is changed in between ([`super`]).
+//!
+//! Source of the semantics: apimachinery 0.36 `pkg/runtime/converter.go`.
+
+use golang::strconv::{FloatForm, format_float};
+use golang::time::{Duration, Time, Zone};
+use serde_json::{Map, Value};
+
+use super::quantity;
+use super::table::{Shape, TABLE};
+
+/// How deep a value may nest. Types that hold themselves would otherwise follow the data anywhere.
+const MAX_DEPTH: usize = 200;
+
+const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
+const RFC3339_MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
+/// The second in which Go's zero time is.
+const ZERO_TIME: i64 = -62_135_596_800;
+
+/// The object would not fit into its type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Misfit;
+
+/// A value as its type writes it.
+struct Written {
+    value: Value,
+    /// Left out where empty ones are.
+    is_empty: bool,
+    /// Left out where zero ones are.
+    is_zero: bool,
+}
+
+impl Written {
+    fn new(value: impl Into<Value>, is_zero: bool) -> Self {
+        Self { value: value.into(), is_empty: is_zero, is_zero }
+    }
+
+    /// One that is never empty, whatever it is.
+    fn special(value: impl Into<Value>, is_zero: bool) -> Self {
+        Self { value: value.into(), is_empty: false, is_zero }
+    }
+}
+
+/// Writes an object as its type would. None if its kind has none here.
+pub(super) fn round_trip(
+    object: &Map<String, Value>,
+) -> Option<Result<Map<String, Value>, Misfit>> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let number = TABLE.kind(text("apiVersion"), text("kind"))?;
+    Some(structure(number, Some(object), 0).map(|(fields, _)| fields))
+}
+
+fn written(shape: &Shape, value: Option<&Value>, depth: usize) -> Result<Written, Misfit> {
+    if depth > MAX_DEPTH {
+        return Err(Misfit);
+    }
+    let value = value.filter(|value| !value.is_null());
+    Ok(match (shape, value) {
+        (Shape::Text, None) => Written::new("", true),
+        (Shape::Text, Some(Value::String(text))) => Written::new(text.as_str(), text.is_empty()),
+        (Shape::Bool, None) => Written::new(false, true),
+        (Shape::Bool, Some(Value::Bool(bool))) => Written::new(*bool, !bool),
+        (Shape::Int32 | Shape::Int64 | Shape::Byte, value) => {
+            let number = value.map_or(Some(0), whole).ok_or(Misfit)?;
+            // Parity(kubernetes): what does not fit is cut off.
+            let number = match shape {
+                Shape::Int32 => i64::from(number as i32),
+                Shape::Byte => i64::from(number as u8),
+                _ => number,
+            };
+            Written::new(number, number == 0)
+        }
+        (Shape::Float, value) => {
+            let number = value.map_or(Some(0.0), Value::as_f64).ok_or(Misfit)?;
+            Written::new(number, number == 0.0)
+        }
+        (Shape::Any | Shape::Raw, value) => {
+            let is_zero = value.is_none();
+            let value = value.cloned().unwrap_or(Value::Null);
+            match shape {
+                Shape::Any => Written::new(value, is_zero),
+                _ => Written::special(value, is_zero),
+            }
+        }
+        (Shape::Bytes, None) => Written::new(Value::Null, true),
+        (Shape::Bytes, Some(Value::String(text))) => {
+            let bytes = super::base64::decode(text).ok_or(Misfit)?;
+            let is_empty = bytes.is_empty();
+            Written { value: super::base64::encode(&bytes).into(), is_empty, is_zero: false }
+        }
+        (Shape::Pointer(_), None) => Written::new(Value::Null, true),
+        (Shape::Pointer(of), value) => {
+            Written { is_empty: false, is_zero: false, ..written(of, value, depth + 1)? }
+        }
+        (Shape::List(_) | Shape::Map(_), None) => Written::new(Value::Null, true),
+        (Shape::List(of), Some(Value::Array(items))) => {
+            let items: Result<Vec<Value>, Misfit> =
+                items.iter().map(|item| Ok(written(of, Some(item), depth + 1)?.value)).collect();
+            let items = items?;
+            Written { is_empty: items.is_empty(), is_zero: false, value: items.into() }
+        }
+        (Shape::Map(of), Some(Value::Object(entries))) => {
+            let mut map = Map::new();
+            for (key, value) in entries {
+                map.insert(key.clone(), written(of, Some(value), depth + 1)?.value);
+            }
+            Written { is_empty: map.is_empty(), is_zero: false, value: map.into() }
+        }
+        (Shape::Struct(number), value) => {
+            let fields = match value {
+                None => None,
+                Some(Value::Object(fields)) => Some(fields),
+                Some(_) => return Err(Misfit),
+            };
+            let (fields, is_zero) = structure(*number, fields, depth + 1)?;
+            Written::special(fields, is_zero)
+        }
+        (Shape::Quantity | Shape::IntOrString, value) => special(shape, value)?,
+        (Shape::Time | Shape::MicroTime | Shape::Duration, value) => moment(shape, value)?,
+        _ => return Err(Misfit),
+    })
+}
+
+/// Writes a struct; also says whether all of it is zero.
+fn structure(
+    number: usize,
+    object: Option<&Map<String, Value>>,
+    depth: usize,
+) -> Result<(Map<String, Value>, bool), Misfit> {
+    let mut fields = Map::new();
+    let mut is_zero = true;
+    for field in TABLE.fields(number) {
+        let value = object.and_then(|object| object.get(field.name));
+        let field_written = written(&field.shape, value, depth)?;
+        is_zero &= field_written.is_zero;
+        let is_left_out = (field.omit_empty && field_written.is_empty)
+            || (field.omit_zero && field_written.is_zero);
+        if !is_left_out {
+            fields.insert(field.name.to_owned(), field_written.value);
+        }
+    }
+    Ok((fields, is_zero))
+}
+
+/// A whole number, also one that is written with a point.
+#[expect(clippy::cast_possible_truncation, reason = "Go's conversion cuts off too")]
+fn whole(value: &Value) -> Option<i64> {
+    let Value::Number(number) = value else { return None };
+    number.as_i64().or_else(|| {
+        let double = number.as_f64().filter(|double| double.fract() == 0.0)?;
+        Some(double as i64)
+    })
+}
+
+/// A number as Go writes it in JSON.
+fn number_text(number: &serde_json::Number) -> String {
+    if let Some(int) = number.as_i64() {
+        return int.to_string();
+    }
+    let double = number.as_f64().unwrap_or_default();
+    let magnitude = double.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        return format_float(double, FloatForm::Exponent, None);
+    }
+    format_float(double, FloatForm::Fixed, None)
+}
+
+fn special(shape: &Shape, value: Option<&Value>) -> Result<Written, Misfit> {
+    let is_quantity = *shape == Shape::Quantity;
+    Ok(match value {
+        None if is_quantity => Written::special("0", true),
+        None => Written::special(0, true),
+        Some(Value::String(text)) if is_quantity => {
+            Written::special(quantity::canonical(text).ok_or(Misfit)?, false)
+        }
+        Some(Value::Number(number)) if is_quantity => {
+            let text = number_text(number);
+            Written::special(quantity::canonical(&text).ok_or(Misfit)?, false)
+        }
+        Some(Value::String(text)) => Written::special(text.as_str(), false),
+        Some(Value::Number(number)) => {
+            let int = number_text(number).parse::<i32>().map_err(|_| Misfit)?;
+            Written::special(int, int == 0)
+        }
+        Some(_) => return Err(Misfit),
+    })
+}
+
+fn moment(shape: &Shape, value: Option<&Value>) -> Result<Written, Misfit> {
+    let text = match value {
+        None if *shape == Shape::Duration => return Ok(Written::special("0s", true)),
+        None => return Ok(Written::special(Value::Null, true)),
+        Some(value) => value.as_str().ok_or(Misfit)?,
+    };
+    if *shape == Shape::Duration {
+        let duration = Duration::parse(text).map_err(|_| Misfit)?;
+        return Ok(Written::special(duration.to_string(), duration.0 == 0));
+    }
+    let layout = if *shape == Shape::Time { RFC3339 } else { RFC3339_MICRO };
+    let time = Time::parse(layout, text, &Zone::Utc).map_err(|_| Misfit)?;
+    if time.unix() == ZERO_TIME && time.nanosecond() == 0 {
+        return Ok(Written::special(Value::Null, true));
+    }
+    Ok(Written::special(time.in_zone(Zone::Utc).format(layout), false))
+}

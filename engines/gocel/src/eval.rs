@@ -1,0 +1,442 @@
+//! Evaluates a plan over variables.
+//!
+//! Here: variables, fields and elements, logic, loops, the choice of what a call does. Elsewhere: what functions do
+//! ([`crate::functions`]), what it may cost ([`crate::budget`]).
+//!
+//! Source of the semantics: cel-go's `interpreter` package.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::budget::{Budget, Fault};
+use crate::check::named_type;
+use crate::functions;
+use crate::overloads::Dispatch;
+use crate::plan::{Attribute, Call, Fold, Literal, Node, Qualifier, Root};
+use crate::value::{Entries, List, Value};
+
+/// What an expression may speak of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Variables<'a> {
+    /// The fields of one object.
+    Fields(&'a Map<String, Json>),
+    /// Values by name.
+    Named(&'a [(&'a str, &'a Json)]),
+    None,
+}
+
+impl<'a> Variables<'a> {
+    fn get(self, name: &str) -> Option<&'a Json> {
+        match self {
+            Self::Fields(fields) => fields.get(name),
+            Self::Named(values) => values.iter().find(|(own, _)| *own == name).map(|(_, v)| *v),
+            Self::None => None,
+        }
+    }
+}
+
+type Outcome<'a> = Result<Value<'a>, Fault>;
+
+/// One evaluation.
+pub(crate) struct Evaluation<'a> {
+    variables: Variables<'a>,
+    /// Variables of folds, innermost last. An accumulator may hold an error, which logic can absorb later.
+    locals: Vec<(&'a str, Outcome<'a>)>,
+    budget: Budget,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(crate) fn run(plan: &'a Node, variables: Variables<'a>) -> Outcome<'a> {
+        Self { variables, locals: Vec::new(), budget: Budget::default() }.eval(plan)
+    }
+
+    /// The value of what needs no variables.
+    pub(crate) fn of_constants(plan: &'a Node) -> Outcome<'a> {
+        Self::run(plan, Variables::None)
+    }
+
+    fn eval(&mut self, node: &'a Node) -> Outcome<'a> {
+        self.budget.spend(1)?;
+        match node {
+            Node::Literal(literal) => Ok(literal_value(literal)),
+            Node::Attribute(attribute) => self.attribute(attribute, false),
+            Node::Has(attribute) => match self.attribute(attribute, true)? {
+                Value::Optional(found) => Ok(Value::Bool(found.is_some())),
+                other => Ok(other),
+            },
+            Node::And(terms) => self.logic(terms, false),
+            Node::Or(terms) => self.logic(terms, true),
+            Node::Equal { operands, negated } => {
+                let (one, two) = (self.eval(&operands.0), self.eval(&operands.1));
+                let equal = one?.equals(&two?, &mut self.budget)?;
+                Ok(Value::Bool(equal != *negated))
+            }
+            Node::OrElse { operands, unwraps } => match self.eval(&operands.0)? {
+                Value::Optional(None) => self.eval(&operands.1),
+                Value::Optional(Some(value)) if *unwraps => Ok((*value).clone()),
+                other => Ok(other),
+            },
+            Node::Call(call) => self.call(call),
+            Node::List { elements, optional } => self.list(elements, optional),
+            Node::Map(entries) => self.map(entries),
+            Node::Fold(fold) => self.fold(fold),
+            Node::Append { list, value } => self.append(list, value),
+        }
+    }
+
+    /// Stops at the first term that decides; an error counts only if no term does.
+    fn logic(&mut self, terms: &'a [Node], decisive: bool) -> Outcome<'a> {
+        let mut error = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(value)),
+                Ok(Value::Bool(_)) => {}
+                Err(fault @ Fault::TooExpensive(_)) => return Err(fault),
+                Ok(_) => error = error.or_else(|| Some(Fault::no_such_overload())),
+                Err(fault) => error = error.or(Some(fault)),
+            }
+        }
+        error.map_or(Ok(Value::Bool(!decisive)), Err)
+    }
+
+    fn list(&mut self, elements: &'a [Node], optional: &[usize]) -> Outcome<'a> {
+        let mut values = Vec::with_capacity(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            let value = self.eval(element)?;
+            if !optional.contains(&index) {
+                values.push(value);
+                continue;
+            }
+            match value {
+                Value::Optional(found) => values.extend(found.map(|value| (*value).clone())),
+                other => {
+                    let shown = other.shown();
+                    return Err(Fault::failed(format!(
+                        "cannot initialize optional list element from non-optional value {shown}"
+                    )));
+                }
+            }
+        }
+        Ok(Value::List(List::made(values)))
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Outcome<'a> {
+        let mut made: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
+        for (key, value, is_optional) in entries {
+            let (key, mut value) = (self.eval(key)?, self.eval(value)?);
+            let mut same = None;
+            for (index, (own, _)) in made.iter().enumerate() {
+                if own.type_name() == key.type_name() && own.equals(&key, &mut self.budget)? {
+                    same = Some(index);
+                }
+            }
+            if *is_optional {
+                match value {
+                    Value::Optional(Some(found)) => value = (*found).clone(),
+                    Value::Optional(None) => {
+                        same.map(|index| made.remove(index));
+                        continue;
+                    }
+                    other => {
+                        let (key, other) = (key.shown(), other.shown());
+                        return Err(Fault::failed(format!(
+                            "cannot initialize optional entry '{key}' from non-optional value {other}"
+                        )));
+                    }
+                }
+            }
+            match same {
+                Some(index) => made[index].1 = value,
+                None => made.push((key, value)),
+            }
+        }
+        Ok(Value::Map(Entries::Made(Rc::new(made))))
+    }
+
+    fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
+        let range = match self.eval(&fold.range)? {
+            Value::List(list) => list,
+            Value::Map(entries) => {
+                self.budget.spend(entries.len())?;
+                List::made(entries.keys())
+            }
+            other => {
+                let text = format!("got '{}', expected iterable type", go_type(&other));
+                return Err(Fault::failed(text));
+            }
+        };
+        let depth = self.locals.len();
+        let start = self.eval(&fold.start);
+        self.locals.push((&fold.accumulator, start));
+        let outcome = self.turns(fold, &range, depth);
+        self.locals.truncate(depth + 1);
+        let outcome = outcome.and_then(|()| self.eval(&fold.result));
+        self.locals.truncate(depth);
+        outcome
+    }
+
+    fn turns(&mut self, fold: &'a Fold, range: &List<'a>, accumulator: usize) -> Result<(), Fault> {
+        for element in range.iter() {
+            self.budget.spend(1)?;
+            self.locals.truncate(accumulator + 1);
+            self.locals.push((&fold.element, Ok(element)));
+            match self.eval(&fold.condition) {
+                Ok(Value::Bool(false)) => break,
+                Err(fault @ Fault::TooExpensive(_)) => return Err(fault),
+                // Parity(cel-go): a condition that fails does not end the loop.
+                _ => {}
+            }
+            let next = self.eval(&fold.step);
+            if let Err(fault @ Fault::TooExpensive(_)) = next {
+                return Err(fault);
+            }
+            if let Some((_, held)) = self.locals.get_mut(accumulator) {
+                *held = next;
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, list: &str, value: &'a Node) -> Outcome<'a> {
+        let value = self.eval(value);
+        let Some((_, held)) = self.locals.iter_mut().rev().find(|(name, _)| *name == list) else {
+            return Err(Fault::NoSuchAttribute(list.to_owned()));
+        };
+        // Taken out, so that the list has one owner and grows in place.
+        let before = std::mem::replace(held, Ok(Value::Null))?;
+        let value = value?;
+        let Value::List(List::Made(mut items)) = before else {
+            return Err(Fault::no_such_overload());
+        };
+        self.budget.spend_bytes(size_of::<Value<'_>>())?;
+        Rc::make_mut(&mut items).push(value);
+        Ok(Value::List(List::Made(items)))
+    }
+
+    fn attribute(&mut self, attribute: &'a Attribute, is_test: bool) -> Outcome<'a> {
+        match &attribute.root {
+            Root::Name { name, is_checked } => {
+                self.named(name, *is_checked, &attribute.qualifiers, is_test)
+            }
+            Root::Value(node) => {
+                let value = self.eval(node)?;
+                self.qualified(value, &attribute.qualifiers, is_test)
+            }
+            Root::Conditional(branches) => {
+                let (condition, yes, no) = &**branches;
+                match self.eval(condition)? {
+                    Value::Bool(true) => self.attribute(yes, is_test),
+                    Value::Bool(false) => self.attribute(no, is_test),
+                    _ => Err(Fault::no_such_overload()),
+                }
+            }
+        }
+    }
+
+    /// Parity(cel-go): of `a.b.c`, a variable `a.b.c` comes before the field `c` of `a.b`, and that before `b` of `a`.
+    fn named(
+        &mut self,
+        name: &str,
+        is_checked: bool,
+        qualifiers: &'a [Qualifier],
+        is_test: bool,
+    ) -> Outcome<'a> {
+        let dotted = if is_checked {
+            Vec::new()
+        } else {
+            let texts = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
+                Node::Literal(Literal::String(text)) => Some(&**text),
+                _ => None,
+            });
+            texts.collect()
+        };
+        let mut longest = None;
+        for taken in (0..=dotted.len()).rev() {
+            let mut full = name.to_owned();
+            for part in dotted.iter().take(taken) {
+                full.push('.');
+                full.push_str(part);
+            }
+            self.budget.spend_bytes(full.len())?;
+            let rest = qualifiers.get(taken..).unwrap_or_default();
+            if let Some(value) = self.variable(&full) {
+                match self.qualified(value?, rest, is_test) {
+                    // Parity(cel-go): a variable that a key needs and that there is not counts as this one's absence.
+                    Err(Fault::NoSuchAttribute(_)) if longest.is_some() => continue,
+                    outcome => return outcome,
+                }
+            }
+            if rest.is_empty() && named_type(&full).is_some() {
+                return Ok(Value::Type(full.into()));
+            }
+            longest.get_or_insert(full);
+        }
+        Err(Fault::NoSuchAttribute(longest.unwrap_or_default()))
+    }
+
+    fn variable(&mut self, name: &str) -> Option<Outcome<'a>> {
+        let local = self.locals.iter().rev().find(|(own, _)| *own == name);
+        if let Some((_, value)) = local {
+            return Some(value.clone());
+        }
+        let json = self.variables.get(name)?;
+        Some(self.read(json))
+    }
+
+    fn read(&mut self, json: &'a Json) -> Outcome<'a> {
+        if let Json::String(text) = json {
+            self.budget.spend_bytes(text.len())?;
+        }
+        Ok(Value::from_json(json))
+    }
+
+    /// Follows fields and elements; once one may be missing, the result is an optional value.
+    fn qualified(
+        &mut self,
+        value: Value<'a>,
+        qualifiers: &'a [Qualifier],
+        is_test: bool,
+    ) -> Outcome<'a> {
+        let mut value = value;
+        let mut is_optional = false;
+        if !qualifiers.is_empty()
+            && let Value::Optional(found) = &value
+        {
+            let Some(found) = found else { return Ok(value) };
+            (value, is_optional) = ((**found).clone(), true);
+        }
+        for (index, qualifier) in qualifiers.iter().enumerate() {
+            let key = self.eval(&qualifier.key)?;
+            is_optional |= qualifier.optional;
+            let is_tested = is_test && index + 1 == qualifiers.len();
+            let found = self.element(&value, &key, is_optional || is_tested)?;
+            value = match found {
+                _ if is_tested && !is_optional => return Ok(Value::Bool(found.is_some())),
+                Some(found) => found,
+                None => return Ok(Value::Optional(None)),
+            };
+        }
+        Ok(if is_optional { Value::Optional(Some(Rc::new(value))) } else { value })
+    }
+
+    /// The element of a key; none only if that is no error.
+    fn element(
+        &mut self,
+        value: &Value<'a>,
+        key: &Value<'a>,
+        may_miss: bool,
+    ) -> Result<Option<Value<'a>>, Fault> {
+        self.budget.spend(1)?;
+        if !matches!(
+            key,
+            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_)
+        ) {
+            return Err(Fault::failed(format!("invalid qualifier type: {}", go_type(key))));
+        }
+        let (found, missing) = match value {
+            Value::Map(Entries::Data(entries)) => {
+                let found = match key {
+                    Value::String(key) => entries.get(&**key),
+                    _ => None,
+                };
+                (found.map(|json| self.read(json)).transpose()?, "no such key")
+            }
+            Value::Map(entries) => (entries.get(key, &mut self.budget)?, "no such key"),
+            Value::List(list) => {
+                let index = functions::index(key)?;
+                let found = usize::try_from(index).ok().and_then(|index| list.get(index));
+                (found, "index out of bounds")
+            }
+            _ => (None, "no such key"),
+        };
+        match found {
+            None if !may_miss => Err(Fault::failed(format!("{missing}: {}", key.shown()))),
+            found => Ok(found),
+        }
+    }
+
+    fn call(&mut self, call: &'a Call) -> Outcome<'a> {
+        if call.name == "@not_strictly_false" {
+            return match call.args.first().map(|arg| self.eval(arg)) {
+                Some(Ok(Value::Bool(value))) => Ok(Value::Bool(value)),
+                Some(Err(fault @ Fault::TooExpensive(_))) => Err(fault),
+                _ => Ok(Value::Bool(true)),
+            };
+        }
+        let mut args = Vec::with_capacity(call.args.len());
+        // Parity(cel-go): of one or two arguments all are evaluated before an error counts; the first one does.
+        for arg in &call.args {
+            args.push(self.eval(arg)?);
+        }
+        let receiver = matches!(
+            args.first(),
+            Some(Value::String(_) | Value::Timestamp(_) | Value::Duration(_))
+        );
+        let name = &call.name;
+        let none = |text: String| {
+            if receiver { Fault::no_such_overload() } else { Fault::failed(text) }
+        };
+        match call.function {
+            None if args.len() > 2 => Err(none(format!("no such overload: {name} {}", call.id))),
+            None => Err(none(format!("no such overload: {name}"))),
+            Some(function) => match function.dispatch {
+                Dispatch::Single(_) => {
+                    if !args.first().is_some_and(|first| functions::has_trait(name, first)) {
+                        return Err(none(format!("no such overload: {name}")));
+                    }
+                    functions::call(call, args, &mut self.budget)
+                }
+                Dispatch::Signature => {
+                    let fits = function.overloads.iter().any(|overload| {
+                        overload.params.len() == args.len()
+                            && overload.params.iter().zip(&args).all(|(p, arg)| p.admits(arg))
+                    });
+                    // Parity(cel-go): these three look at their arguments themselves.
+                    if !fits && matches!(&**name, "contains" | "startsWith" | "endsWith") {
+                        return Err(Fault::no_such_overload());
+                    }
+                    if !fits {
+                        let types: Vec<&str> = args.iter().map(Value::type_name).collect();
+                        let text = format!("no such overload: {name}({})", types.join(", "));
+                        return Err(Fault::failed(text));
+                    }
+                    functions::call(call, args, &mut self.budget)
+                }
+            },
+        }
+    }
+}
+
+fn literal_value<'a>(literal: &Literal) -> Value<'a> {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(*value),
+        Literal::Uint(value) => Value::Uint(*value),
+        Literal::Double(value) => Value::Double(*value),
+        Literal::String(value) => Value::text(value),
+        Literal::Bytes(value) => Value::Bytes((**value).into()),
+    }
+}
+
+/// The name of the Go type that holds a value, which some messages show.
+pub(crate) fn go_type(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "types.Null",
+        Value::Bool(_) => "types.Bool",
+        Value::Int(_) => "types.Int",
+        Value::Uint(_) => "types.Uint",
+        Value::Double(_) => "types.Double",
+        Value::String(_) => "types.String",
+        Value::Bytes(_) => "types.Bytes",
+        Value::List(List::Data(_)) => "[]interface {}",
+        Value::List(_) => "*types.baseList",
+        Value::Map(Entries::Data(_)) => "map[string]interface {}",
+        Value::Map(_) => "*types.baseMap",
+        Value::Duration(_) => "types.Duration",
+        Value::Timestamp(_) => "types.Timestamp",
+        Value::Type(_) => "*types.Type",
+        Value::Optional(_) => "*types.Optional",
+    }
+}

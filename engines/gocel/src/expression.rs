@@ -1,0 +1,145 @@
+//! Expressions that are read once and evaluated many times.
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json};
+
+use crate::check;
+use crate::eval::{Evaluation, Variables};
+use crate::parse;
+use crate::plan::{self, Node};
+use crate::typing::Type;
+use crate::value::Value;
+
+/// Why an expression is none, or has no value. The texts are Flux's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read, or names or types in it are wrong.
+    #[error("failed to parse the CEL expression '{expression}': {complaints}")]
+    Parse {
+        /// The expression.
+        expression: String,
+        /// What is wrong at which place, with the line shown.
+        complaints: String,
+    },
+    /// It can be read, but never evaluated.
+    #[error("failed to create CEL program: {0}")]
+    Program(String),
+    /// Its value will not be what is asked for.
+    #[error("CEL expression output type mismatch: expected bool, got {0}")]
+    OutputType(String),
+    /// It has no value for what it was evaluated over, or costs too much.
+    #[error("failed to evaluate the CEL expression '{expression}': {reason}")]
+    Evaluate {
+        /// The expression.
+        expression: String,
+        /// Why.
+        reason: String,
+    },
+    /// Its value is no boolean.
+    #[error("failed to evaluate CEL expression as boolean: '{0}'")]
+    NotBoolean(String),
+}
+
+/// An expression, ready to be evaluated.
+///
+/// An evaluation costs at most a million steps and 64 MiB of memory, and has no effect but its value.
+#[derive(Debug)]
+pub struct Expression {
+    text: String,
+    plan: Node,
+}
+
+impl Expression {
+    /// Reads an expression whose variables are not known before it is evaluated; types are not checked.
+    ///
+    /// # Errors
+    /// If it is not in the language, too long or too deep.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let parsed = parsed(text)?;
+        Self::planned(text, &parsed, false)
+    }
+
+    /// Reads an expression over some variables, each a map from text to anything, and checks that it gives a boolean.
+    ///
+    /// Parity(flux): a mere field such as `self.ready` is of no type that is known, and is refused; `self.ready == true`
+    /// is what such an expression has to say.
+    ///
+    /// # Errors
+    /// If it is not in the language, if its names or types are wrong, or if it would give something else.
+    pub fn compile(text: &str, variables: &[&str]) -> Result<Self, Error> {
+        let parsed = parsed(text)?;
+        let found = check::check(&parsed, text, variables)
+            .map_err(|complaints| refused(text, &complaints))?;
+        if found != Type::Bool {
+            return Err(Error::OutputType(declared_name(&found)));
+        }
+        Self::planned(text, &parsed, true)
+    }
+
+    fn planned(text: &str, parsed: &parse::Parsed, is_checked: bool) -> Result<Self, Error> {
+        let plan = plan::plan(&parsed.root, is_checked).map_err(Error::Program)?;
+        Ok(Self { text: text.to_owned(), plan })
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Evaluates it over variables.
+    ///
+    /// # Errors
+    /// If something in it fails, as a field that is not there, or if its value is no boolean.
+    pub fn evaluate_bool(&self, variables: &[(&str, &Json)]) -> Result<bool, Error> {
+        self.evaluate(Variables::Named(variables))
+    }
+
+    /// Evaluates it over an object whose fields are the variables.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate_bool`].
+    pub fn evaluate_bool_over(&self, fields: &Map<String, Json>) -> Result<bool, Error> {
+        self.evaluate(Variables::Fields(fields))
+    }
+
+    fn evaluate(&self, variables: Variables<'_>) -> Result<bool, Error> {
+        match Evaluation::run(&self.plan, variables) {
+            Ok(Value::Bool(value)) => Ok(value),
+            Ok(_) => Err(Error::NotBoolean(self.text.clone())),
+            Err(fault) => {
+                let (expression, reason) = (self.text.clone(), fault.to_string());
+                Err(Error::Evaluate { expression, reason })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn parsed(text: &str) -> Result<parse::Parsed, Error> {
+    parse::parse(text).map_err(|complaints| refused(text, &complaints))
+}
+
+fn refused(text: &str, complaints: &[parse::Complaint]) -> Error {
+    let complaints = parse::display(text, complaints);
+    Error::Parse { expression: text.to_owned(), complaints }
+}
+
+/// A type as cel-go's `Type.String` shows it, unlike its checker.
+fn declared_name(found: &Type) -> String {
+    match found {
+        Type::List(of) => format!("list({})", declared_name(of)),
+        Type::Map(of) => format!("map({}, {})", declared_name(&of.0), declared_name(&of.1)),
+        Type::Optional(of) => format!("optional_type({})", declared_name(of)),
+        Type::Of(Some(of)) => format!("type({})", declared_name(of)),
+        other => other.runtime_name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

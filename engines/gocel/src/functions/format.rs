@@ -1,0 +1,210 @@
+//! `'%s of %d'.format([a, b])`.
+//!
+//! Source of the semantics: cel-go 0.26 `ext/formatting_v2.go`.
+
+use golang::Value as Go;
+use golang::fmt;
+use golang::strconv::{FloatForm, format_float};
+use golang::time::Zone;
+use golang::value::{IntKind, Integer};
+
+use super::convert::{RFC3339_NANO, seconds_text};
+use crate::budget::{Budget, Fault};
+use crate::value::{List, Value};
+
+/// Digits after the point that a clause may ask for.
+///
+/// Differs(cel-go): any number there.
+const MAX_PRECISION: usize = 1000;
+
+pub(super) fn format(text: &str, args: &List<'_>, budget: &mut Budget) -> Result<String, Fault> {
+    let mut formatted = String::with_capacity(text.len());
+    let mut next = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        let (before, clause) = rest.split_at(at);
+        formatted.push_str(before);
+        if let Some(after) = clause.strip_prefix("%%") {
+            formatted.push('%');
+            rest = after;
+            continue;
+        }
+        let Some(arg) = args.get(next) else {
+            return Err(Fault::failed(format!("index {next} out of range")));
+        };
+        next += 1;
+        let clause = clause.get(1..).unwrap_or_default();
+        if clause.is_empty() {
+            return Err(Fault::failed("unexpected end of string"));
+        }
+        let (shown, after) = self::clause(clause, &arg, budget)?;
+        budget.spend_bytes(shown.len())?;
+        formatted.push_str(&shown);
+        rest = after;
+    }
+    formatted.push_str(rest);
+    budget.spend_bytes(formatted.len())?;
+    Ok(formatted)
+}
+
+fn malformed(text: &str) -> Fault {
+    Fault::failed(format!("could not parse formatting clause: {text}"))
+}
+
+/// The text of one clause, and what comes behind it.
+fn clause<'t>(
+    clause: &'t str,
+    arg: &Value<'_>,
+    budget: &mut Budget,
+) -> Result<(String, &'t str), Fault> {
+    let (precision, rest) = precision(clause)?;
+    let mut characters = rest.chars();
+    let shown = match characters.next() {
+        Some('s') => {
+            let mut shown = String::new();
+            append(&mut shown, arg, budget)?;
+            Ok(shown)
+        }
+        Some('d') => match arg {
+            Value::Int(int) => Ok(int.to_string()),
+            Value::Uint(uint) => Ok(uint.to_string()),
+            Value::Double(double) => Ok(plain(*double)),
+            _ => Err("decimal clause can only be used on ints, uints, and doubles"),
+        },
+        Some('f') => number('f', precision, arg)
+            .ok_or("fixed-point clause can only be used on ints, uints, and doubles"),
+        Some('e') => number('e', precision, arg)
+            .ok_or("scientific clause can only be used on ints, uints, and doubles"),
+        Some('b') => match arg {
+            Value::Bool(bool) => Ok(u8::from(*bool).to_string()),
+            Value::Int(int) => Ok(signed(*int, |it| format!("{it:b}"))),
+            Value::Uint(uint) => Ok(format!("{uint:b}")),
+            _ => Err("only ints, uints, and bools can be formatted as binary"),
+        },
+        Some('o') => match arg {
+            Value::Int(int) => Ok(signed(*int, |it| format!("{it:o}"))),
+            Value::Uint(uint) => Ok(format!("{uint:o}")),
+            _ => Err("octal clause can only be used on ints and uints"),
+        },
+        Some(letter @ ('x' | 'X')) => hexadecimal(arg)
+            .map(|shown| if letter == 'X' { shown.to_uppercase() } else { shown })
+            .ok_or("only ints, uints, bytes, and strings can be formatted as hex"),
+        Some(other) => {
+            return Err(malformed(&format!("unrecognized formatting clause \"{other}\"")));
+        }
+        None => return Err(malformed("could not find end of precision specifier")),
+    };
+    let shown = shown.map_err(|text| {
+        let name = arg.type_name();
+        Fault::failed(format!("error during formatting: {text}, was given {name}"))
+    })?;
+    Ok((shown, characters.as_str()))
+}
+
+fn precision(clause: &str) -> Result<(usize, &str), Fault> {
+    let Some(rest) = clause.strip_prefix('.') else { return Ok((6, clause)) };
+    let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+    let (digits, rest) = rest.split_at(digits);
+    if rest.is_empty() {
+        let text = "error while parsing precision: could not find end of precision specifier";
+        return Err(malformed(text));
+    }
+    let precision = digits.parse().ok().filter(|it| *it <= MAX_PRECISION).ok_or_else(|| {
+        malformed(&format!("error while parsing precision: error while converting precision to integer: \"{digits}\" is none up to {MAX_PRECISION}"))
+    })?;
+    Ok((precision, rest))
+}
+
+fn plain(double: f64) -> String {
+    if double.is_nan() {
+        return "NaN".to_owned();
+    }
+    if double.is_infinite() {
+        return if double > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    format_float(double, FloatForm::Fixed, None)
+}
+
+/// Parity(cel-go): whole numbers come out as Go's complaint about the verb.
+fn number(verb: char, precision: usize, arg: &Value<'_>) -> Option<String> {
+    let width = if verb == 'e' { "1" } else { "" };
+    let form = format!("%{width}.{precision}{verb}");
+    let value = match arg {
+        Value::Int(int) => Go::int64(*int),
+        Value::Uint(uint) => Go::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
+        Value::Double(double) if !double.is_finite() => return Some(plain(*double)),
+        Value::Double(double) => Go::Float(*double),
+        _ => return None,
+    };
+    let shown = fmt::sprintf(form, &[value]).unwrap_or_default();
+    Some(String::from_utf8_lossy(&shown).into_owned())
+}
+
+fn signed(int: i64, shown: impl Fn(u64) -> String) -> String {
+    let sign = if int < 0 { "-" } else { "" };
+    format!("{sign}{}", shown(int.unsigned_abs()))
+}
+
+fn hexadecimal(arg: &Value<'_>) -> Option<String> {
+    let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    match arg {
+        Value::Int(int) => Some(signed(*int, |it| format!("{it:x}"))),
+        Value::Uint(uint) => Some(format!("{uint:x}")),
+        Value::String(text) => Some(of_bytes(text.as_bytes())),
+        Value::Bytes(bytes) => Some(of_bytes(bytes)),
+        _ => None,
+    }
+}
+
+fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<(), Fault> {
+    budget.spend(1)?;
+    match arg {
+        Value::Null => shown.push_str("null"),
+        Value::Bool(bool) => shown.push_str(&bool.to_string()),
+        Value::Int(int) => shown.push_str(&int.to_string()),
+        Value::Uint(uint) => shown.push_str(&uint.to_string()),
+        Value::Double(double) => shown.push_str(&plain(*double)),
+        Value::String(text) => {
+            budget.spend_bytes(text.len())?;
+            shown.push_str(text);
+        }
+        // Differs(cel-go): texts here are UTF-8, so bytes that are not are replaced.
+        Value::Bytes(bytes) => {
+            budget.spend_bytes(bytes.len())?;
+            shown.push_str(&String::from_utf8_lossy(bytes));
+        }
+        Value::Duration(duration) => shown.push_str(&seconds_text(*duration)),
+        Value::Timestamp(time) => shown.push_str(&time.in_zone(Zone::Utc).format(RFC3339_NANO)),
+        Value::Type(name) => shown.push_str(name),
+        Value::List(list) => {
+            shown.push('[');
+            for (index, element) in list.iter().enumerate() {
+                if index > 0 {
+                    shown.push_str(", ");
+                }
+                append(shown, &element, budget)?;
+            }
+            shown.push(']');
+        }
+        Value::Map(entries) => {
+            let mut lines = Vec::with_capacity(entries.len());
+            for key in entries.keys() {
+                let value = entries.get(&key, budget)?.unwrap_or(Value::Null);
+                let (mut left, mut right) = (String::new(), String::new());
+                append(&mut left, &key, budget)?;
+                append(&mut right, &value, budget)?;
+                lines.push((left, right));
+            }
+            lines.sort_by(|one, two| one.0.cmp(&two.0));
+            let lines: Vec<String> =
+                lines.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+            shown.push_str(&format!("{{{}}}", lines.join(", ")));
+        }
+        Value::Optional(_) => {
+            return Err(Fault::failed(
+                "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given optional_type",
+            ));
+        }
+    }
+    Ok(())
+}

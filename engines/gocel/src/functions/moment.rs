@@ -1,0 +1,55 @@
+//! Parts of times and durations: `getHours` and its like.
+
+use golang::strconv;
+use golang::time::{Time, Zone};
+
+use super::Outcome;
+use crate::budget::Fault;
+use crate::value::Value;
+
+pub(super) fn part<'a>(name: &str, args: &[Value<'a>]) -> Outcome<'a> {
+    let part = match args {
+        [Value::Timestamp(time)] => of_time(name, &time.in_zone(Zone::Utc)),
+        [Value::Timestamp(time), Value::String(name_of_zone)] => {
+            of_time(name, &time.in_zone(zone(name_of_zone)?))
+        }
+        [Value::Duration(duration)] => match name {
+            "getHours" => duration.hours().trunc() as i64,
+            "getMinutes" => duration.minutes().trunc() as i64,
+            "getSeconds" => duration.seconds().trunc() as i64,
+            _ => duration.milliseconds(),
+        },
+        _ => return Err(Fault::no_such_overload()),
+    };
+    Ok(Value::Int(part))
+}
+
+fn of_time(name: &str, time: &Time) -> i64 {
+    let (date, clock) = (time.date(), time.clock());
+    match name {
+        "getFullYear" => date.year,
+        "getMonth" => i64::from(date.month) - 1,
+        "getDayOfYear" => i64::from(date.year_day()) - 1,
+        "getDayOfMonth" => i64::from(date.day) - 1,
+        "getDate" => i64::from(date.day),
+        "getDayOfWeek" => i64::try_from(date.weekday()).unwrap_or_default(),
+        "getHours" => clock.hour.into(),
+        "getMinutes" => clock.minute.into(),
+        "getSeconds" => clock.second.into(),
+        _ => i64::from(clock.nanosecond) / 1_000_000,
+    }
+}
+
+/// A zone by its name, or by hours and minutes east of UTC.
+fn zone(name: &str) -> Result<Zone, Fault> {
+    let Some((hours, minutes)) = name.split_once(':') else {
+        return Zone::load(name).map_err(|error| Fault::failed(error.to_string()));
+    };
+    let number = |text: &str| strconv::atoi(text).map_err(|error| Fault::failed(error.to_string()));
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let minutes = if name.starts_with('-') { -minutes } else { minutes };
+    let offset = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60);
+    // Beyond a day no clock goes; the text may say so all the same.
+    let offset = i32::try_from(offset).unwrap_or(0);
+    Ok(Zone::fixed("", offset))
+}

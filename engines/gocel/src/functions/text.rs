@@ -1,0 +1,228 @@
+//! Functions of texts: those of the standard library and of the extension `Strings`.
+//!
+//! Places are counted in characters. Elsewhere: `format` (its own file).
+
+use golang::regexp::Regexp;
+
+use super::{Outcome, format};
+use crate::budget::{Budget, Fault};
+use crate::value::{List, Value};
+
+/// Bytes of text that one `matches` with a pattern from the data may compile.
+const MAX_DYNAMIC_PATTERN: usize = 1000;
+
+pub(super) fn matches<'a>(
+    text: &str,
+    pattern: &str,
+    compiled: Option<&Regexp>,
+    budget: &mut Budget,
+) -> Outcome<'a> {
+    budget.spend_bytes(text.len())?;
+    if let Some(compiled) = compiled {
+        return Ok(Value::Bool(compiled.is_match(text)));
+    }
+    if pattern.len() > MAX_DYNAMIC_PATTERN {
+        let text = format!("a pattern that is no literal may have {MAX_DYNAMIC_PATTERN} bytes");
+        return Err(Fault::failed(text));
+    }
+    // Compiling is what costs: a pattern of a thousand bytes takes milliseconds.
+    budget.spend(2000)?;
+    let compiled = Regexp::new(pattern).map_err(|error| Fault::failed(error.to_string()))?;
+    Ok(Value::Bool(compiled.is_match(text)))
+}
+
+/// Calls a function whose first argument is a text, or a list of texts.
+pub(super) fn call<'a>(name: &str, args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
+    for arg in args {
+        if let Value::String(text) = arg {
+            budget.spend_bytes(text.len())?;
+        }
+    }
+    if name == "join" {
+        return join(args, budget);
+    }
+    let Some(Value::String(text)) = args.first() else { return Err(Fault::no_such_overload()) };
+    let text = &**text;
+    match (name, args) {
+        ("contains", [_, Value::String(part)]) => Ok(Value::Bool(text.contains(&**part))),
+        ("startsWith", [_, Value::String(part)]) => Ok(Value::Bool(text.starts_with(&**part))),
+        ("endsWith", [_, Value::String(part)]) => Ok(Value::Bool(text.ends_with(&**part))),
+        ("lowerAscii", _) => Ok(Value::text(text.to_ascii_lowercase())),
+        ("upperAscii", _) => Ok(Value::text(text.to_ascii_uppercase())),
+        ("trim", _) => Ok(Value::text(text.trim())),
+        ("reverse", _) => Ok(Value::text(text.chars().rev().collect::<String>())),
+        ("strings.quote", _) => Ok(Value::text(quote(text))),
+        ("format", [_, Value::List(list)]) => format::format(text, list, budget).map(Value::text),
+        ("charAt", [_, Value::Int(index)]) => char_at(text, *index).map(Value::text),
+        ("substring", [_, Value::Int(start)]) => substring(text, *start, None).map(Value::text),
+        ("substring", [_, Value::Int(start), Value::Int(end)]) => {
+            substring(text, *start, Some(*end)).map(Value::text)
+        }
+        ("indexOf", [_, Value::String(part), rest @ ..]) => {
+            let offset = if let [Value::Int(offset)] = rest { *offset } else { 0 };
+            index_of(text, part, offset).map(Value::Int)
+        }
+        ("lastIndexOf", [_, Value::String(part), rest @ ..]) => {
+            let offset = if let [Value::Int(offset)] = rest { Some(*offset) } else { None };
+            last_index_of(text, part, offset).map(Value::Int)
+        }
+        ("split", [_, Value::String(separator), rest @ ..]) => {
+            let limit = if let [Value::Int(limit)] = rest { *limit } else { -1 };
+            let parts = split(text, separator, limit);
+            budget.spend(parts.len())?;
+            budget.spend_bytes(parts.len().saturating_mul(size_of::<Value<'_>>()))?;
+            Ok(Value::List(List::made(parts.into_iter().map(Value::text).collect())))
+        }
+        ("replace", [_, Value::String(old), Value::String(new), rest @ ..]) => {
+            let limit = if let [Value::Int(limit)] = rest { *limit } else { -1 };
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let places = places(text, old).min(limit);
+            budget.spend_bytes(text.len().saturating_add(places.saturating_mul(new.len())))?;
+            Ok(Value::text(text.replacen(&**old, new, places)))
+        }
+        _ => Err(Fault::no_such_overload()),
+    }
+}
+
+/// How often a text occurs, which is also between any two characters for an empty one.
+fn places(text: &str, part: &str) -> usize {
+    if part.is_empty() { text.chars().count() + 1 } else { text.matches(part).count() }
+}
+
+fn out_of_range(index: i64) -> Fault {
+    Fault::failed(format!("index out of range: {index}"))
+}
+
+/// The byte at which a character begins; the one behind the last character is its end.
+fn byte_of(text: &str, index: i64) -> Option<usize> {
+    let index = usize::try_from(index).ok()?;
+    let ends = std::iter::once(text.len());
+    text.char_indices().map(|(at, _)| at).chain(ends).nth(index)
+}
+
+fn char_at(text: &str, index: i64) -> Result<String, Fault> {
+    let start = byte_of(text, index).ok_or_else(|| out_of_range(index))?;
+    Ok(text.get(start..).and_then(|rest| rest.chars().next()).map(String::from).unwrap_or_default())
+}
+
+fn substring(text: &str, start: i64, end: Option<i64>) -> Result<String, Fault> {
+    if let Some(end) = end.filter(|end| start > *end) {
+        let text = format!("invalid substring range. start: {start}, end: {end}");
+        return Err(Fault::failed(text));
+    }
+    let from = byte_of(text, start).ok_or_else(|| out_of_range(start))?;
+    let to = match end {
+        Some(end) => byte_of(text, end).ok_or_else(|| out_of_range(end))?,
+        None => text.len(),
+    };
+    Ok(text.get(from..to).unwrap_or_default().to_owned())
+}
+
+fn characters(text: &str) -> i64 {
+    i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+}
+
+fn index_of(text: &str, part: &str, offset: i64) -> Result<i64, Fault> {
+    if part.is_empty() {
+        return Ok(offset);
+    }
+    if offset < 0 {
+        return Err(out_of_range(offset));
+    }
+    let Some(from) = byte_of(text, offset) else { return Ok(-1) };
+    let rest = text.get(from..).unwrap_or_default();
+    Ok(rest.find(part).map_or(-1, |at| offset + characters(rest.get(..at).unwrap_or_default())))
+}
+
+fn last_index_of(text: &str, part: &str, offset: Option<i64>) -> Result<i64, Fault> {
+    let length = characters(text);
+    if part.is_empty() {
+        return Ok(offset.unwrap_or(length));
+    }
+    if offset.is_none() && text.len() < part.len() {
+        return Ok(-1);
+    }
+    let offset = offset.unwrap_or(length - 1);
+    if offset < 0 {
+        return Err(out_of_range(offset));
+    }
+    if offset >= length {
+        return Ok(-1);
+    }
+    let last = offset.min(length - characters(part));
+    let Some(last) = byte_of(text, last) else { return Ok(-1) };
+    // An occurrence that begins there ends further on.
+    let searched = text.get(..last + part.len()).unwrap_or(text);
+    let found = searched.rfind(part).filter(|at| *at <= last);
+    Ok(found.map_or(-1, |at| characters(text.get(..at).unwrap_or_default())))
+}
+
+/// Go's `SplitN`: an empty separator splits into characters, a limit of 0 gives nothing.
+fn split<'t>(text: &'t str, separator: &str, limit: i64) -> Vec<&'t str> {
+    if limit == 0 {
+        return Vec::new();
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if !separator.is_empty() {
+        return text.splitn(limit, separator).collect();
+    }
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if parts.len() + 1 == limit {
+            parts.push(rest);
+            break;
+        }
+        let (one, others) = rest.split_at(first.len_utf8());
+        parts.push(one);
+        rest = others;
+    }
+    parts
+}
+
+fn join<'a>(args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
+    let Some(Value::List(list)) = args.first() else { return Err(Fault::no_such_overload()) };
+    let separator = match args.get(1) {
+        Some(Value::String(separator)) => &**separator,
+        _ => "",
+    };
+    let mut joined = String::new();
+    for (index, element) in list.iter().enumerate() {
+        let Value::String(text) = &element else {
+            return Err(Fault::failed(format!("join: invalid input: {}", element.shown())));
+        };
+        budget.spend(1)?;
+        budget.spend_bytes(text.len() + separator.len())?;
+        if index > 0 {
+            joined.push_str(separator);
+        }
+        joined.push_str(text);
+    }
+    Ok(Value::text(joined))
+}
+
+/// A text between quotation marks, with the escapes that the language knows.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        let escape = match character {
+            '\u{7}' => "\\a",
+            '\u{8}' => "\\b",
+            '\u{c}' => "\\f",
+            '\n' => "\\n",
+            '\r' => "\\r",
+            '\t' => "\\t",
+            '\u{b}' => "\\v",
+            '\\' => "\\\\",
+            '"' => "\\\"",
+            other => {
+                quoted.push(other);
+                continue;
+            }
+        };
+        quoted.push_str(escape);
+    }
+    quoted.push('"');
+    quoted
+}

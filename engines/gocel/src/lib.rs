@@ -1,0 +1,35 @@
+//! CEL as cel-go evaluates it: the expressions by which Flux judges health and readiness.
+//!
+//! Here: expressions ([`Expression`]), and the health of objects by expressions ([`HealthChecks`]).
+//! Elsewhere: which objects are asked about, what follows from an answer (`apply`, the program).
+//!
+//! The syntax is read by the `cel` crate, whose grammar and messages are cel-go's; types, evaluation and functions are
+//! ours, so that messages agree too and every evaluation ends. Functions: the standard library, and of the extensions
+//! those that Flux turns on (`Strings`, `Sets`, `Encoders`, optional values).
+//!
+//! Source of the semantics: fluxcd/pkg/runtime 0.110 `cel`, cel-go 0.26.
+//!
+//! ```
+//! use gocel::Expression;
+//! use serde_json::json;
+//!
+//! let ready = Expression::compile("dep.status.replicas == self.spec.replicas", &["self", "dep"])?;
+//! let (one, two) = (json!({"spec": {"replicas": 2}}), json!({"status": {"replicas": 2}}));
+//! assert_eq!(ready.evaluate_bool(&[("self", &one), ("dep", &two)]), Ok(true));
+//! # Ok::<(), gocel::Error>(())
+//! ```
+
+mod budget;
+mod check;
+mod eval;
+mod expression;
+mod functions;
+mod health;
+mod overloads;
+mod parse;
+mod plan;
+mod typing;
+mod value;
+
+pub use expression::{Error, Expression};
+pub use health::{HealthCheck, HealthCheckError, HealthChecks, Judgement};

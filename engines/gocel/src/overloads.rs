@@ -1,0 +1,192 @@
+//! The functions of the language as Flux declares them: cel-go's standard library, its extensions `Strings`, `Sets` and
+//! `Encoders`, and optional values.
+//!
+//! Here: names and signatures. Elsewhere: what they do (`functions`); operators and functions with an order of
+//! evaluation of their own ([`crate::eval`]).
+//!
+//! Sources: cel-go 0.26 `common/stdlib`, `ext`, `cel/library.go`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use crate::typing::Type;
+
+/// One signature of a function.
+#[derive(Debug)]
+pub(crate) struct Overload {
+    /// Whether the first parameter is written before the dot.
+    pub(crate) is_member: bool,
+    pub(crate) params: Vec<Type>,
+    pub(crate) result: Type,
+    /// The types in it that stand for others.
+    pub(crate) generics: Vec<&'static str>,
+}
+
+/// How a call finds what to do at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dispatch {
+    /// By the arguments' types.
+    Signature,
+    /// There is one implementation, which looks for itself, for that many arguments.
+    Single(usize),
+}
+
+/// A function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) overloads: Vec<Overload>,
+}
+
+/// What is declared under a name.
+pub(crate) fn function(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.get(name)
+}
+
+static FUNCTIONS: LazyLock<BTreeMap<&'static str, Function>> = LazyLock::new(|| {
+    let mut functions = BTreeMap::new();
+    for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let Some((head, signatures)) = line.split_once(' ') else { continue };
+        let (name, dispatch) = match head.rsplit_once('/') {
+            Some((name, arity)) => (name, Dispatch::Single(arity.parse().unwrap_or(2))),
+            None => (head, Dispatch::Signature),
+        };
+        let overloads = signatures.split_whitespace().map(overload).collect();
+        functions.insert(name, Function { dispatch, overloads });
+    }
+    functions
+});
+
+fn overload(text: &str) -> Overload {
+    let (params, result) = text.split_once('>').unwrap_or((text, "d"));
+    let is_member = params.starts_with('.');
+    let mut rest = params.trim_start_matches('.');
+    let mut list = Vec::new();
+    while !rest.is_empty() {
+        list.push(parse(&mut rest));
+    }
+    let generics = ["A", "B"].into_iter().filter(|name| text.contains(name)).collect();
+    Overload { is_member, params: list, result: parse(&mut &*result), generics }
+}
+
+/// Reads one type: a letter, or one of `l`, `o`, `y` before another, or `m` before two.
+fn parse(rest: &mut &str) -> Type {
+    let mut letters = rest.chars();
+    let letter = letters.next();
+    *rest = letters.as_str();
+    match letter {
+        Some('b') => Type::Bool,
+        Some('i') => Type::Int,
+        Some('u') => Type::Uint,
+        Some('f') => Type::Double,
+        Some('s') => Type::String,
+        Some('x') => Type::Bytes,
+        Some('D') => Type::Duration,
+        Some('T') => Type::Timestamp,
+        Some('l') => Type::list(parse(rest)),
+        Some('o') => Type::optional(parse(rest)),
+        Some('y') => Type::Of(Some(Arc::new(parse(rest)))),
+        Some('m') => {
+            let key = parse(rest);
+            Type::map(key, parse(rest))
+        }
+        Some(param @ ('A' | 'B')) => Type::Param(param.to_string().into()),
+        _ => Type::Dyn,
+    }
+}
+
+/// A function a line: its name (with the number of arguments where there is one implementation for all signatures),
+/// then its signatures. A dot before a signature makes it a member. b bool, i int, u uint, f double, s string, x bytes,
+/// D duration, T timestamp, d dyn, l list of, m map of, o optional, y type of; A and B stand for any type.
+const TABLE: &str = "
+_?_:_ bAA>A
+_&&_ bb>b
+_||_ bb>b
+!_/1 b>b
+@not_strictly_false b>b
+_==_ AA>b
+_!=_ AA>b
+_+_/2 xx>x ff>f DD>D DT>T TD>T ii>i lAlA>lA ss>s uu>u
+_/_/2 ff>f ii>i uu>u
+_%_/2 ii>i uu>u
+_*_/2 ff>f ii>i uu>u
+-_/1 f>f i>i
+_-_/2 ff>f DD>D ii>i TD>T TT>D uu>u
+_<_/2 bb>b ii>b if>b iu>b uu>b uf>b ui>b ff>b fi>b fu>b ss>b xx>b TT>b DD>b
+_<=_/2 bb>b ii>b if>b iu>b uu>b uf>b ui>b ff>b fi>b fu>b ss>b xx>b TT>b DD>b
+_>_/2 bb>b ii>b if>b iu>b uu>b uf>b ui>b ff>b fi>b fu>b ss>b xx>b TT>b DD>b
+_>=_/2 bb>b ii>b if>b iu>b uu>b uf>b ui>b ff>b fi>b fu>b ss>b xx>b TT>b DD>b
+_[_] lAi>A mABA>B olAi>oA omABA>oB
+_[?_] lAi>oA olAi>oA mABA>oB omABA>oB
+@in/2 AlA>b AmAB>b
+size/1 x>i .x>i lA>i .lA>i mAB>i .mAB>i s>i .s>i
+type/1 A>yA
+bool b>b s>b
+bytes x>x s>x
+double f>f i>f s>f u>f
+duration D>D i>D s>D
+dyn/1 A>d
+int i>i f>i D>i s>i T>i u>i
+string s>s b>s x>s f>s D>s i>s T>s u>s
+timestamp T>T i>T s>T
+uint u>u f>u i>u s>u
+contains .ss>b
+endsWith .ss>b
+startsWith .ss>b
+matches/2 ss>b .ss>b
+getFullYear .T>i .Ts>i
+getMonth .T>i .Ts>i
+getDayOfYear .T>i .Ts>i
+getDayOfMonth .T>i .Ts>i
+getDate .T>i .Ts>i
+getDayOfWeek .T>i .Ts>i
+getHours .T>i .Ts>i .D>i
+getMinutes .T>i .Ts>i .D>i
+getSeconds .T>i .Ts>i .D>i
+getMilliseconds .T>i .Ts>i .D>i
+charAt .si>s
+indexOf .ss>i .ssi>i
+lastIndexOf .ss>i .ssi>i
+lowerAscii .s>s
+upperAscii .s>s
+replace .sss>s .sssi>s
+split .ss>ls .ssi>ls
+substring .si>s .sii>s
+trim .s>s
+format .sld>s
+strings.quote s>s
+join .ls>s .lss>s
+reverse .s>s
+sets.contains lAlA>b
+sets.equivalent lAlA>b
+sets.intersects lAlA>b
+base64.decode s>x
+base64.encode x>s
+optional.of A>oA
+optional.ofNonZeroValue A>oA
+optional.none >oA
+value .oA>A
+hasValue .oA>b
+or .oAoA>oA
+orValue .oAA>A
+last .lA>oA
+first .lA>oA
+optional.unwrap loA>lA
+unwrapOpt .loA>lA
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_read() {
+        let lines = TABLE.lines().filter(|line| !line.is_empty()).count();
+        assert_eq!(FUNCTIONS.len(), lines);
+        let split = function("split").unwrap();
+        assert_eq!(split.overloads.len(), 2);
+        assert_eq!(split.overloads[1].params, [Type::String, Type::String, Type::Int]);
+        assert_eq!(split.overloads[1].result, Type::list(Type::String));
+        assert_eq!(function("_[_]").unwrap().overloads[1].generics, ["A", "B"]);
+    }
+}

@@ -1,0 +1,377 @@
+//! From the syntax tree to what is evaluated.
+//!
+//! Here: names and selections become attributes, calls find their function, patterns that are texts are compiled.
+//! Elsewhere: evaluating it ([`crate::eval`]).
+//!
+//! Source of the semantics: cel-go's `interpreter` planner.
+
+use std::sync::Arc;
+
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
+
+use golang::regexp::Regexp;
+
+use crate::check::{named_type, qualified_name};
+use crate::eval::{Evaluation, go_type};
+use crate::overloads::{self, Dispatch, Function};
+use crate::typing::Type;
+use crate::value::Value;
+
+/// What can be evaluated.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Literal(Literal),
+    Attribute(Attribute),
+    /// Whether there is what the last selection of the attribute asks for.
+    Has(Attribute),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Equal {
+        operands: Box<(Self, Self)>,
+        negated: bool,
+    },
+    /// `or` and `orValue` of optional values.
+    OrElse {
+        operands: Box<(Self, Self)>,
+        unwraps: bool,
+    },
+    Call(Call),
+    List {
+        elements: Vec<Self>,
+        optional: Vec<usize>,
+    },
+    Map(Vec<(Self, Self, bool)>),
+    Fold(Box<Fold>),
+    /// Puts a value at the end of the list that a fold makes.
+    Append {
+        list: Arc<str>,
+        value: Box<Self>,
+    },
+}
+
+/// A value of the text itself.
+#[derive(Debug, Clone)]
+pub(crate) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+/// Something that fields and elements are taken from.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    pub(crate) root: Root,
+    pub(crate) qualifiers: Vec<Qualifier>,
+}
+
+/// Where an attribute begins.
+#[derive(Debug)]
+pub(crate) enum Root {
+    /// A variable, or a type. Unless the name was checked, longer dotted names are tried first.
+    Name {
+        name: String,
+        is_checked: bool,
+    },
+    Value(Box<Node>),
+    Conditional(Box<(Node, Attribute, Attribute)>),
+}
+
+/// A field or element.
+#[derive(Debug)]
+pub(crate) struct Qualifier {
+    pub(crate) key: Arc<Node>,
+    pub(crate) optional: bool,
+}
+
+/// A call of a function that evaluates all its arguments.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    /// None for a name that no function has, which is no error until it is called.
+    pub(crate) function: Option<&'static Function>,
+    pub(crate) args: Vec<Node>,
+    /// For messages that tell calls apart by number.
+    pub(crate) id: u64,
+    /// The pattern of `matches`, where it is a text of the expression.
+    pub(crate) pattern: Option<Regexp>,
+}
+
+/// A loop over a list or the keys of a map.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: Node,
+    pub(crate) element: String,
+    pub(crate) accumulator: String,
+    pub(crate) start: Node,
+    pub(crate) condition: Node,
+    pub(crate) step: Node,
+    pub(crate) result: Node,
+}
+
+/// Functions whose value is found at once where the argument is known.
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+
+/// Makes a plan of an expression; `is_checked` says that its names were found by the checker.
+///
+/// # Errors
+/// In cel-go's words: a call that nothing implements, a pattern that is none, a literal that cannot be converted.
+pub(crate) fn plan(expr: &IdedExpr, is_checked: bool) -> Result<Node, String> {
+    Planner { is_checked }.plan(expr)
+}
+
+struct Planner {
+    is_checked: bool,
+}
+
+impl Planner {
+    fn plan(&self, expr: &IdedExpr) -> Result<Node, String> {
+        Ok(match &expr.expr {
+            Expr::Literal(literal) => Node::Literal(literal_of(literal)),
+            Expr::Ident(name) => Node::Attribute(Attribute {
+                root: Root::Name {
+                    name: name.strip_prefix('.').unwrap_or(name).to_owned(),
+                    is_checked: self.is_checked,
+                },
+                qualifiers: Vec::new(),
+            }),
+            // What the checker took to be a name is one.
+            Expr::Select(_)
+                if self.is_checked
+                    && let Some(name) = qualified_name(expr)
+                    && named_type(&name).is_some() =>
+            {
+                let root = Root::Name { name, is_checked: true };
+                Node::Attribute(Attribute { root, qualifiers: Vec::new() })
+            }
+            Expr::Select(select) => {
+                let mut attribute = self.attribute(&select.operand)?;
+                let key = Node::Literal(Literal::String(select.field.as_str().into()));
+                attribute.qualify(&Arc::new(key), false);
+                if select.test { Node::Has(attribute) } else { Node::Attribute(attribute) }
+            }
+            Expr::Call(call) => self.call(expr.id, call)?,
+            Expr::List(list) => Node::List {
+                elements: self.plan_all(&list.elements)?,
+                optional: list.optional_indices.clone(),
+            },
+            Expr::Map(map) => {
+                let mut entries = Vec::with_capacity(map.entries.len());
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        let (key, value) = (self.plan(&entry.key)?, self.plan(&entry.value)?);
+                        entries.push((key, value, entry.optional));
+                    }
+                }
+                Node::Map(entries)
+            }
+            Expr::Comprehension(fold) => Node::Fold(Box::new(self.fold(fold)?)),
+            // Differs(cel-go): messages of Protocol Buffers cannot be made.
+            Expr::Struct(message) => return Err(format!("unknown type: {}", message.type_name)),
+            Expr::Unspecified => return Err("unsupported expr".to_owned()),
+        })
+    }
+
+    fn plan_all<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e IdedExpr>,
+    ) -> Result<Vec<Node>, String> {
+        exprs.into_iter().map(|expr| self.plan(expr)).collect()
+    }
+
+    fn attribute(&self, expr: &IdedExpr) -> Result<Attribute, String> {
+        Ok(Attribute::of(self.plan(expr)?))
+    }
+
+    fn fold(&self, fold: &ComprehensionExpr) -> Result<Fold, String> {
+        Ok(Fold {
+            range: self.plan(&fold.iter_range)?,
+            element: fold.iter_var.clone(),
+            accumulator: fold.accu_var.clone(),
+            start: self.plan(&fold.accu_init)?,
+            condition: self.plan(&fold.loop_cond)?,
+            step: self.plan(&fold.loop_step)?,
+            result: self.plan(&fold.result)?,
+        })
+    }
+
+    fn call(&self, id: u64, call: &CallExpr) -> Result<Node, String> {
+        let mut name = call.func_name.clone();
+        let mut target = call.target.as_deref();
+        if let Some(prefix) = target.and_then(qualified_name) {
+            let qualified = format!("{prefix}.{name}");
+            if overloads::function(&qualified).is_some() {
+                (name, target) = (qualified, None);
+            }
+        }
+        let mut args = self.plan_all(target.into_iter().chain(&call.args))?;
+        match (name.as_str(), args.len()) {
+            ("_&&_", _) => return Ok(Node::And(args)),
+            ("_||_", _) => return Ok(Node::Or(args)),
+            ("or" | "orValue", 2) => {
+                let unwraps = name == "orValue";
+                return Ok(Node::OrElse { operands: pair(&mut args)?, unwraps });
+            }
+            ("_==_" | "_!=_", 2) => {
+                let negated = name == "_!=_";
+                return Ok(Node::Equal { operands: pair(&mut args)?, negated });
+            }
+            ("_[_]" | "_[?_]" | "_?._", 2) => {
+                let (operand, key) = *pair(&mut args)?;
+                if is_constant(&key) {
+                    check_key(&key)?;
+                }
+                let mut attribute = Attribute::of(operand);
+                attribute.qualify(&Arc::new(key), name != "_[_]");
+                return Ok(Node::Attribute(attribute));
+            }
+            ("_?_:_", 3) => {
+                let [condition, yes, no] = <[Node; 3]>::try_from(args)
+                    .map_err(|_| "no such overload: _?_:_(...)".to_owned())?;
+                let branches = (condition, Attribute::of(yes), Attribute::of(no));
+                let root = Root::Conditional(Box::new(branches));
+                return Ok(Node::Attribute(Attribute { root, qualifiers: Vec::new() }));
+            }
+            ("_+_", 2) => {
+                if let Some(list) = accumulator_of(&args)
+                    && let Some(Node::List { elements, .. }) = args.get_mut(1)
+                    && let Some(value) = elements.pop()
+                {
+                    return Ok(Node::Append { list, value: Box::new(value) });
+                }
+            }
+            _ => {}
+        }
+        let function = overloads::function(&name);
+        if let Some(form) = unimplemented(function, args.len()) {
+            return Err(format!("no such overload: {name}{form}"));
+        }
+        let pattern = match (name.as_str(), args.get(1)) {
+            ("matches", Some(Node::Literal(Literal::String(pattern)))) => {
+                Some(Regexp::new(pattern).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        };
+        let node = Node::Call(Call { name, function, args, id, pattern });
+        if is_constant(&node) {
+            Evaluation::of_constants(&node).map_err(|fault| fault.to_string())?;
+        }
+        Ok(node)
+    }
+}
+
+/// Whether the value is known from the text alone, as far as it is looked for.
+fn is_constant(node: &Node) -> bool {
+    match node {
+        Node::Literal(_) => true,
+        Node::List { elements, optional } => {
+            optional.is_empty() && elements.iter().all(is_constant)
+        }
+        Node::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
+            !is_optional && is_constant(key) && is_constant(value)
+        }),
+        Node::Call(call) => {
+            CONVERSIONS.contains(&call.name.as_str())
+                && call.args.len() == 1
+                && call.args.iter().all(is_constant)
+        }
+        _ => false,
+    }
+}
+
+/// Refuses a key that nothing has.
+fn check_key(key: &Node) -> Result<(), String> {
+    let value = Evaluation::of_constants(key).map_err(|fault| fault.to_string())?;
+    match value {
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) => {
+            Ok(())
+        }
+        other => Err(format!("invalid qualifier type: {}", go_type(&other))),
+    }
+}
+
+/// The list that a fold makes, if a sum adds one element to it.
+fn accumulator_of(args: &[Node]) -> Option<Arc<str>> {
+    let [Node::Attribute(Attribute { root: Root::Name { name, .. }, qualifiers }), added] = args
+    else {
+        return None;
+    };
+    let Node::List { elements, optional } = added else { return None };
+    // Only the fold's own variables begin so.
+    let fits = name.starts_with('@')
+        && qualifiers.is_empty()
+        && elements.len() == 1
+        && optional.is_empty();
+    fits.then(|| name.as_str().into())
+}
+
+fn pair(args: &mut Vec<Node>) -> Result<Box<(Node, Node)>, String> {
+    match (args.pop(), args.pop()) {
+        (Some(second), Some(first)) => Ok(Box::new((first, second))),
+        _ => Err("no such overload".to_owned()),
+    }
+}
+
+/// How a call looks that no implementation of its function can ever take.
+fn unimplemented(function: Option<&Function>, args: usize) -> Option<&'static str> {
+    let takes_any = match function {
+        None => args != 0,
+        Some(function) => match function.dispatch {
+            Dispatch::Single(arity) => arity == args,
+            Dispatch::Signature => match function.overloads.as_slice() {
+                [only] => {
+                    let arity = only.params.len();
+                    // Those of other numbers are called with whatever there is, and look themselves.
+                    let looks_itself = !matches!(arity, 1 | 2)
+                        || matches!(only.params.get(1), Some(Type::List(of)) if **of == Type::Dyn);
+                    arity == args || looks_itself
+                }
+                _ => true,
+            },
+        },
+    };
+    if takes_any {
+        return None;
+    }
+    Some(match args {
+        0 => "()",
+        1 => "(arg)",
+        2 => "(lhs, rhs)",
+        _ => "(...)",
+    })
+}
+
+fn literal_of(literal: &LiteralValue) -> Literal {
+    match literal {
+        LiteralValue::Boolean(value) => Literal::Bool(*value.inner()),
+        LiteralValue::Bytes(value) => Literal::Bytes(value.inner().into()),
+        LiteralValue::Double(value) => Literal::Double(*value.inner()),
+        LiteralValue::Int(value) => Literal::Int(*value.inner()),
+        LiteralValue::Null => Literal::Null,
+        LiteralValue::String(value) => Literal::String(value.inner().into()),
+        LiteralValue::UInt(value) => Literal::Uint(*value.inner()),
+    }
+}
+
+impl Attribute {
+    fn of(node: Node) -> Self {
+        match node {
+            Node::Attribute(attribute) => attribute,
+            other => Self { root: Root::Value(Box::new(other)), qualifiers: Vec::new() },
+        }
+    }
+
+    /// Both branches of a condition are asked for the same field.
+    fn qualify(&mut self, key: &Arc<Node>, optional: bool) {
+        if let Root::Conditional(branches) = &mut self.root {
+            branches.1.qualify(key, optional);
+            branches.2.qualify(key, optional);
+        } else {
+            self.qualifiers.push(Qualifier { key: key.clone(), optional });
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Values of expressions: what they are, when two are equal, and how they are ordered.
+//!
+//! Here: the values that Kubernetes objects and functions of the language give. Elsewhere: what functions do with them
+//! (`functions`), the types of the checker ([`crate::typing`]).
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use golang::strconv::{FloatForm, format_float};
+use golang::time::{Duration, Time};
+use serde_json::{Map, Value as Json};
+
+use crate::budget::{Budget, Fault};
+
+/// A value. Lists and maps of the data are borrowed, so that looking into a large object copies nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Rc<str>),
+    Bytes(Rc<[u8]>),
+    List(List<'a>),
+    Map(Entries<'a>),
+    Duration(Duration),
+    Timestamp(Rc<Time>),
+    /// A type, by its name.
+    Type(Rc<str>),
+    Optional(Option<Rc<Self>>),
+}
+
+/// A list of the data or one that was made.
+#[derive(Debug, Clone)]
+pub(crate) enum List<'a> {
+    Data(&'a [Json]),
+    Made(Rc<Vec<Value<'a>>>),
+}
+
+/// A map of the data, whose keys are texts, or one that was made.
+#[derive(Debug, Clone)]
+pub(crate) enum Entries<'a> {
+    Data(&'a Map<String, Json>),
+    Made(Rc<Vec<(Value<'a>, Value<'a>)>>),
+}
+
+impl<'a> List<'a> {
+    pub(crate) fn made(values: Vec<Value<'a>>) -> Self {
+        Self::Made(Rc::new(values))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Data(items) => items.len(),
+            Self::Made(items) => items.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Value<'a>> {
+        match self {
+            Self::Data(items) => items.get(index).map(Value::from_json),
+            Self::Made(items) => items.get(index).cloned(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+impl<'a> Entries<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Data(entries) => entries.len(),
+            Self::Made(entries) => entries.len(),
+        }
+    }
+
+    pub(crate) fn get(
+        &self,
+        key: &Value<'a>,
+        budget: &mut Budget,
+    ) -> Result<Option<Value<'a>>, Fault> {
+        match self {
+            Self::Data(entries) => Ok(match key {
+                Value::String(key) => entries.get(&**key).map(Value::from_json),
+                _ => None,
+            }),
+            Self::Made(entries) => {
+                for (own, value) in entries.iter() {
+                    if own.equals(key, budget)? {
+                        return Ok(Some(value.clone()));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Value<'a>> {
+        match self {
+            Self::Data(entries) => entries.keys().map(Value::text).collect(),
+            Self::Made(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn text(text: impl AsRef<str>) -> Self {
+        Self::String(text.as_ref().into())
+    }
+
+    /// Parity(flux): whole numbers that fit are integers, as Kubernetes' decoder reads them.
+    pub(crate) fn from_json(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(bool) => Self::Bool(*bool),
+            Json::Number(number) => match number.as_i64() {
+                Some(int) => Self::Int(int),
+                None => Self::Double(number.as_f64().unwrap_or_default()),
+            },
+            Json::String(text) => Self::text(text),
+            Json::Array(items) => Self::List(List::Data(items)),
+            Json::Object(entries) => Self::Map(Entries::Data(entries)),
+        }
+    }
+
+    /// The name of its type at run time.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+        }
+    }
+
+    /// Whether it is what its type begins with: 0, an empty text, nothing.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(bool) => !bool,
+            Self::Int(int) => *int == 0,
+            Self::Uint(uint) => *uint == 0,
+            Self::Double(double) => *double == 0.0,
+            Self::String(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::List(list) => list.len() == 0,
+            Self::Map(entries) => entries.len() == 0,
+            Self::Duration(duration) => duration.0 == 0,
+            // Go's zero time is the first moment of the year 1.
+            Self::Timestamp(time) => time.unix() == -62_135_596_800 && time.nanosecond() == 0,
+            Self::Type(_) | Self::Optional(_) => false,
+        }
+    }
+
+    /// Whether two are equal. Numbers of different types compare by what they count; anything else of different
+    /// types differs. Each pair that is looked at costs a step.
+    pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Fault> {
+        budget.spend(1)?;
+        Ok(match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(one), Self::Bool(two)) => one == two,
+            (Self::String(one), Self::String(two)) => {
+                budget.spend_bytes(one.len().min(two.len()))?;
+                one == two
+            }
+            (Self::Bytes(one), Self::Bytes(two)) => {
+                budget.spend_bytes(one.len().min(two.len()))?;
+                one == two
+            }
+            (Self::Duration(one), Self::Duration(two)) => one == two,
+            (Self::Timestamp(one), Self::Timestamp(two)) => one == two,
+            (Self::Type(one), Self::Type(two)) => one == two,
+            (Self::Optional(one), Self::Optional(two)) => match (one, two) {
+                (None, None) => true,
+                (Some(one), Some(two)) => one.equals(two, budget)?,
+                _ => false,
+            },
+            (Self::List(one), Self::List(two)) => {
+                if one.len() != two.len() {
+                    return Ok(false);
+                }
+                for (one, two) in one.iter().zip(two.iter()) {
+                    if !one.equals(&two, budget)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Self::Map(one), Self::Map(two)) => {
+                if one.len() != two.len() {
+                    return Ok(false);
+                }
+                for key in one.keys() {
+                    let (Some(mine), Some(theirs)) =
+                        (one.get(&key, budget)?, two.get(&key, budget)?)
+                    else {
+                        return Ok(false);
+                    };
+                    if !mine.equals(&theirs, budget)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            _ => order_of_numbers(self, other) == Some(Ordering::Equal),
+        })
+    }
+
+    /// The order of two values that have one; `None` if they have none, NaN among them.
+    pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Bool(one), Self::Bool(two)) => Some(one.cmp(two)),
+            (Self::String(one), Self::String(two)) => Some(one.as_bytes().cmp(two.as_bytes())),
+            (Self::Bytes(one), Self::Bytes(two)) => Some(one.cmp(two)),
+            (Self::Duration(one), Self::Duration(two)) => Some(one.cmp(two)),
+            (Self::Timestamp(one), Self::Timestamp(two)) => Some(one.cmp(two)),
+            _ => order_of_numbers(self, other),
+        }
+    }
+
+    /// The text that Go's `%v` gives of it; lists and maps are only named.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Null => "0".to_owned(),
+            Self::Bool(bool) => bool.to_string(),
+            Self::Int(int) => int.to_string(),
+            Self::Uint(uint) => uint.to_string(),
+            Self::Double(double) => general(*double, 21),
+            Self::String(text) => text.to_string(),
+            Self::Type(name) => name.to_string(),
+            Self::Duration(duration) => duration.to_string(),
+            Self::Timestamp(time) => time.to_string(),
+            Self::Optional(None) => "optional.none()".to_owned(),
+            Self::Optional(Some(value)) => format!("optional({})", value.shown()),
+            Self::Bytes(_) | Self::List(_) | Self::Map(_) => format!("({})", self.type_name()),
+        }
+    }
+}
+
+/// Go's `%g` with the exponent from which on it is written with one.
+pub(crate) fn general(double: f64, threshold: i32) -> String {
+    let magnitude = double.abs();
+    let fixed = magnitude == 0.0 || (magnitude >= 1e-4 && magnitude < 10f64.powi(threshold));
+    let form = if fixed { FloatForm::Fixed } else { FloatForm::Exponent };
+    format_float(double, form, None)
+}
+
+fn order_of_numbers(one: &Value<'_>, two: &Value<'_>) -> Option<Ordering> {
+    use Value::{Double, Int, Uint};
+    match (one, two) {
+        (Int(one), Int(two)) => Some(one.cmp(two)),
+        (Uint(one), Uint(two)) => Some(one.cmp(two)),
+        (Double(one), Double(two)) => one.partial_cmp(two),
+        (Int(one), Uint(two)) => Some(i128::from(*one).cmp(&i128::from(*two))),
+        (Uint(one), Int(two)) => Some(i128::from(*one).cmp(&i128::from(*two))),
+        (Int(one), Double(two)) => order_with_double(i128::from(*one), *two),
+        (Uint(one), Double(two)) => order_with_double(i128::from(*one), *two),
+        (Double(one), Int(two)) => order_with_double(i128::from(*two), *one).map(Ordering::reverse),
+        (Double(one), Uint(two)) => {
+            order_with_double(i128::from(*two), *one).map(Ordering::reverse)
+        }
+        _ => None,
+    }
+}
+
+/// Parity(cel-go): the whole number becomes a double first, unless the double is beyond what it can be.
+#[expect(clippy::cast_precision_loss, reason = "the source compares rounded doubles too")]
+fn order_with_double(whole: i128, double: f64) -> Option<Ordering> {
+    (whole as f64).partial_cmp(&double)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_equal_across_types_and_nothing_else_is() {
+        let budget = &mut Budget::default();
+        let list = json!([1, 1.0, "1", null, true, [1], {"a": 1}]);
+        let values: Vec<Value<'_>> =
+            list.as_array().unwrap().iter().map(Value::from_json).collect();
+        for (i, one) in values.iter().enumerate() {
+            for (j, two) in values.iter().enumerate() {
+                let want = i == j || (i < 2 && j < 2);
+                assert_eq!(one.equals(two, budget).unwrap(), want, "{one:?} {two:?}");
+            }
+        }
+        assert!(Value::Uint(1).equals(&Value::Double(1.0), budget).unwrap());
+        assert!(!Value::Double(f64::NAN).equals(&Value::Double(f64::NAN), budget).unwrap());
+    }
+}
