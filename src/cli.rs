@@ -1,5 +1,6 @@
 //! What people type: one file per command, and the exit status.
 
+mod build;
 mod serve;
 mod template;
 
@@ -17,6 +18,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print what a kustomization builds, as `kustomize build` does
+    Build(Box<build::Args>),
     /// Run the operator
     Serve(Box<crate::settings::Settings>),
     Template(Box<template::Flags>),
@@ -29,6 +32,8 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => return wrong_usage(&error),
     };
     let outcome = match command {
+        // Its errors are worded as kustomize words them, so that scripts see no difference.
+        Command::Build(args) => return build::run(&args),
         Command::Serve(settings) => serve::run(*settings),
         Command::Template(flags) => return template::run(*flags),
     };

@@ -12,6 +12,7 @@ mod go_texts;
 mod golang;
 mod gotemplate;
 mod helm;
+mod kustomize;
 mod objects;
 mod reconcile;
 mod sources;
@@ -51,6 +52,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(golang::TOPICS);
     topics.extend(gotemplate::TOPICS);
     topics.extend(helm::TOPICS);
+    topics.extend(kustomize::TOPICS);
     topics.extend(objects::TOPICS);
     topics.extend(reconcile::TOPICS);
     topics.extend(sources::TOPICS);
@@ -59,8 +61,7 @@ fn topics() -> Vec<Topic> {
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 2] =
-    [("kustomize/cases.jsonl", ""), ("recorded/lifecycle.jsonl", "")];
+const WITHOUT_ENGINE: [(&str, &str); 1] = [("recorded/lifecycle.jsonl", "")];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
 const STACK: usize = 256 << 20;

@@ -64,7 +64,7 @@ impl Case {
             }
             None => None,
         };
-        let name = text("name").unwrap_or_else(|| name.to_owned());
+        let name = text("name").or_else(|| text("id")).unwrap_or_else(|| name.to_owned());
         let op = text("op").unwrap_or_default();
         let answer = match (text("err"), text("panic")) {
             (Some(error), _) => Answer::Error(error),

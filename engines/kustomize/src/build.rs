@@ -1,0 +1,336 @@
+//! A whole build: what is done once, around the accumulation of the kustomization that was asked for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::fieldspec::FieldSpec;
+use crate::files::Files;
+use crate::inflate::HelmOptions;
+use crate::kustomization::SortOptions;
+use crate::loader::{Loader, Restriction};
+use crate::origin::{ORIGIN, TRANSFORMATIONS};
+use crate::output;
+use crate::reference;
+use crate::resource::{self, Resource};
+use crate::resources::Resources;
+use crate::schema::Schema;
+use crate::sort;
+use crate::target::{Accumulation, Target};
+use crate::transform::Transformer;
+use crate::transform::label::Texts;
+use crate::variable;
+
+/// How many kustomizations one build reads. Differs(kustomize): it has no limit.
+const MAX_KUSTOMIZATIONS: usize = 20_000;
+
+/// How many objects are read or generated in one build. Differs(kustomize): it has no limit.
+const MAX_RESOURCES: usize = 2_000_000;
+
+/// The order of objects where the kustomization has no `sortOptions`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As they come.
+    #[default]
+    AsRead,
+    /// By kind, as `kustomize build` sorts.
+    Legacy,
+}
+
+/// What a build may do, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Which files a kustomization may read.
+    pub restriction: Restriction,
+    /// The order of objects.
+    pub order: Order,
+    /// Whether the order was asked for, which is worth a warning where it does not count.
+    pub is_order_explicit: bool,
+    /// Whether all objects get the label `app.kubernetes.io/managed-by`.
+    pub managed_by_label: bool,
+    /// Whether plugins of other kinds than the builtin ones are asked for; they are refused with an error of their
+    /// own then.
+    pub plugins: bool,
+    /// How charts are rendered.
+    pub helm: HelmOptions,
+    /// Whether `openapi.path` adds to what is known of Kubernetes' own kinds.
+    ///
+    /// `kustomize build` then knows nothing else, unless it has merged a patch by that time; Flux always adds.
+    pub keeps_builtin_schema: bool,
+}
+
+/// Something that a person should know although the build went on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warning {
+    /// Advice, printed as it is.
+    Advice(String),
+    /// A line that kustomize logs, with a time in front.
+    Log(String),
+}
+
+/// An object of a finished build.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// Group, version and kind, name and namespace.
+    pub id: crate::id::Id,
+    /// What it says.
+    pub value: Value,
+}
+
+/// What a build gives.
+#[derive(Debug)]
+pub struct Built {
+    resources: Vec<Resource>,
+    schema: Schema,
+}
+
+impl Built {
+    /// The text that `kustomize build` prints; empty without objects.
+    ///
+    /// # Errors
+    /// An object cannot be written.
+    pub fn yaml(&self) -> Result<String> {
+        let mut text = String::new();
+        for resource in &self.resources {
+            if !text.is_empty() {
+                text.push_str("---\n");
+            }
+            text.push_str(&output::yaml(&resource.node)?);
+        }
+        Ok(text)
+    }
+
+    /// The objects one by one.
+    ///
+    /// # Errors
+    /// An object cannot be written.
+    pub fn objects(&self) -> Result<Vec<Object>> {
+        let object = |resource: &Resource| {
+            let value = output::value(&resource.node)?;
+            Ok(Object { id: resource.id(&self.schema), value })
+        };
+        self.resources.iter().map(object).collect()
+    }
+}
+
+/// What all parts of a build share.
+pub(crate) struct Build<'b> {
+    pub(crate) options: &'b Options,
+    schema: RefCell<Schema>,
+    is_schema_set: Cell<bool>,
+    /// Whether a document adds to what is known by now.
+    is_schema_kept: Cell<bool>,
+    warnings: RefCell<Vec<Warning>>,
+    kustomizations: Cell<usize>,
+    resources: Cell<usize>,
+}
+
+/// Builds the kustomization at a path.
+///
+/// Warnings are added as they come up, also if the build fails in the end.
+///
+/// # Errors
+/// As kustomize says it.
+pub fn build(
+    files: &dyn Files,
+    path: &str,
+    options: &Options,
+    warnings: &mut Vec<Warning>,
+) -> Result<Built> {
+    let build = Build {
+        options,
+        schema: RefCell::new(Schema::builtin()),
+        is_schema_set: Cell::new(false),
+        is_schema_kept: Cell::new(options.keeps_builtin_schema),
+        warnings: RefCell::default(),
+        kustomizations: Cell::new(0),
+        resources: Cell::new(0),
+    };
+    let built = build.run(files, path);
+    warnings.append(&mut build.warnings.borrow_mut());
+    Ok(Built { resources: built?, schema: build.schema() })
+}
+
+impl Build<'_> {
+    /// What is known of kinds; cheap to copy.
+    pub(crate) fn schema(&self) -> Schema {
+        self.schema.borrow().clone()
+    }
+
+    pub(crate) fn warn(&self, advice: String) {
+        self.warnings.borrow_mut().push(Warning::Advice(advice));
+    }
+
+    fn log(&self, line: impl Into<String>) {
+        self.warnings.borrow_mut().push(Warning::Log(line.into()));
+    }
+
+    /// Notes that patches were merged with what is known of kinds.
+    ///
+    /// Parity(kustomize): from then on that stays known, because it is read when it is first needed.
+    pub(crate) fn keep_schema(&self) {
+        self.is_schema_kept.set(true);
+    }
+
+    /// Takes notice of objects that were read or generated.
+    ///
+    /// Parity(kustomize): one of a kind that is not built in makes it read what is.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn notice(&self, resources: &[Resource]) -> Result<()> {
+        let schema = self.schema.borrow();
+        let is_unknown = |resource: &Resource| {
+            schema.is_namespaced(resource.api_version(), resource.kind()).is_none()
+        };
+        if !self.is_schema_kept.get()
+            && !self.is_schema_set.get()
+            && resources.iter().any(is_unknown)
+        {
+            self.keep_schema();
+        }
+        count(&self.resources, resources.len(), MAX_RESOURCES, "objects")
+    }
+
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn count_kustomization(&self) -> Result<()> {
+        count(&self.kustomizations, 1, MAX_KUSTOMIZATIONS, "kustomizations")
+    }
+
+    /// Uses an OpenAPI document: that of the kustomization that is built, or else the first.
+    ///
+    /// # Errors
+    /// Both a document and a version are named, or a version that is not known, or the document is none.
+    pub(crate) fn use_openapi(
+        &self,
+        openapi: &BTreeMap<String, String>,
+        document: Option<&[u8]>,
+        is_top: bool,
+    ) -> Result<()> {
+        if self.is_schema_set.get() && !is_top {
+            return Ok(());
+        }
+        let version = openapi.get("version");
+        if let Some(document) = document {
+            if version.is_some() {
+                let text = "builtin version and custom schema provided, cannot use both";
+                return Err(Error::new(text));
+            }
+            let text = String::from_utf8_lossy(document);
+            let added = if self.is_schema_kept.get() {
+                let mut schema = self.schema();
+                schema.add_openapi(&text).map(|()| schema)
+            } else {
+                Schema::with_openapi(&text)
+            };
+            let schema = added
+                .map_err(|error| Error::new(error.to_string()).within("invalid schema file"))?;
+            self.schema.replace(schema);
+            self.is_schema_set.set(true);
+            return Ok(());
+        }
+        match version.map(String::as_str) {
+            None | Some("") => Ok(()),
+            Some("v1.21.2") => {
+                self.schema.replace(Schema::builtin());
+                self.is_schema_set.set(true);
+                Ok(())
+            }
+            Some(_) => Err(Error::new("the specified OpenAPI version is not built in")),
+        }
+    }
+
+    fn run(&self, files: &dyn Files, path: &str) -> Result<Vec<Resource>> {
+        let loader = Loader::new(files, self.options.restriction, path)?;
+        // The target borrows this build for as long as it lives, which is until its parts have come together.
+        let target = Target::load(self, loader)?;
+        target.use_openapi(true)?;
+        let sort_options = target.kustomization.sort_options.clone();
+        let wants = |metadata| target.kustomization.wants(metadata);
+        let managed_by_label = self.options.managed_by_label || wants("managedByLabel");
+        let forgotten: Vec<&str> =
+            [("originAnnotations", ORIGIN), ("transformerAnnotations", TRANSFORMATIONS)]
+                .into_iter()
+                .filter(|(option, _)| !wants(option))
+                .map(|(_, annotation)| annotation)
+                .collect();
+        let so_far = target.accumulate_top()?;
+        let mut resources = self.finish(so_far)?;
+        self.sort(&mut resources, sort_options)?;
+        let schema = self.schema();
+        if managed_by_label {
+            let spec = FieldSpec {
+                path: "metadata/labels".to_owned(),
+                create: true,
+                ..FieldSpec::default()
+            };
+            let label = ("app.kubernetes.io/managed-by".to_owned(), MANAGED_BY.to_owned());
+            let texts = Texts { texts: BTreeMap::from([label]), specs: vec![spec] };
+            Transformer::Labels(texts).transform(&mut resources, &schema)?;
+        }
+        for resource in resources.list_mut() {
+            resource.forget_notes(&forgotten)?;
+        }
+        Ok(resources.into_list())
+    }
+
+    /// What is done once, when all objects are there.
+    fn finish(&self, so_far: Accumulation) -> Result<Resources> {
+        let Accumulation { mut resources, config, variables } = so_far;
+        let schema = self.schema();
+        Transformer::Hash.transform(&mut resources, &schema)?;
+        reference::update(&mut resources, &config.name_reference, &schema)?;
+        let mut logs = Vec::new();
+        variable::resolve(&mut resources, &variables, &config.var_reference, &mut logs)?;
+        logs.into_iter().for_each(|line| self.log(line));
+        for resource in resources.list() {
+            if !resource.is_gone() {
+                resource::check_metadata(&resource.node)?;
+            }
+        }
+        let is_local = |resource: &Resource| {
+            let path = ["metadata", "annotations", "config.kubernetes.io/local-config"];
+            edit::at(&resource.node, &path).is_some_and(|local| edit::text(local) != "false")
+        };
+        if resources.list().iter().any(|resource| resource.is_gone() || is_local(resource)) {
+            resources.list_mut().retain(|resource| !resource.is_gone() && !is_local(resource));
+        }
+        Ok(resources)
+    }
+
+    fn sort(&self, resources: &mut Resources, options: Option<SortOptions>) -> Result<()> {
+        let schema = self.schema();
+        if let Some(options) = options {
+            if self.options.is_order_explicit {
+                self.log(
+                    "Warning: Sorting order is set both in 'kustomization.yaml' ('sortOptions') and in a CLI flag \
+                     ('--reorder'). Using the kustomization file over the CLI flag.",
+                );
+            }
+            return sort::sort(resources, &options, &schema);
+        }
+        if self.options.order == Order::AsRead {
+            return Ok(());
+        }
+        let legacy = SortOptions { order: "legacy".to_owned(), legacy: None };
+        sort::sort(resources, &legacy, &schema).within(|| "legacy order")
+    }
+}
+
+/// The value of the label that says who manages an object.
+const MANAGED_BY: &str = "kustomize-v5.8.1";
+
+fn count(counter: &Cell<usize>, more: usize, most: usize, what: &str) -> Result<()> {
+    counter.set(counter.get().saturating_add(more));
+    if counter.get() > most {
+        return Err(Error::new(format!("the build has more than {most} {what}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Which fields each transformer changes: kustomize's own configuration, and what is added to it.
+//!
+//! Below: the defaults (`config/defaults.rs`), what `crds` adds (`config/crds.rs`).
+
+mod crds;
+mod defaults;
+
+use std::sync::LazyLock;
+
+use crate::decode::{self, Mode, decode_struct};
+use crate::error::{Error, Result, Within as _};
+use crate::fieldspec::FieldSpec;
+use crate::id::Gvk;
+use crate::loader::Loader;
+use crate::sort;
+
+/// The fields that refer to objects of a kind by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct NameReference {
+    /// What is referred to; empty parts stand for any.
+    pub(crate) target: Gvk,
+    pub(crate) referrers: Vec<FieldSpec>,
+}
+
+decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
+    "Gvk.group" => target.group,
+    "Gvk.version" => target.version,
+    "Gvk.kind" => target.kind,
+    "fieldSpecs" => referrers,
+});
+
+/// The fields of all transformers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Config {
+    pub(crate) name_prefix: Vec<FieldSpec>,
+    pub(crate) name_suffix: Vec<FieldSpec>,
+    pub(crate) namespace: Vec<FieldSpec>,
+    pub(crate) common_labels: Vec<FieldSpec>,
+    pub(crate) labels: Vec<FieldSpec>,
+    pub(crate) template_labels: Vec<FieldSpec>,
+    pub(crate) common_annotations: Vec<FieldSpec>,
+    pub(crate) name_reference: Vec<NameReference>,
+    pub(crate) var_reference: Vec<FieldSpec>,
+    pub(crate) images: Vec<FieldSpec>,
+    pub(crate) replicas: Vec<FieldSpec>,
+}
+
+decode_struct!(Config, "builtinconfig", "TransformerConfig", {
+    "namePrefix" => name_prefix,
+    "nameSuffix" => name_suffix,
+    "namespace" => namespace,
+    "commonLabels" => common_labels,
+    "labels" => labels,
+    "templateLabels" => template_labels,
+    "commonAnnotations" => common_annotations,
+    "nameReference" => name_reference,
+    "varReference" => var_reference,
+    "images" => images,
+    "replicas" => replicas,
+});
+
+/// What holds without being said; every kustomization adds it to what it got from others.
+static BUILTIN: LazyLock<Config> = LazyLock::new(Config::of_table);
+
+fn specs(entries: &[defaults::Entry]) -> Vec<FieldSpec> {
+    let spec = |(kind, path, create): &defaults::Entry| {
+        let Gvk { group, version, kind } = gvk(kind);
+        FieldSpec { group, version, kind, path: (*path).to_owned(), create: *create }
+    };
+    entries.iter().map(spec).collect()
+}
+
+/// Reads `group/version/kind`; a group may contain a slash.
+fn gvk(text: &str) -> Gvk {
+    let (rest, kind) = text.rsplit_once('/').unwrap_or(("", text));
+    let (group, version) = rest.rsplit_once('/').unwrap_or(("", rest));
+    Gvk { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+}
+
+impl Config {
+    /// What holds without being said.
+    pub(crate) fn builtin() -> Self {
+        BUILTIN.clone()
+    }
+
+    /// Reads the table of defaults.
+    fn of_table() -> Self {
+        let references = defaults::NAME_REFERENCE.iter();
+        let references = references.map(|(target, referrers)| NameReference {
+            target: gvk(target),
+            referrers: specs(referrers),
+        });
+        let mut config = Self {
+            name_prefix: specs(defaults::NAME_PREFIX),
+            name_suffix: specs(defaults::NAME_SUFFIX),
+            namespace: specs(defaults::NAMESPACE),
+            common_labels: specs(defaults::COMMON_LABELS),
+            labels: Vec::new(),
+            template_labels: specs(defaults::TEMPLATE_LABELS),
+            common_annotations: specs(defaults::COMMON_ANNOTATIONS),
+            name_reference: references.collect(),
+            var_reference: specs(defaults::VAR_REFERENCE),
+            images: specs(defaults::IMAGES),
+            replicas: specs(defaults::REPLICAS),
+        };
+        config.sort();
+        config
+    }
+
+    /// The defaults with the files of `configurations`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or contradicts another one or the defaults.
+    pub(crate) fn with_files(loader: &Loader<'_>, paths: &[String]) -> Result<Self> {
+        let mut config = Self::builtin();
+        if paths.is_empty() {
+            return Ok(config);
+        }
+        let mut added = Self::default();
+        for path in paths {
+            let text = loader.load(path)?;
+            let mut file: Self = decode::from_yaml(&text, Mode::StrictYaml)?;
+            file.sort();
+            added.merge(file)?;
+        }
+        config.merge(added)?;
+        Ok(config)
+    }
+
+    /// What the files of `crds` say.
+    ///
+    /// # Errors
+    /// A file cannot be read, or contradicts another one.
+    pub(crate) fn of_crds(loader: &Loader<'_>, paths: &[String]) -> Result<Self> {
+        let mut config = Self::default();
+        for path in paths {
+            let text = loader.load(path)?;
+            config.merge(crds::config(&text, path)?)?;
+        }
+        Ok(config)
+    }
+
+    /// Adds what is not there yet.
+    ///
+    /// # Errors
+    /// The same place is made in one and not in the other.
+    pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
+        // Most kustomizations add nothing to the defaults.
+        if *self == other || other == Self::default() {
+            return Ok(());
+        }
+        if *self == Self::default() && other == *BUILTIN {
+            *self = other;
+            return Ok(());
+        }
+        let fields = [
+            (&mut self.name_prefix, other.name_prefix, "NamePrefix"),
+            (&mut self.name_suffix, other.name_suffix, "NameSuffix"),
+            (&mut self.namespace, other.namespace, "NameSpace"),
+            (&mut self.common_annotations, other.common_annotations, "CommonAnnotations"),
+            (&mut self.common_labels, other.common_labels, "CommonLabels"),
+            (&mut self.labels, other.labels, "Labels"),
+            (&mut self.template_labels, other.template_labels, "TemplateLabels"),
+            (&mut self.var_reference, other.var_reference, "VarReference"),
+            (&mut self.images, other.images, "Images"),
+            (&mut self.replicas, other.replicas, "Replicas"),
+        ];
+        for (own, others, name) in fields {
+            add_all(own, others).within(|| format!("failed to merge {name} fieldSpec"))?;
+        }
+        for reference in other.name_reference {
+            self.add_reference(reference).within(|| "failed to merge NameReference fieldSpec")?;
+        }
+        self.sort();
+        Ok(())
+    }
+
+    fn add_reference(&mut self, reference: NameReference) -> Result<()> {
+        let mut known = self.name_reference.iter_mut().filter(|own| own.target == reference.target);
+        match known.next() {
+            Some(own) => add_all(&mut own.referrers, reference.referrers),
+            None => {
+                self.name_reference.push(reference);
+                Ok(())
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        let lists = [
+            &mut self.name_prefix,
+            &mut self.name_suffix,
+            &mut self.namespace,
+            &mut self.common_labels,
+            &mut self.labels,
+            &mut self.template_labels,
+            &mut self.common_annotations,
+            &mut self.var_reference,
+            &mut self.images,
+            &mut self.replicas,
+        ];
+        for list in lists {
+            list.sort_by_cached_key(|spec| sort::default_key(&selection(spec)));
+        }
+        self.name_reference.sort_by_cached_key(|reference| sort::default_key(&reference.target));
+    }
+}
+
+/// The kinds that a field specification is about.
+pub(crate) fn selection(spec: &FieldSpec) -> Gvk {
+    let FieldSpec { group, version, kind, .. } = spec.clone();
+    Gvk { group, version, kind }
+}
+
+/// Adds field specifications that are not there yet.
+///
+/// # Errors
+/// One that is there differs in whether it makes its place.
+pub(crate) fn add_all(
+    own: &mut Vec<FieldSpec>,
+    others: impl IntoIterator<Item = FieldSpec>,
+) -> Result<()> {
+    others.into_iter().try_for_each(|spec| add(own, spec))
+}
+
+/// As [`add_all`], for one.
+///
+/// # Errors
+/// As [`add_all`].
+pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec) -> Result<()> {
+    let any = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+    let known = own.iter().find(|known| {
+        known.path == spec.path
+            && any(&spec.group, &known.group)
+            && any(&spec.version, &known.version)
+            && any(&spec.kind, &known.kind)
+    });
+    match known {
+        Some(known) if known.create != spec.create => Err(Error::new("conflicting fieldspecs")),
+        Some(_) => Ok(()),
+        None => {
+            own.push(spec);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Fields of maps as kyaml reads and writes them, with its rules for quotes, styles and nulls.
+//!
+//! Here: one field of one map. Elsewhere: ways through several (`path.rs`), maps within maps (`merge.rs`).
+
+use goyaml::v3::{self, Kind, Layout, Node, Style};
+
+/// How kyaml prints nodes.
+const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+
+/// A node is of another kind than it has to be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "wrong node kind: expected {} but got {}: node contents:\n{contents}",
+    kind_name(*expected),
+    kind_name(*found)
+)]
+pub struct WrongKind {
+    /// What it has to be.
+    pub expected: Kind,
+    /// What it is.
+    pub found: Kind,
+    /// Its text.
+    pub contents: String,
+}
+
+/// The name that go-yaml gives a kind.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Document => "DocumentNode",
+        Kind::Sequence => "SequenceNode",
+        Kind::Mapping => "MappingNode",
+        Kind::Scalar => "ScalarNode",
+        Kind::Alias => "AliasNode",
+    }
+}
+
+/// The text of a node as kyaml's `String` gives it, with a final newline; empty if it has none.
+pub fn text(node: &Node) -> String {
+    v3::emit(node, &LAYOUT).unwrap_or_default()
+}
+
+/// Whether a node has the tag of null. A node without a tag does not, whatever its text.
+pub fn is_null(node: &Node) -> bool {
+    node.tag == "!!null"
+}
+
+/// Whether a node is null, an empty list or an empty map.
+pub fn is_nil_or_empty(node: &Node) -> bool {
+    is_null(node) || matches!(node.kind, Kind::Mapping | Kind::Sequence) && node.content.is_empty()
+}
+
+/// Refuses a node of another kind; null passes as any.
+///
+/// # Errors
+/// It is neither null nor of this kind.
+pub fn expect(node: &Node, expected: Kind) -> Result<(), WrongKind> {
+    if is_null(node) || node.kind == expected {
+        return Ok(());
+    }
+    Err(WrongKind { expected, found: node.kind, contents: text(node) })
+}
+
+/// Where the value of a key stands among a map's children. Null has no keys.
+///
+/// # Errors
+/// It is no map.
+pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
+    if is_null(map) {
+        return Ok(None);
+    }
+    expect(map, Kind::Mapping)?;
+    let keys = map.content.iter().step_by(2);
+    Ok(keys.into_iter().position(|key| key.value == name).map(|at| 2 * at + 1))
+}
+
+/// Sets a key's value: it takes the style of the value that was there, so quotes stay as they were.
+/// A value of null removes the key, a new key is the last one.
+///
+/// A text that YAML 1.1 would read as something else gets quotes unless it has a style.
+///
+/// # Errors
+/// It is no map.
+pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind> {
+    quote_if_ambiguous(&mut value);
+    if is_null(&value) {
+        return clear(map, name).map(|_| ());
+    }
+    let at = position(map, name)?;
+    match at.and_then(|at| map.content.get_mut(at)) {
+        Some(known) => {
+            value.style = known.style;
+            *known = value;
+        }
+        None => {
+            let key = Node { value: name.to_owned(), ..Node::default() };
+            map.content.extend([key, value]);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the first key of this name; returns its value.
+///
+/// # Errors
+/// It is no map.
+pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
+    let Some(at) = position(map, name)? else { return Ok(None) };
+    map.content.remove(at - 1);
+    // A map without its last value is none that was read, but may have been made.
+    Ok((at <= map.content.len()).then(|| map.content.remove(at - 1)))
+}
+
+/// Gives quotes to a plain text that YAML 1.1 would not read as a text.
+pub(crate) fn quote_if_ambiguous(node: &mut Node) {
+    if node.kind == Kind::Scalar
+        && matches!(node.tag.as_str(), "!!str" | "")
+        && node.style == Style::default()
+        && is_no_text_in_yaml_1_1(&node.value)
+    {
+        node.style = Style::DOUBLE_QUOTED;
+    }
+}
+
+/// Whether YAML 1.1 reads this text as anything but a text.
+pub(crate) fn is_no_text_in_yaml_1_1(value: &str) -> bool {
+    if value.is_empty() || value.contains('\n') || is_surely_text(value) {
+        return false;
+    }
+    match goyaml::to_json(value.as_bytes()) {
+        Ok(value) => !value.is_string(),
+        // What Go reads but JSON cannot say: `.inf`, `.nan`, a map with odd keys.
+        Err(error) => !error.to_string().starts_with("yaml: "),
+    }
+}
+
+/// A quick no for most texts: letters and dashes that are none of YAML's words.
+fn is_surely_text(value: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'/');
+    // The longest words are `false` and `FALSE`.
+    value.len() > 5
+        && value.as_bytes()[0].is_ascii_alphabetic()
+        && value.bytes().all(|byte| is_word(byte) || byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use goyaml::Limits;
+    use goyaml::v3::{self, Node};
+
+    use super::{clear, is_no_text_in_yaml_1_1, set, text};
+
+    #[test]
+    fn a_value_keeps_the_quotes_that_were_there() {
+        let read = v3::parse(b"a: 'x' # why\nb: 1\n", &Limits::default());
+        let mut map = read.expect("valid YAML")[0].content.remove(0);
+        set(&mut map, "a", Node::string("y")).expect("a map");
+        set(&mut map, "c", Node::string("yes")).expect("a map");
+        assert_eq!(clear(&mut map, "b").expect("a map").map(|it| it.value), Some("1".to_owned()));
+        assert_eq!(text(&map), "a: 'y'\nc: \"yes\"\n");
+        let refused = set(&mut Node::sequence(Vec::new()), "a", Node::string("y"));
+        assert!(refused.is_err_and(|error| error.to_string().starts_with("wrong node kind: ")));
+    }
+
+    #[test]
+    fn words_of_yaml_1_1_are_known() {
+        for word in ["yes", "off", "y", "1_000", "0b1", "~", ".inf", "a: b", "#"] {
+            assert!(is_no_text_in_yaml_1_1(word), "{word}");
+        }
+        assert!(!is_no_text_in_yaml_1_1("2001-01-01") && !is_no_text_in_yaml_1_1("yes-man"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Where a build gets its files: what it asks, and an answer from a tree in memory.
+//!
+//! Elsewhere: who may read what (`loader.rs`), disks (outside of engines).
+
+use std::sync::Arc;
+
+use tree::{Files as Tree, RelPath, TreeError};
+
+use crate::error::Error;
+use crate::kustomization::HelmChart;
+use crate::repository::Repository;
+
+/// A path without symbolic links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A folder, absolute.
+    Dir(String),
+    /// Anything else.
+    File {
+        /// The absolute path of its folder.
+        dir: String,
+        /// Its name there.
+        name: String,
+    },
+}
+
+/// What a build asks of the world. Paths are absolute and have no `.` or `..`, but for the one that
+/// [`crate::build`] was given.
+pub trait Files {
+    /// Where a path leads when all symbolic links are followed.
+    ///
+    /// # Errors
+    /// What stands behind `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
+    fn resolve(&self, path: &str) -> Result<Place, Error>;
+
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// Such as `open /a: no such file or directory`.
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Error>;
+
+    /// The content of a file on a web server.
+    ///
+    /// # Errors
+    /// [`Error::http`] if the server says that there is none, which ends the build; after any other error the address
+    /// is tried as that of a repository.
+    fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
+        Err(Error::new(format!("`{url}` is remote, and remote files are not fetched here")))
+    }
+
+    /// A folder, absolute and without symbolic links, with a commit of a Git repository.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+        let url = repository.url();
+        Err(Error::new(format!("`{url}` is remote, and repositories are not fetched here")))
+    }
+
+    /// Fetches a chart whose folder is not there.
+    ///
+    /// # Errors
+    /// Why it could not be fetched.
+    fn prepare(&self, chart: &Inflation) -> Result<(), Error> {
+        let _ = chart;
+        Ok(())
+    }
+
+    /// The objects of a chart as one YAML stream.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn inflate(&self, chart: &Inflation) -> Result<Vec<u8>, Error> {
+        let name = &chart.chart.name;
+        Err(Error::new(format!("`helmCharts` names `{name}`, and charts are not rendered here")))
+    }
+}
+
+/// A chart to be rendered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inflation {
+    /// What is asked of Helm, its namespace filled in.
+    pub chart: HelmChart,
+    /// The absolute path of the folder that holds the chart's folder, or will when it has been fetched.
+    pub home: String,
+    /// Helm's configuration; empty for none.
+    pub config_home: String,
+    /// The file of values, inline ones merged in.
+    pub values: Vec<u8>,
+}
+
+/// A tree in memory, as an artifact is, with its root at `/`.
+#[derive(Debug)]
+pub struct InTree<T>(pub T);
+
+impl<T: Tree> InTree<T> {
+    fn path(path: &str) -> Result<RelPath, Error> {
+        let path = RelPath::parse(path.trim_start_matches('/'));
+        path.map_err(|error| Error::new(error.to_string()))
+    }
+}
+
+impl<T: Tree> Files for InTree<T> {
+    fn resolve(&self, path: &str) -> Result<Place, Error> {
+        let found = Self::path(path)?;
+        let missing = || Error::new(format!("lstat {path}: no such file or directory"));
+        Ok(match self.0.entry(&found).ok_or_else(missing)?.kind() {
+            tree::Kind::Dir => Place::Dir(crate::path_text::join("/", &found.to_string())),
+            tree::Kind::File => {
+                let path = crate::path_text::join("/", &found.to_string());
+                let (dir, name) = crate::path_text::split(&path);
+                Place::File { dir: dir.to_owned(), name: name.to_owned() }
+            }
+        })
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
+        self.0.read(&Self::path(path)?).map_err(|error| {
+            Error::new(match error {
+                TreeError::IsDirectory(_) => format!("read {path}: is a directory"),
+                TreeError::NotFound(_) | TreeError::NotDirectory(_) => {
+                    format!("open {path}: no such file or directory")
+                }
+            })
+        })
+    }
+}

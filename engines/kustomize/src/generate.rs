@@ -1,0 +1,234 @@
+//! ConfigMaps and Secrets from literals, files and environment files.
+//!
+//! Elsewhere: the hash in their names (`hash.rs`), charts (`inflate.rs`).
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goyaml::v3::{Kind, Node, Style};
+
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::kustomization::{GeneratorArgs, GeneratorOptions, SecretArgs};
+use crate::loader::Loader;
+use crate::resource::{self, Behavior, Resource};
+
+/// Columns of a line of base64.
+const LINE: usize = 70;
+
+/// A ConfigMap.
+///
+/// # Errors
+/// It has no name, a source cannot be read, or a key comes twice.
+pub(crate) fn config_map(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Resource> {
+    let mut node = base("ConfigMap", args)?;
+    load_data(&mut node, &data(loader, args)?)?;
+    finish(node, args)
+}
+
+/// A Secret.
+///
+/// # Errors
+/// As [`config_map`].
+pub(crate) fn secret(loader: &Loader<'_>, args: &SecretArgs) -> Result<Resource> {
+    let mut node = base("Secret", &args.generator)?;
+    let type_ = if args.type_.is_empty() { "Opaque" } else { &args.type_ };
+    edit::set_field(&mut node, "type", edit::string(type_))?;
+    let Some(map) = edit::get_or_create(&mut node, "data", Kind::Mapping)? else {
+        return Ok(Resource::new(node));
+    };
+    for (key, value) in &data(loader, &args.generator)? {
+        edit::set_field(map, key, block(encoded(value)))?;
+    }
+    finish(node, &args.generator)
+}
+
+fn base(kind: &str, args: &GeneratorArgs) -> Result<Node> {
+    let entry = |key: &str, value: &str| (Node::string(key), Node::string(value));
+    let mut node = Node::mapping([entry("apiVersion", "v1"), entry("kind", kind)]);
+    let own = |text: &str, metadata: &str| {
+        if text.is_empty() { metadata.to_owned() } else { text.to_owned() }
+    };
+    let name = own(&args.name, &args.metadata.name);
+    if name.is_empty() {
+        return Err(Error::new("a configmap must have a name"));
+    }
+    edit::set_at(&mut node, &["metadata"], "name", edit::string(name))?;
+    let namespace = own(&args.namespace, &args.metadata.namespace);
+    if !namespace.is_empty() {
+        edit::set_at(&mut node, &["metadata"], "namespace", edit::string(namespace))?;
+    }
+    Ok(node)
+}
+
+fn finish(mut node: Node, args: &GeneratorArgs) -> Result<Resource> {
+    let options = args.options.as_ref();
+    if let Some(GeneratorOptions { labels, annotations, immutable, .. }) = options {
+        for (name, texts) in [("labels", labels), ("annotations", annotations)] {
+            for (key, value) in texts {
+                let value = edit::string(value.as_str());
+                edit::set_at(&mut node, &["metadata", name], key, value)?;
+            }
+        }
+        if *immutable {
+            edit::set_field(&mut node, "immutable", Node::scalar(edit::BOOL, "true"))?;
+        }
+    }
+    let mut resource = Resource::new(node);
+    resource.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
+    resource.behavior = Behavior::parse(&args.behavior);
+    resource.note();
+    Ok(resource)
+}
+
+type Data = BTreeMap<String, Vec<u8>>;
+
+fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Data> {
+    let mut data = Data::new();
+    let name = if args.name.is_empty() { &args.metadata.name } else { &args.name };
+    for (key, value) in pairs(loader, args).within(|| "loading KV pairs")? {
+        if data.contains_key(&key) {
+            let text = format!("configmap {name} illegally repeats the key `{key}`");
+            return Err(Error::new(text));
+        }
+        data.insert(key, value);
+    }
+    Ok(data)
+}
+
+fn pairs(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut pairs = Vec::new();
+    for path in &args.envs {
+        let read = loader.load(path).and_then(|content| environment(&content));
+        pairs.extend(read.within(|| format!("env source files: [{}]", args.envs.join(" ")))?);
+    }
+    for source in &args.literals {
+        let read = literal(source);
+        pairs.push(read.within(|| format!("literal sources [{}]", args.literals.join(" ")))?);
+    }
+    for source in &args.files {
+        let read = file(loader, source);
+        pairs.push(read.within(|| format!("file sources: [{}]", args.files.join(" ")))?);
+    }
+    Ok(pairs)
+}
+
+fn literal(source: &str) -> Result<(String, Vec<u8>)> {
+    let invalid = || Error::new(format!("invalid literal source {source}, expected key=value"));
+    let (key, value) =
+        source.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(invalid)?;
+    let quoted =
+        ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    Ok((key.to_owned(), quoted.unwrap_or(value).as_bytes().to_vec()))
+}
+
+fn file(loader: &Loader<'_>, source: &str) -> Result<(String, Vec<u8>)> {
+    let (key, path) = match source.split('=').collect::<Vec<_>>().as_slice() {
+        [path] => (base_name(path), *path),
+        ["", path] => {
+            let text = format!("missing key name for file path {path:?} in source {source:?}");
+            return Err(Error::new(text));
+        }
+        [key, ""] => {
+            let text = format!("missing file path for key name {key:?} in source {source:?}");
+            return Err(Error::new(text));
+        }
+        [key, path] => (*key, *path),
+        _ => {
+            let text = format!("source {source:?} key name or file path contains '='");
+            return Err(Error::new(text));
+        }
+    };
+    Ok((key.to_owned(), loader.load(path)?.to_vec()))
+}
+
+/// The last part of a path, as Go has it.
+fn base_name(path: &str) -> &str {
+    if path.is_empty() {
+        return ".";
+    }
+    let path = path.trim_end_matches('/');
+    if path.is_empty() { "/" } else { path.rsplit('/').next().unwrap_or(path) }
+}
+
+/// The pairs of an environment file.
+fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut pairs = Vec::new();
+    let content = content.strip_suffix(b"\n").unwrap_or(content);
+    for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Ok(mut line) = std::str::from_utf8(line) else {
+            let text = String::from_utf8_lossy(line);
+            return Err(Error::new(format!("line {} has invalid utf8 bytes : {text}", number + 1)));
+        };
+        if number == 0 {
+            line = line.strip_prefix('\u{feff}').unwrap_or(line);
+        }
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        if !key.is_empty() {
+            pairs.push((key.to_owned(), value.as_bytes().to_vec()));
+        }
+    }
+    Ok(pairs)
+}
+
+/// Adds values to a ConfigMap: texts to `data`, bytes to `binaryData`.
+fn load_data(node: &mut Node, data: &Data) -> Result<()> {
+    for (key, value) in data {
+        let (field, value) = match std::str::from_utf8(value) {
+            Ok(text) => ("data", text.to_owned()),
+            Err(_) => ("binaryData", encoded(value)),
+        };
+        edit::set_at(node, &[field], key, block(value))?;
+    }
+    Ok(())
+}
+
+fn block(text: String) -> Node {
+    let style = if text.contains('\n') { Style::LITERAL } else { Style::default() };
+    Node { style, ..Node::string(text) }
+}
+
+/// Base64; what is longer than a line ends in a line break, too.
+fn encoded(bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    if text.len() < LINE {
+        return text;
+    }
+    let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
+    for (at, character) in text.char_indices() {
+        if at > 0 && at % LINE == 0 {
+            lines.push('\n');
+        }
+        lines.push(character);
+    }
+    lines.push('\n');
+    lines
+}
+
+/// Adds what an object holds and its generated successor does not.
+///
+/// # Errors
+/// Its metadata is no map.
+pub(crate) fn merge(new: &mut Resource, old: &Resource) -> Result<()> {
+    let origin = old.annotations().remove(crate::origin::ORIGIN);
+    new.take_metadata_from(old)?;
+    for (name, is_binary) in [("data", false), ("binaryData", true)] {
+        let mut texts = old.texts(name);
+        texts.extend(new.texts(name));
+        edit::clear(&mut new.node, name)?;
+        for (key, value) in texts {
+            let field = if is_binary { "binaryData" } else { "data" };
+            edit::set_at(&mut new.node, &[field], &key, block(value))?;
+        }
+    }
+    if let Some(origin) = origin {
+        resource::set_annotation(&mut new.node, crate::origin::ORIGIN, &origin)?;
+    }
+    Ok(())
+}

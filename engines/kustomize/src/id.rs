@@ -1,0 +1,112 @@
+//! What names an object: group, version, kind, name, namespace; and how kustomize compares and prints them.
+//! Elsewhere: which kinds have no namespace ([`crate::schema`]), the names an object had before (`resource.rs`).
+
+use std::fmt;
+
+/// Group, version and kind; in a selection an empty part stands for any.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Gvk {
+    /// Empty for the core group.
+    pub group: String,
+    /// Such as `v1`.
+    pub version: String,
+    /// Such as `Deployment`.
+    pub kind: String,
+}
+
+impl Gvk {
+    /// Splits an `apiVersion`; what has no `/` is a version.
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+    }
+
+    /// `group/version`, or the version alone.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.clone();
+        }
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// Whether each part of `selector` that is not empty is the same here.
+    pub fn is_selected(&self, selector: &Self) -> bool {
+        let any = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+        any(&selector.group, &self.group)
+            && any(&selector.version, &self.version)
+            && any(&selector.kind, &self.kind)
+    }
+
+    /// The parts that are not empty, joined by `_`.
+    pub fn without_empty_parts(&self) -> String {
+        let parts = [self.group.as_str(), &self.version, &self.kind];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("_")
+    }
+}
+
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = or(&self.kind, "[noKind]");
+        let version = or(&self.version, "[noVer]");
+        write!(f, "{kind}.{version}.{}", or(&self.group, "[noGrp]"))
+    }
+}
+
+fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
+    if text.is_empty() { default } else { text }
+}
+
+/// The namespace that every kind without namespaces is said to be in.
+pub const NO_NAMESPACE: &str = "_non_namespaceable_";
+
+/// Names one object of a build.
+///
+/// Two are the same object if [`Id::key`] is the same: no namespace is the namespace `default`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Id {
+    /// Its type.
+    pub gvk: Gvk,
+    /// Its name.
+    pub name: String,
+    /// As it is written; empty if it is not.
+    pub namespace: String,
+    /// Whether its kind is known to have no namespace.
+    pub is_cluster_scoped: bool,
+}
+
+impl Id {
+    /// The namespace that counts.
+    pub fn effective_namespace(&self) -> &str {
+        match self.namespace.as_str() {
+            _ if self.is_cluster_scoped => NO_NAMESPACE,
+            "" => "default",
+            namespace => namespace,
+        }
+    }
+
+    /// What two ids of the same object have in common.
+    pub fn key(&self) -> (&Gvk, &str, &str) {
+        (&self.gvk, &self.name, self.effective_namespace())
+    }
+
+    /// Whether both name the same object.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+
+    /// Whether each part of `selector` that is not empty is the same here.
+    pub fn is_selected_by(&self, selector: &Self) -> bool {
+        (selector.name.is_empty() || selector.name == self.name)
+            && (selector.namespace.is_empty()
+                || selector.effective_namespace() == self.effective_namespace())
+            && self.gvk.is_selected(&selector.gvk)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = or(&self.name, "[noName]");
+        write!(f, "{}/{name}.{}", self.gvk, or(&self.namespace, "[noNs]"))
+    }
+}

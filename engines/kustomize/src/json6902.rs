@@ -1,0 +1,137 @@
+//! JSON patches (RFC 6902) as kustomize applies them: the object becomes JSON, is patched as evanphx's json-patch v4
+//! does, and becomes YAML again, by which it loses its comments, the order of its keys, and the digits of integers
+//! that no `float64` holds.
+//!
+//! Here: reading a patch and applying it. Below: JSON whose scalars keep their text (`json6902/json.rs`), the
+//! operations (`json6902/operation.rs`), the way back to nodes (`json6902/nodes.rs`).
+
+mod json;
+mod nodes;
+mod operation;
+
+use goyaml::Limits;
+use goyaml::v3::{self, Kind, Node};
+
+use crate::field;
+use json::Json;
+use operation::Operation;
+
+/// How deep lists and objects nest at most. Differs(kustomize): there it is 10 000.
+pub const MAX_DEPTH: usize = 1_000;
+
+/// How many bytes all `copy` operations of one application may add. Differs(kustomize): it has no limit.
+pub const MAX_COPIED: usize = 64 << 20;
+
+/// Why a patch is none, or does not apply. In the words of json-patch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no YAML, or the object cannot be JSON.
+    #[error(transparent)]
+    Yaml(#[from] goyaml::Error),
+    /// The text is no JSON.
+    #[error(transparent)]
+    Json(#[from] golang::json::Error),
+    /// Something follows the JSON.
+    #[error("invalid character {0} after top-level value")]
+    Trailing(String),
+    /// A value of another type than is needed there.
+    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
+    Type {
+        /// What it is.
+        found: String,
+        /// What it has to be, as Go names it.
+        wanted: &'static str,
+    },
+    /// An operation that JSON patches do not have.
+    #[error("Unexpected kind: {0}")]
+    Kind(String),
+    /// An operation does not fit the object.
+    #[error("{0}")]
+    Operation(String),
+    /// The patched object has no text.
+    #[error(transparent)]
+    Emit(#[from] v3::EmitError),
+    /// Deeper than [`MAX_DEPTH`].
+    #[error("patched object would be nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// More than [`MAX_COPIED`].
+    #[error("copy operations of the patch would add more than {MAX_COPIED} bytes")]
+    TooMuch,
+}
+
+/// Operations, to be applied one after the other.
+#[derive(Debug, Clone)]
+pub struct Patch(Vec<Operation>);
+
+impl Patch {
+    /// How many operations there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Reads a patch: JSON if it begins with `[`, else YAML 1.1. Operations are looked at when they are applied.
+///
+/// # Errors
+/// It is neither, or no list of objects.
+pub fn parse(text: &str) -> Result<Patch, Error> {
+    let json = if text.starts_with('[') {
+        json::parse(text)?
+    } else {
+        json::from_value(&goyaml::to_json(text.as_bytes())?)
+    };
+    let items = match json {
+        Json::List(items) => items,
+        Json::Null => Vec::new(),
+        other => return Err(other.not_a("jsonpatch.Patch")),
+    };
+    let operations = items.into_iter().map(|item| match item {
+        Json::Object(fields) => Ok(Operation(fields)),
+        Json::Null => Ok(Operation::default()),
+        other => Err(other.not_a("jsonpatch.Operation")),
+    });
+    operations.collect::<Result<_, _>>().map(Patch)
+}
+
+/// Applies a patch to an object. What has been a document stays one.
+///
+/// # Errors
+/// The object has no JSON, or an operation does not apply; then the object is as it was.
+pub fn apply(patch: &Patch, object: &mut Node) -> Result<(), Error> {
+    // Parity(kustomize): the text counts, which may mean something else than the nodes.
+    let text = field::text(object);
+    let documents = v3::parse(text.as_bytes(), &Limits::default())?;
+    let value = match documents.first() {
+        Some(document) => v3::to_json(document, &Limits::default())?,
+        None => serde_json::Value::Null,
+    };
+    let mut json = json::from_value(&value);
+    match &json {
+        Json::Object(_) | Json::List(_) => {}
+        Json::Null => json = Json::Object(std::collections::BTreeMap::new()),
+        Json::Scalar(_) | Json::AddedNull => {
+            return Err(json.not_a("map[string]interface {}"));
+        }
+    }
+    let mut copied = 0;
+    for operation in &patch.0 {
+        operation.apply(&mut json, &mut copied)?;
+    }
+    let mut document = nodes::document(json)?;
+    if object.kind != Kind::Document
+        && let Some(root) = document.content.pop()
+    {
+        document = root;
+    }
+    *object = document;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

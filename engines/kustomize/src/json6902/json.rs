@@ -1,0 +1,245 @@
+//! JSON whose scalars keep their text, since `test` compares texts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use golang::strconv::{FloatForm, format_float};
+use serde_json::{Number, Value};
+
+use super::{Error, MAX_DEPTH};
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Json {
+    /// A null that was read, or the value of a key that is not there.
+    Null,
+    /// A null that an operation put there, which is not the same to json-patch.
+    AddedNull,
+    /// Any other scalar, as it was written.
+    Scalar(String),
+    List(Vec<Self>),
+    Object(BTreeMap<String, Self>),
+}
+
+impl Json {
+    /// The text of a string; `None` if it is none.
+    pub(super) fn as_string(&self) -> Option<String> {
+        match self {
+            Self::Scalar(text) if text.starts_with('"') => serde_json::from_str(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// What Go says when it needs something else.
+    pub(super) fn not_a(&self, wanted: &'static str) -> Error {
+        let found = match self {
+            Self::Null | Self::AddedNull => "null",
+            Self::List(_) => "array",
+            Self::Object(_) => "object",
+            Self::Scalar(text) => match text.as_bytes().first() {
+                Some(b'"') => "string",
+                Some(b't' | b'f') => "bool",
+                _ => "number",
+            },
+        };
+        Error::Type { found: found.to_owned(), wanted }
+    }
+
+    /// How many levels it has below it, and about how many bytes it takes.
+    pub(super) fn extent(&self) -> (usize, usize) {
+        let (mut deepest, mut bytes) = (0, 0);
+        let mut left = vec![(0, self)];
+        while let Some((depth, json)) = left.pop() {
+            deepest = deepest.max(depth);
+            bytes += match json {
+                Self::Null | Self::AddedNull => 4,
+                Self::Scalar(text) => text.len(),
+                Self::List(items) => {
+                    left.extend(items.iter().map(|item| (depth + 1, item)));
+                    2 + items.len()
+                }
+                Self::Object(fields) => {
+                    left.extend(fields.values().map(|field| (depth + 1, field)));
+                    fields.keys().map(|key| key.len() + 4).sum::<usize>() + 2
+                }
+            };
+        }
+        (deepest, bytes)
+    }
+}
+
+/// A value that has been read already, written as Go writes it.
+pub(super) fn from_value(value: &Value) -> Json {
+    // Its depth is bounded by whoever read it, and less than serde's own recursion bears.
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(bool) => Json::Scalar(bool.to_string()),
+        Value::Number(number) => Json::Scalar(number_text(number)),
+        Value::String(text) => Json::Scalar(string_text(text)),
+        Value::Array(items) => Json::List(items.iter().map(from_value).collect()),
+        Value::Object(fields) => Json::Object(
+            fields.iter().map(|(key, value)| (key.clone(), from_value(value))).collect(),
+        ),
+    }
+}
+
+/// A number as Go's `encoding/json` writes it.
+fn number_text(number: &Number) -> String {
+    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
+        return number.to_string();
+    };
+    if float != 0.0 && !(1e-6..1e21).contains(&float.abs()) {
+        let text = format_float(float, FloatForm::Exponent, None);
+        // `1e-09` is written `1e-9`.
+        return text.replace("e-0", "e-");
+    }
+    format_float(float, FloatForm::Fixed, None)
+}
+
+/// A string as Go's `encoding/json` writes it.
+fn string_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Reads JSON.
+///
+/// # Errors
+/// In Go's words; or it is deeper than [`MAX_DEPTH`].
+pub(super) fn parse(text: &str) -> Result<Json, Error> {
+    // The check comes first, so that reading needs none.
+    let end = match golang::json::decode_prefix(text.as_bytes()) {
+        Ok((_, end)) => end,
+        // Numbers are read when they are used.
+        Err(golang::json::Error::NumberTooLarge(_)) => text.len(),
+        Err(golang::json::Error::UnexpectedEnd) => {
+            return Err(Error::Operation("unexpected end of JSON input".to_owned()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(character) = text[end..].trim_start_matches([' ', '\t', '\r', '\n']).chars().next()
+    {
+        return Err(Error::Trailing(format!("{character:?}")));
+    }
+    let mut reader = Reader { left: text };
+    let mut open: Vec<Open> = Vec::new();
+    loop {
+        let mut done = match reader.token() {
+            "[" => {
+                open.push(Open::List(Vec::new()));
+                None
+            }
+            "{" => {
+                open.push(Open::Object(BTreeMap::new(), String::new()));
+                None
+            }
+            "]" | "}" => open.pop().map(Open::close),
+            "," => None,
+            "null" => Some(Json::Null),
+            scalar => Some(Json::Scalar(scalar.to_owned())),
+        };
+        if open.len() > MAX_DEPTH {
+            return Err(Error::TooDeep);
+        }
+        if let Some(json) = done.take() {
+            match open.last_mut() {
+                Some(Open::List(items)) => items.push(json),
+                Some(Open::Object(fields, key)) => {
+                    fields.insert(std::mem::take(key), json);
+                }
+                None => return Ok(json),
+            }
+        }
+        if let Some(Open::Object(_, key)) = open.last_mut()
+            && let Some(next) = reader.key()
+        {
+            *key = next;
+        }
+        if reader.left.is_empty() {
+            return Err(Error::Operation("unexpected end of JSON input".to_owned()));
+        }
+    }
+}
+
+/// A list or object whose end has not come.
+enum Open {
+    List(Vec<Json>),
+    Object(BTreeMap<String, Json>, String),
+}
+
+impl Open {
+    fn close(self) -> Json {
+        match self {
+            Self::List(items) => Json::List(items),
+            Self::Object(fields, _) => Json::Object(fields),
+        }
+    }
+}
+
+/// Takes tokens from JSON that is known to be valid.
+struct Reader<'t> {
+    left: &'t str,
+}
+
+impl<'t> Reader<'t> {
+    fn token(&mut self) -> &'t str {
+        let text = self.left.trim_start_matches([' ', '\t', '\r', '\n']);
+        let length = match text.as_bytes().first() {
+            None => 0,
+            Some(b'[' | b']' | b'{' | b'}' | b',' | b':') => 1,
+            Some(b'"') => string_length(text),
+            Some(_) => {
+                let ends = [',', ']', '}', ' ', '\t', '\r', '\n'];
+                text.find(ends).unwrap_or(text.len())
+            }
+        };
+        self.left = &text[length..];
+        &text[..length]
+    }
+
+    /// The key that follows, with its colon; `None` at the end of the object.
+    fn key(&mut self) -> Option<String> {
+        let before = self.left;
+        let mut token = self.token();
+        if token == "," {
+            token = self.token();
+        }
+        if token.starts_with('"') {
+            self.token();
+            return Some(serde_json::from_str(token).unwrap_or_else(|_| token.to_owned()));
+        }
+        self.left = before;
+        None
+    }
+}
+
+/// How long the string is that a text begins with.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            b'"' if !escaped => return at + 1,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}

@@ -1,0 +1,187 @@
+//! Who may read what: files below the folder of a kustomization, folders that are not on the way to it.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result, Within as _};
+use crate::files::{Files, Place};
+use crate::path_text;
+use crate::repository::Repository;
+
+/// Which files a kustomization may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Restriction {
+    /// Those in its folder and below.
+    #[default]
+    RootOnly,
+    /// All.
+    None,
+}
+
+/// How deep kustomizations may lie within each other.
+///
+/// Differs(kustomize): it has no limit but its stack.
+const MAX_CHAIN: usize = 50;
+
+/// Reads files for one kustomization.
+#[derive(Clone)]
+pub(crate) struct Loader<'f> {
+    files: &'f dyn Files,
+    restriction: Restriction,
+    root: String,
+    /// The folders of the kustomizations that led here, the outermost first.
+    referrers: Vec<String>,
+    /// The repositories among them, each with its folder.
+    repositories: Vec<(String, String)>,
+}
+
+impl<'f> Loader<'f> {
+    /// A loader for the kustomization that is to be built.
+    ///
+    /// # Errors
+    /// The path is that of no folder.
+    pub(crate) fn new(files: &'f dyn Files, restriction: Restriction, path: &str) -> Result<Self> {
+        let outside = Self {
+            files,
+            restriction,
+            root: String::new(),
+            referrers: Vec::new(),
+            repositories: Vec::new(),
+        };
+        if let Some(repository) = Repository::parse(path) {
+            return outside.at_repository(&repository);
+        }
+        let root = outside.dir(path)?;
+        Ok(Self { root, ..outside })
+    }
+
+    /// The folder, absolute and without symbolic links.
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(crate) fn files(&self) -> &'f dyn Files {
+        self.files
+    }
+
+    /// A loader for another kustomization that this one refers to.
+    ///
+    /// # Errors
+    /// The path is absolute or that of no folder, or leads back.
+    pub(crate) fn at(&self, path: &str) -> Result<Self> {
+        if path.is_empty() {
+            return Err(Error::new("new root cannot be empty"));
+        }
+        if self.referrers.len() >= MAX_CHAIN {
+            let text = format!("'{path}' is more than {MAX_CHAIN} kustomizations deep");
+            return Err(Error::new(text));
+        }
+        if let Some(repository) = Repository::parse(path) {
+            let repeats = |(known, _): &&(String, String)| known.starts_with(&repository.address);
+            if let Some((known, _)) = self.repositories.iter().rev().find(repeats) {
+                let address = &repository.address;
+                let text =
+                    format!("cycle detected: URI '{address}' referenced by previous URI '{known}'");
+                return Err(Error::new(text));
+            }
+            return self.at_repository(&repository);
+        }
+        if path.starts_with('/') {
+            return Err(Error::new(format!("new root '{path}' cannot be absolute")));
+        }
+        let root = self.dir(&path_text::join(&self.root, path))?;
+        if let Some((_, clone)) = self.repositories.last()
+            && !path_text::is_within(&root, clone)
+        {
+            let text = format!(
+                "security; bases in kustomizations found in cloned git repos must be within the repo, but base \
+                 '{root}' is outside '{clone}'"
+            );
+            return Err(Error::new(text));
+        }
+        let visited = std::iter::once(&self.root).chain(self.referrers.iter().rev());
+        for visited in visited.filter(|visited| !visited.is_empty()) {
+            if path_text::is_within(visited, &root) {
+                let text = format!(
+                    "cycle detected: candidate root '{root}' contains visited root '{visited}'"
+                );
+                return Err(Error::new(text));
+            }
+        }
+        Ok(self.below(root))
+    }
+
+    fn below(&self, root: String) -> Self {
+        let mut referrers = self.referrers.clone();
+        referrers.push(self.root.clone());
+        Self { root, referrers, repositories: self.repositories.clone(), ..*self }
+    }
+
+    fn at_repository(&self, repository: &Repository) -> Result<Self> {
+        let clone = self.files.checkout(repository)?;
+        let path = path_text::join(&clone, &repository.dir);
+        let root = match self.resolve(&path)? {
+            Place::Dir(dir) => dir,
+            Place::File { name, .. } => {
+                let text = format!("'{path}' refers to file '{name}'; expecting directory");
+                return Err(Error::new(text));
+            }
+        };
+        if !path_text::is_within(&root, &clone) {
+            let text = format!("{path:?} refers to directory outside of repo {clone:?}");
+            return Err(Error::new(text));
+        }
+        let mut loader = self.below(root);
+        loader.restriction = Restriction::RootOnly;
+        loader.repositories.push((repository.address.clone(), clone));
+        Ok(loader)
+    }
+
+    fn resolve(&self, path: &str) -> Result<Place> {
+        self.files
+            .resolve(path)
+            .map_err(|error| Error::new(format!("evalsymlink failure on '{path}' : {error}")))
+    }
+
+    /// The folder at a path.
+    fn dir(&self, path: &str) -> Result<String> {
+        let not_dir = || "must build at directory";
+        if path.is_empty() {
+            return Err(Error::new("directory path cannot be empty")).within(not_dir);
+        }
+        match self.resolve(path).within(|| "not a valid directory").within(not_dir)? {
+            Place::Dir(dir) => Ok(dir),
+            Place::File { .. } => {
+                Err(Error::new(format!("'{path}': file is not directory"))).within(not_dir)
+            }
+        }
+    }
+
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// It is not there or may not be read.
+    pub(crate) fn load(&self, path: &str) -> Result<Arc<[u8]>> {
+        if is_remote(path) {
+            return self.files.fetch(path);
+        }
+        let path =
+            if path.starts_with('/') { path.to_owned() } else { path_text::join(&self.root, path) };
+        if self.restriction == Restriction::None {
+            return self.files.read(&path);
+        }
+        match self.resolve(&path)? {
+            Place::Dir(_) => Err(Error::new(format!("'{path}' must resolve to a file"))),
+            Place::File { dir, .. } if !path_text::is_within(&dir, &self.root) => {
+                let root = &self.root;
+                Err(Error::new(format!("security; file '{path}' is not in or below '{root}'")))
+            }
+            Place::File { dir, name } => self.files.read(&path_text::join(&dir, &name)),
+        }
+    }
+}
+
+/// Whether a path is the address of a file on a web server.
+fn is_remote(path: &str) -> bool {
+    let scheme = path.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+}

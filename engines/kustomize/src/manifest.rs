@@ -1,0 +1,174 @@
+//! Bytes of a file to the nodes of objects: documents, anchors, lists.
+//!
+//! Elsewhere: reading one document ([`goyaml::v3`]), objects as a build sees them (`resource.rs`).
+
+mod anchor;
+
+use goyaml::Limits;
+use goyaml::v3::{Kind, Node};
+use serde_json::Value;
+
+use crate::edit;
+use crate::error::{Cause, Error, Result, Within as _};
+use crate::output;
+use crate::resource::{self, Resource};
+
+/// How deep lists and maps may be nested. Differs(kustomize): it ends with Go's stack.
+pub(crate) const MAX_DEPTH: usize = 1_000;
+
+/// The objects of a file, in order; what holds nothing is left out, and lists are taken apart.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Resource>> {
+    let nodes = check(read(bytes)?)?;
+    let nodes = take_lists_apart(nodes)?;
+    Ok(nodes.into_iter().map(Resource::new).collect())
+}
+
+/// Says which file an error is about, where kustomize does.
+pub(crate) fn in_file<T>(result: Result<T>, path: &str) -> Result<T> {
+    result.map_err(|error| {
+        if error.cause() != Cause::MalformedYaml {
+            return error;
+        }
+        Error::caused(format!("{error} in File: {path}"), Cause::MalformedYaml)
+    })
+}
+
+fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
+    let mut checked = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        if edit::is_empty(&node) {
+            continue;
+        }
+        resource::check_metadata(&node)?;
+        checked.push(node);
+    }
+    Ok(checked)
+}
+
+/// The documents of a stream without anchors; a single list is its items.
+fn read(bytes: &[u8]) -> Result<Vec<Node>> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
+    // Bytes that are no text are left to the parser, which says so.
+    let whole = if text.contains('\u{fffd}') { bytes } else { text.as_bytes() };
+    let parts = split(whole)?;
+    let is_alone = parts.len() == 1;
+    let mut nodes = Vec::new();
+    for part in parts {
+        let Some(mut node) = first_document(&part)? else { continue };
+        let is_list = is_alone
+            && matches!(edit::at(&node, &["kind"]).map(edit::text), Some("ResourceList" | "List"));
+        match edit::at(&node, &["items"]) {
+            Some(_) if is_list => {
+                let items = edit::get_mut(&mut node, "items")?;
+                nodes.extend(
+                    items.map(|items| std::mem::take(&mut *items.content)).unwrap_or_default(),
+                );
+            }
+            None if is_list && edit::at(&node, &["functionConfig"]).is_some() => {}
+            _ => nodes.push(node),
+        }
+    }
+    Ok(nodes)
+}
+
+/// The first document of a part, without its anchors; none where it is null.
+pub(crate) fn first_document(text: &[u8]) -> Result<Option<Node>> {
+    let limits = Limits::default();
+    let malformed = |error: goyaml::Error| {
+        Error::caused(format!("MalformedYAMLError: {error}"), Cause::MalformedYaml)
+    };
+    let mut documents = goyaml::v3::Documents::new(text, &limits).map_err(malformed)?;
+    let Some(document) = documents.next() else { return Ok(None) };
+    let mut document = document.map_err(malformed)?;
+    if document.walk().any(|(depth, _)| depth > MAX_DEPTH) {
+        return Err(Error::new(format!("exceeded max depth of {MAX_DEPTH}")));
+    }
+    let Some(mut root) = document.content.pop() else {
+        return Ok(None);
+    };
+    if root.foot_comment.is_empty() {
+        // A comment below the document is written again, which lengthens a text that keeps its line breaks.
+        root.foot_comment = std::mem::take(&mut document.foot_comment);
+    }
+    if edit::is_null(&root) {
+        return Ok(None);
+    }
+    anchor::expand(root, limits.nodes).map(Some)
+}
+
+/// Splits a stream at lines that begin with `---`.
+fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut parts = Vec::new();
+    if text.is_empty() {
+        return Ok(parts);
+    }
+    // A separator is a whole line, so the one that the text begins with is left to the parser; one that follows
+    // another at once shares its line break and is left to it, too.
+    let mut part_start = 0;
+    let mut search = 0;
+    while let Some(found) = find(&text[search..], b"\n---") {
+        let start = search + found;
+        let Some(length) = text[start + 4..].iter().position(|byte| *byte == b'\n') else { break };
+        let end = start + 4 + length + 1;
+        let rest = text[start + 4..end].trim_ascii();
+        if !rest.is_empty() && rest[0] != b'#' {
+            let separator = String::from_utf8_lossy(text[start..end].trim_ascii()).into_owned();
+            return Err(Error::new(format!("invalid document separator: {separator}")));
+        }
+        parts.push(text[part_start..=start].to_vec());
+        (part_start, search) = (end, end);
+    }
+    parts.push(text[part_start..].to_vec());
+    Ok(parts)
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Objects in the place of lists of them, which come after all others as in kustomize.
+fn take_lists_apart(nodes: Vec<Node>) -> Result<Vec<Node>> {
+    let mut left: std::collections::VecDeque<Node> = nodes.into();
+    let mut result = Vec::new();
+    while let Some(node) = left.pop_front() {
+        let kind = edit::at(&node, &["kind"]).map_or("", |kind| &kind.value).to_owned();
+        if !kind.ends_with("List") {
+            result.push(node);
+            continue;
+        }
+        let value = output::value(&node).within(|| format!("trouble expanding list of {kind}"))?;
+        match value.get("items") {
+            None => result.push(node),
+            Some(Value::Null) => {}
+            Some(Value::Array(items)) => {
+                for item in items {
+                    let text = serde_json::to_vec(item).unwrap_or_default();
+                    left.extend(check(read(&text)?)?);
+                }
+            }
+            Some(other) => {
+                let got = match other {
+                    Value::Object(_) => "map[string]interface {}",
+                    Value::String(_) => "string",
+                    Value::Bool(_) => "bool",
+                    Value::Number(number) if number.is_f64() => "float64",
+                    _ => "int",
+                };
+                let text = format!("expected array in {kind}/items, but found {got}");
+                return Err(Error::new(text));
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// The node of a JSON value, as kustomize makes one of Go's maps.
+pub(crate) fn from_value(value: &Value) -> Result<Node> {
+    let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
+    Ok(first_document(text.as_bytes())?.unwrap_or_else(|| Node {
+        kind: Kind::Mapping,
+        tag: edit::MAP.to_owned(),
+        ..Node::default()
+    }))
+}

@@ -1,0 +1,145 @@
+//! Aliases and merge keys give way to what they stand for.
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::edit;
+use crate::error::{Error, Result};
+
+/// Replaces each alias by a copy of what it means, and merge keys by the entries that they bring.
+///
+/// # Errors
+/// A merge of something other than maps, two merge keys in a map, more than `most` nodes, an alias within its own
+/// anchor.
+pub(super) fn expand(root: Node, most: usize) -> Result<Node> {
+    let has_any = root.walk().any(|(_, node)| {
+        node.kind == Kind::Alias
+            || !node.anchor.is_empty()
+            || node.tag == "!!merge"
+            || has_null_key(node)
+    });
+    if !has_any {
+        return Ok(root);
+    }
+    let mut expansion = Expansion { anchors: BTreeMap::new(), left: most };
+    expansion.node(root)
+}
+
+/// Whether a map has a key that is null.
+fn has_null_key(node: &Node) -> bool {
+    node.kind == Kind::Mapping && node.content.iter().step_by(2).any(edit::is_null)
+}
+
+struct Expansion {
+    /// What the names mean so far.
+    anchors: BTreeMap<String, Node>,
+    left: usize,
+}
+
+impl Expansion {
+    fn node(&mut self, mut node: Node) -> Result<Node> {
+        if node.kind == Kind::Alias {
+            return self.copy(&node.value);
+        }
+        let anchor = std::mem::take(&mut node.anchor);
+        if node.kind == Kind::Mapping {
+            self.merge(&mut node)?;
+        }
+        for child in std::mem::take(&mut *node.content) {
+            let child = self.node(child)?;
+            node.content.push(child);
+        }
+        if !anchor.is_empty() {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    /// A copy of what an alias means.
+    fn copy(&mut self, name: &str) -> Result<Node> {
+        let Some(target) = self.anchors.get(name) else {
+            return Err(Error::new(format!("yaml: anchor '{name}' value contains itself")));
+        };
+        let size = target.walk().count();
+        let excessive = || Error::new("yaml: document contains excessive aliasing");
+        self.left = self.left.checked_sub(size).ok_or_else(excessive)?;
+        Ok(target.clone())
+    }
+
+    /// Brings the entries of a merge key into a map; its own entries win, then those of earlier maps.
+    fn merge(&mut self, map: &mut Node) -> Result<()> {
+        let keys = (0..map.content.len() / 2).map(|pair| 2 * pair);
+        let merges: Vec<usize> = keys.filter(|at| map.content[*at].tag == "!!merge").collect();
+        let at = match merges.as_slice() {
+            [] => {
+                // Parity(kustomize): it sets all entries anew, and never finds a key that is null, which then comes
+                // twice.
+                if has_null_key(map) {
+                    let entries = map.content.to_vec();
+                    set_entries(map, entries);
+                }
+                return Ok(());
+            }
+            [at] => *at,
+            _ => return Err(Error::new("duplicate merge key")),
+        };
+        let value = map.content.drain(at..at + 2).nth(1).unwrap_or_default();
+        let mut result = map.clone();
+        for source in self.sources(value)? {
+            set_entries(&mut result, source.content.to_vec());
+        }
+        set_entries(&mut result, std::mem::take(&mut *map.content));
+        *map = result;
+        Ok(())
+    }
+
+    /// The maps of a merge key, the weakest first.
+    fn sources(&mut self, value: Node) -> Result<Vec<Node>> {
+        match value.kind {
+            Kind::Mapping => Ok(vec![value]),
+            Kind::Alias => {
+                let target = self.copy(&value.value)?;
+                if target.kind != Kind::Mapping {
+                    let text = "invalid map merge: received alias for a non-map value";
+                    return Err(Error::new(text));
+                }
+                Ok(vec![target])
+            }
+            Kind::Sequence => {
+                let mut all = Vec::new();
+                for item in value.content.iter().rev() {
+                    if item.kind == Kind::Sequence {
+                        return Err(Error::new("invalid map merge: received a nested sequence"));
+                    }
+                    all.extend(self.sources(item.clone())?);
+                }
+                Ok(all)
+            }
+            Kind::Scalar | Kind::Document => {
+                let text = "map merge requires map or sequence of maps as the value";
+                Err(Error::new(text))
+            }
+        }
+    }
+}
+
+/// Sets entries one by one; an entry that is there gets the new key, too.
+fn set_entries(map: &mut Node, entries: Vec<Node>) {
+    let mut entries = entries.into_iter();
+    while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
+        let name = edit::text(&key).to_owned();
+        let known = (0..map.content.len() / 2).map(|pair| 2 * pair);
+        let known = known.into_iter().find(|at| map.content[*at].value == name);
+        match known {
+            Some(at) => {
+                map.content[at] = key;
+                map.content[at + 1] = value;
+            }
+            None => {
+                map.content.push(key);
+                map.content.push(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Strategic merge patches as kustomize applies them: kyaml's merge of two trees, guided by a schema, which is not
+//! quite Kubernetes' own.
+//!
+//! Here: walking both trees, maps, and what directives mean. Below: nodes that may have several parents
+//! (`merge/arena.rs`), lists whose items are merged (`merge/list.rs`), the keys of items (`merge/tuples.rs`).
+//! Elsewhere: which lists those are (`schema.rs`), and which objects a patch is for.
+
+mod arena;
+mod directive;
+mod list;
+mod tuples;
+
+use std::collections::BTreeSet;
+
+use goyaml::v3::{Kind, Node, Style};
+
+use crate::field::WrongKind;
+use crate::schema::{Resource, Schema};
+use arena::{Arena, Id};
+use directive::Directive;
+use list::ListFrame;
+
+/// How deep maps and lists may nest. Differs(kustomize): it has no limit.
+pub const MAX_DEPTH: usize = 10_000;
+
+/// How many nodes of lists and maps are looked at. Differs(kustomize): it has no limit, and long lists take it time
+/// that grows with the square of their length.
+pub const MAX_STEPS: usize = 400_000_000;
+
+/// How many nodes the result has at most. Differs(kustomize): it has no limit.
+pub const MAX_NODES: usize = 4_000_000;
+
+/// Why a patch cannot be merged. In kustomize's words where it has some.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// Patch and object have different kinds of nodes in the same place.
+    #[error(transparent)]
+    WrongKind(#[from] WrongKind),
+    /// A `$patch` with a value that means nothing.
+    #[error("unknown patch strategy '{0}'")]
+    UnknownDirective(String),
+    /// Deeper than [`MAX_DEPTH`].
+    #[error("patch and object are nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// More than [`MAX_STEPS`].
+    #[error("lists or maps of patch and object are too long to be merged")]
+    TooLong,
+    /// More than [`MAX_NODES`].
+    #[error("patched object would have more than {MAX_NODES} nodes")]
+    TooLarge,
+}
+
+/// What has become of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is patched.
+    Merged,
+    /// The patch deletes it as a whole.
+    Deleted,
+}
+
+/// Merges a patch into an object.
+///
+/// Maps are merged key by key, where null removes a key and `$patch: delete` or `replace` a map; lists that the schema
+/// calls merged are merged item by item, the patch's first; everything else is replaced. Comments and styles go where
+/// kustomize has them. Aliases have to be expanded before.
+///
+/// Parity(kustomize): `$patch: replace` at the root changes nothing; `$setElementOrder/…`, `$retainKeys` and
+/// `$deleteFromPrimitiveList/…` are fields as others; lists have the oddities of kyaml, such as that a patch's item
+/// without its merge key empties the list.
+///
+/// # Errors
+/// See [`MergeError`]. The target is then as far as the merge got, and so it is if it is to be deleted.
+pub fn strategic(patch: &Node, target: &mut Node, schema: &Schema) -> Result<Outcome, MergeError> {
+    let mut arena = Arena::default();
+    let origin = arena.import(content(patch).clone())?;
+    let slot = content_mut(target);
+    let dest = arena.import(std::mem::take(slot))?;
+    let merged = Walk { arena: &mut arena, schema, open: Vec::new() }.run(dest, origin);
+    *slot = arena.export(dest)?;
+    Ok(if merged?.is_some() { Outcome::Merged } else { Outcome::Deleted })
+}
+
+fn content(node: &Node) -> &Node {
+    match (node.kind, node.content.first()) {
+        (Kind::Document, Some(root)) => root,
+        _ => node,
+    }
+}
+
+fn content_mut(node: &mut Node) -> &mut Node {
+    if node.kind == Kind::Document && !node.content.is_empty() {
+        return &mut node.content[0];
+    }
+    node
+}
+
+/// The same place in the target and in the patch.
+#[derive(Debug, Clone, Copy)]
+struct Sources {
+    target: Option<Id>,
+    patch: Option<Id>,
+}
+
+impl Sources {
+    fn each(self) -> [Option<Id>; 2] {
+        [self.target, self.patch]
+    }
+}
+
+/// What a place has become.
+#[derive(Debug, Clone, Copy)]
+struct Value {
+    id: Id,
+    /// Whether it is set even if it is null.
+    is_kept: bool,
+    /// Whether it is the patch's own node.
+    is_patch: bool,
+}
+
+impl Value {
+    fn new(id: Id) -> Self {
+        Self { id, is_kept: false, is_patch: false }
+    }
+
+    fn of_patch(id: Option<Id>) -> Option<Self> {
+        id.map(|id| Self { is_patch: true, ..Self::new(id) })
+    }
+}
+
+/// Something that waits for the values below it.
+enum Frame<'s> {
+    Map(MapFrame<'s>),
+    List(ListFrame<'s>),
+}
+
+struct MapFrame<'s> {
+    value: Value,
+    sources: Sources,
+    schema: Option<Resource<'s>>,
+    left: std::vec::IntoIter<String>,
+    /// The key whose value is waited for, and how the patch writes it.
+    key: String,
+    key_style: Style,
+}
+
+/// What walking a place gives: its value, or a frame that waits for others.
+enum Step<'s> {
+    Done(Option<Value>),
+    Wait(Frame<'s>),
+}
+
+struct Walk<'a, 's> {
+    arena: &'a mut Arena,
+    schema: &'s Schema,
+    open: Vec<Frame<'s>>,
+}
+
+impl<'s> Walk<'_, 's> {
+    fn run(mut self, target: Id, patch: Id) -> Result<Option<Value>, MergeError> {
+        let sources = Sources { target: Some(target), patch: Some(patch) };
+        let mut step = self.begin(sources, None)?;
+        loop {
+            match step {
+                Step::Wait(frame) => {
+                    self.open.push(frame);
+                    if self.open.len() > MAX_DEPTH {
+                        return Err(MergeError::TooDeep);
+                    }
+                }
+                Step::Done(value) => match self.open.last_mut() {
+                    None => return Ok(value),
+                    Some(Frame::Map(map)) => {
+                        // Parity(kustomize): a key keeps its quotes only if its value is the patch's own.
+                        let is_patch = value.is_some_and(|value| value.is_patch);
+                        let style = if is_patch { map.key_style } else { Style::default() };
+                        let value = value.map(|value| (value.id, value.is_kept));
+                        self.arena.set_field(map.value.id, &map.key, value, style)?;
+                    }
+                    Some(Frame::List(list)) => list.take(self.arena, value)?,
+                },
+            }
+            step = self.next()?;
+        }
+    }
+
+    /// Goes on with the innermost frame; gives its value if that completes it.
+    fn next(&mut self) -> Result<Step<'s>, MergeError> {
+        let (sources, schema) = match self.open.last_mut() {
+            None => return Ok(Step::Done(None)),
+            Some(Frame::Map(map)) => match map.left.next() {
+                Some(key) => {
+                    map.key = key;
+                    Self::field(self.arena, self.schema, map)?
+                }
+                None => {
+                    let value = map.value;
+                    self.open.pop();
+                    return Ok(Step::Done(Some(value)));
+                }
+            },
+            Some(Frame::List(list)) => match list.next(self.arena)? {
+                Some(sources) => (sources, list.schema.clone()),
+                None => {
+                    let value = list.finish(self.arena)?;
+                    self.open.pop();
+                    return Ok(Step::Done(value));
+                }
+            },
+        };
+        self.begin(sources, schema)
+    }
+
+    /// The values of a map's current key on both sides, with what is known of them.
+    fn field(
+        arena: &mut Arena,
+        schema: &'s Schema,
+        map: &mut MapFrame<'s>,
+    ) -> Result<(Sources, Option<Resource<'s>>), MergeError> {
+        let mut said = None;
+        let mut values = [None, None];
+        map.key_style = Style::default();
+        for (side, source) in map.sources.each().into_iter().enumerate() {
+            let Some((key, value)) =
+                source.map_or(Ok(None), |source| arena.entry(source, &map.key))?
+            else {
+                continue;
+            };
+            values[side] = Some(value);
+            if side == 1 {
+                map.key_style = arena[key].style;
+            }
+            said = said
+                .or_else(|| comment_schema(schema, &arena[value]))
+                .or_else(|| comment_schema(schema, &arena[key]));
+        }
+        let known = map.schema.as_ref().and_then(|schema| schema.field(&map.key));
+        let [target, patch] = values;
+        Ok((Sources { target, patch }, said.or(known)))
+    }
+
+    fn begin(
+        &mut self,
+        sources: Sources,
+        schema: Option<Resource<'s>>,
+    ) -> Result<Step<'s>, MergeError> {
+        let schema = self.schema_of(sources, schema)?;
+        let present = sources.each().into_iter().flatten().find(|id| !self.arena.is_null(*id));
+        let Some(kind) = present.map(|id| self.arena[id].kind) else {
+            return self.begin_map(sources, schema);
+        };
+        if matches!(kind, Kind::Document | Kind::Alias) {
+            return Ok(Step::Done(None));
+        }
+        for id in sources.each().into_iter().flatten() {
+            self.arena.expect(id, kind)?;
+        }
+        match kind {
+            Kind::Mapping => self.begin_map(sources, schema),
+            Kind::Sequence => self.begin_list(sources, schema),
+            _ => {
+                self.copy_comments(sources);
+                let target = sources.target.map(Value::new);
+                Ok(Step::Done(Value::of_patch(sources.patch).or(target)))
+            }
+        }
+    }
+
+    /// What is known of a place: what a comment there says, else what is known already, else what its own
+    /// `apiVersion` and `kind` say.
+    fn schema_of(
+        &mut self,
+        sources: Sources,
+        known: Option<Resource<'s>>,
+    ) -> Result<Option<Resource<'s>>, MergeError> {
+        let present = || sources.each().into_iter().flatten();
+        for id in present() {
+            if self.arena.is_null(id) {
+                continue;
+            }
+            if let Some(said) = comment_schema(self.schema, &self.arena[id]) {
+                return Ok(Some(said));
+            }
+        }
+        if known.is_some() {
+            return Ok(known);
+        }
+        for id in present() {
+            let api_version = self.arena.text_field(id, "apiVersion")?;
+            let kind = self.arena.text_field(id, "kind")?;
+            if let Some((api_version, kind)) = api_version.zip(kind)
+                && let Some(found) = self.schema.of(&api_version, &kind)
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin_map(
+        &mut self,
+        sources: Sources,
+        schema: Option<Resource<'s>>,
+    ) -> Result<Step<'s>, MergeError> {
+        let Some(value) = self.visit_map(sources)? else { return Ok(Step::Done(None)) };
+        let sources = Sources { target: Some(value.id), ..sources };
+        let mut names = BTreeSet::new();
+        for id in sources.each().into_iter().flatten() {
+            self.arena.collect_keys(id, &mut names)?;
+        }
+        let left = names.into_iter().collect::<Vec<_>>().into_iter();
+        let (key, key_style) = (String::new(), Style::default());
+        Ok(Step::Wait(Frame::Map(MapFrame { value, sources, schema, left, key, key_style })))
+    }
+
+    /// The map that is to be filled.
+    fn visit_map(&mut self, sources: Sources) -> Result<Option<Value>, MergeError> {
+        self.copy_comments(sources);
+        self.copy_style(sources);
+        let target = sources.target.filter(|id| !self.arena.is_null(*id));
+        let Some(target) = target else {
+            // Parity(kustomize): an unknown directive in what is added is a field like others.
+            let directive = directive::take(self.arena, sources.patch);
+            if matches!(directive, Ok(Directive::Delete)) {
+                return Ok(None);
+            }
+            let text = sources.target.map(|id| self.arena[id].value.clone()).unwrap_or_default();
+            if sources.patch.is_none() && !text.is_empty() {
+                // A null that is written out stays; an empty one goes.
+                let null = self.arena.push(Node::scalar("!!null", text));
+                return Ok(Some(Value { is_kept: true, ..Value::new(null) }));
+            }
+            return Ok(Value::of_patch(sources.patch));
+        };
+        if sources.patch.is_some_and(|patch| self.arena.is_null(patch)) {
+            return Ok(None);
+        }
+        Ok(match directive::take(self.arena, sources.patch)? {
+            Directive::Delete => None,
+            Directive::Replace => Value::of_patch(sources.patch),
+            Directive::Merge => Some(Value::new(target)),
+        })
+    }
+
+    fn begin_list(
+        &mut self,
+        sources: Sources,
+        schema: Option<Resource<'s>>,
+    ) -> Result<Step<'s>, MergeError> {
+        self.copy_comments(sources);
+        self.copy_style(sources);
+        let of_patch = Value::of_patch(sources.patch);
+        let is_merged = schema.as_ref().is_some_and(Resource::is_merged);
+        if !is_merged {
+            return Ok(Step::Done(of_patch.or(sources.target.map(Value::new))));
+        }
+        let target = sources.target.filter(|id| !self.arena.is_null(*id));
+        let value = match target {
+            None => of_patch,
+            Some(_) if sources.patch.is_some_and(|patch| self.arena.is_null(patch)) => None,
+            Some(target) => match directive::take(self.arena, sources.patch)? {
+                Directive::Delete => None,
+                Directive::Replace => of_patch,
+                Directive::Merge => Some(Value::new(target)),
+            },
+        };
+        let Some(value) = value else { return Ok(Step::Done(None)) };
+        let sources = Sources { target: Some(value.id), ..sources };
+        ListFrame::new(self.arena, sources, value, schema.as_ref())
+            .map(|list| Step::Wait(Frame::List(list)))
+    }
+
+    /// The patch's comments win over the target's.
+    fn copy_comments(&mut self, sources: Sources) {
+        let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
+        let patch = &self.arena[patch];
+        if patch.foot_comment.is_empty()
+            && patch.head_comment.is_empty()
+            && patch.line_comment.is_empty()
+        {
+            return;
+        }
+        let (foot, head, line) =
+            (patch.foot_comment.clone(), patch.head_comment.clone(), patch.line_comment.clone());
+        let target = &mut self.arena[target];
+        for (known, comment) in [
+            (&mut target.foot_comment, foot),
+            (&mut target.head_comment, head),
+            (&mut target.line_comment, line),
+        ] {
+            if !comment.is_empty() {
+                *known = comment;
+            }
+        }
+    }
+
+    /// What was empty is written in the patch's style, for `{}` may hold much now.
+    fn copy_style(&mut self, sources: Sources) {
+        let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
+        if self.arena[target].kind != Kind::Scalar && self.arena.children(target).is_empty() {
+            self.arena[target].style = self.arena[patch].style;
+        }
+    }
+}
+
+/// The schema in a node's comments: in the one behind it, or in the one above if there is none behind.
+fn comment_schema<'s>(schema: &'s Schema, node: &Node) -> Option<Resource<'s>> {
+    let comments = [&node.line_comment, &node.head_comment];
+    let comment = comments.into_iter().find(|comment| !comment.is_empty())?;
+    schema.of_comment(comment)
+}
+
+#[cfg(test)]
+mod tests;

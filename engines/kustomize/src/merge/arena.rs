@@ -1,0 +1,226 @@
+//! Nodes by number, since kyaml puts the same node into several places while it merges, and changes it in all of them.
+//!
+//! Here: moving trees in and out, and fields of maps. Elsewhere: items of lists (`list.rs`).
+
+use std::collections::BTreeSet;
+use std::ops::{Index, IndexMut};
+
+use goyaml::v3::{Kind, Node, Style};
+
+use super::{MAX_DEPTH, MAX_NODES, MAX_STEPS, MergeError};
+use crate::field::{self, WrongKind};
+
+/// Which node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(usize);
+
+/// All nodes of a merge. The content of the nodes themselves is empty; [`Arena::children`] has it.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    nodes: Vec<Node>,
+    children: Vec<Vec<Id>>,
+    steps: usize,
+}
+
+impl Index<Id> for Arena {
+    type Output = Node;
+
+    fn index(&self, id: Id) -> &Node {
+        &self.nodes[id.0]
+    }
+}
+
+impl IndexMut<Id> for Arena {
+    fn index_mut(&mut self, id: Id) -> &mut Node {
+        &mut self.nodes[id.0]
+    }
+}
+
+impl Arena {
+    /// Adds a node without children.
+    pub(super) fn push(&mut self, node: Node) -> Id {
+        self.nodes.push(node);
+        self.children.push(Vec::new());
+        Id(self.nodes.len() - 1)
+    }
+
+    /// Adds a tree.
+    pub(super) fn import(&mut self, mut root: Node) -> Result<Id, MergeError> {
+        let content = std::mem::take(&mut *root.content);
+        let id = self.push(root);
+        let mut left = vec![(id, content)];
+        while let Some((parent, content)) = left.pop() {
+            for mut node in content {
+                if self.nodes.len() >= 2 * MAX_NODES {
+                    return Err(MergeError::TooLarge);
+                }
+                let content = std::mem::take(&mut *node.content);
+                let child = self.push(node);
+                self.children[parent.0].push(child);
+                if !content.is_empty() {
+                    left.push((child, content));
+                }
+            }
+        }
+        Ok(id)
+    }
+
+    /// A copy of a tree; what has several parents is copied for each.
+    pub(super) fn export(&self, root: Id) -> Result<Node, MergeError> {
+        // Each level is a node with the children that have been copied, and those that are left.
+        let mut levels: Vec<(Node, Vec<Node>, &[Id])> = Vec::new();
+        let mut copied = 0;
+        let mut next = Some(root);
+        loop {
+            if let Some(id) = next.take() {
+                copied += 1;
+                if copied > MAX_NODES {
+                    return Err(MergeError::TooLarge);
+                }
+                // A node that has come to contain itself has no end.
+                if levels.len() > 2 * MAX_DEPTH {
+                    return Err(MergeError::TooDeep);
+                }
+                let children = self.children(id);
+                levels.push((self[id].clone(), Vec::with_capacity(children.len()), children));
+            }
+            let Some((_, _, left)) = levels.last_mut() else { return Ok(Node::default()) };
+            if let Some((first, rest)) = left.split_first() {
+                (next, *left) = (Some(*first), rest);
+                continue;
+            }
+            let Some((mut node, content, _)) = levels.pop() else { return Ok(Node::default()) };
+            node.content = content.into();
+            match levels.last_mut() {
+                Some((_, copied, _)) => copied.push(node),
+                None => return Ok(node),
+            }
+        }
+    }
+
+    /// The items of a list, or the keys and values of a map.
+    pub(super) fn children(&self, id: Id) -> &[Id] {
+        &self.children[id.0]
+    }
+
+    /// As [`Self::children`], to change them.
+    pub(super) fn children_mut(&mut self, id: Id) -> &mut Vec<Id> {
+        &mut self.children[id.0]
+    }
+
+    /// Counts nodes that are looked at.
+    pub(super) fn count(&mut self, nodes: usize) -> Result<(), MergeError> {
+        self.steps += nodes;
+        if self.steps > MAX_STEPS {
+            return Err(MergeError::TooLong);
+        }
+        Ok(())
+    }
+
+    /// Whether a node is tagged as null.
+    pub(super) fn is_null(&self, id: Id) -> bool {
+        field::is_null(&self[id])
+    }
+
+    /// Whether a node is null, or a map or list without content.
+    pub(super) fn is_nil_or_empty(&self, id: Id) -> bool {
+        self.is_null(id)
+            || matches!(self[id].kind, Kind::Mapping | Kind::Sequence)
+                && self.children(id).is_empty()
+    }
+
+    /// Whether a node is null or an empty map.
+    pub(super) fn is_null_or_empty_map(&self, id: Id) -> bool {
+        self.is_null(id) || self[id].kind == Kind::Mapping && self.children(id).is_empty()
+    }
+
+    /// Refuses a node of another kind; null passes as any.
+    pub(super) fn expect(&self, id: Id, expected: Kind) -> Result<(), MergeError> {
+        let found = self[id].kind;
+        if self.is_null(id) || found == expected {
+            return Ok(());
+        }
+        let contents = self.export(id).map(|node| field::text(&node)).unwrap_or_default();
+        Err(WrongKind { expected, found, contents }.into())
+    }
+
+    /// The first entry of a map with this key; none if it is no map.
+    pub(super) fn entry(&mut self, map: Id, key: &str) -> Result<Option<(Id, Id)>, MergeError> {
+        if self[map].kind != Kind::Mapping {
+            return Ok(None);
+        }
+        let children = &self.children[map.0];
+        let at = children.chunks_exact(2).position(|entry| self[entry[0]].value == key);
+        let entry = at.map(|at| (children[2 * at], children[2 * at + 1]));
+        self.count(at.unwrap_or(self.children[map.0].len() / 2))?;
+        Ok(entry)
+    }
+
+    /// The text of a map's field, unless it is missing or empty.
+    pub(super) fn text_field(&mut self, map: Id, key: &str) -> Result<Option<String>, MergeError> {
+        let value = self.entry(map, key)?.map(|(_, value)| value);
+        let value = value.filter(|value| !self.is_nil_or_empty(*value));
+        Ok(value.map(|value| self[value].value.clone()).filter(|text| !text.is_empty()))
+    }
+
+    /// Adds the keys of a map.
+    pub(super) fn collect_keys(
+        &mut self,
+        map: Id,
+        keys: &mut BTreeSet<String>,
+    ) -> Result<(), MergeError> {
+        self.expect(map, Kind::Mapping)?;
+        let found = self.children(map).iter().step_by(2);
+        keys.extend(found.map(|key| self[*key].value.clone()));
+        self.count(self.children(map).len())
+    }
+
+    /// Sets the value of a key, as [`field::set`] does; without a value, or for a null that is not to be kept, the
+    /// key is removed. A new key is written in `key_style`.
+    pub(super) fn set_field(
+        &mut self,
+        map: Id,
+        key: &str,
+        value: Option<(Id, bool)>,
+        key_style: Style,
+    ) -> Result<(), MergeError> {
+        if let Some((value, _)) = value {
+            self.quote_if_ambiguous(value);
+        }
+        let value = value.filter(|(value, is_kept)| *is_kept || !self.is_null(*value));
+        let Some((value, _)) = value else { return self.clear_field(map, key) };
+        self.expect(map, Kind::Mapping)?;
+        match self.entry(map, key)? {
+            Some((_, known)) => {
+                self[value].style = self[known].style;
+                if value != known {
+                    self[known] = self[value].clone();
+                    self.children[known.0] = self.children[value.0].clone();
+                }
+            }
+            None => {
+                let node = Node { value: key.to_owned(), style: key_style, ..Node::default() };
+                let key = self.push(node);
+                self.children[map.0].extend([key, value]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the first entry with this key.
+    pub(super) fn clear_field(&mut self, map: Id, key: &str) -> Result<(), MergeError> {
+        self.expect(map, Kind::Mapping)?;
+        let keys = self.children(map).iter().step_by(2);
+        let at = keys.into_iter().position(|known| self[*known].value == key);
+        self.count(self.children(map).len() / 2)?;
+        if let Some(at) = at {
+            let end = (2 * at + 2).min(self.children(map).len());
+            self.children_mut(map).drain(2 * at..end);
+        }
+        Ok(())
+    }
+
+    fn quote_if_ambiguous(&mut self, id: Id) {
+        field::quote_if_ambiguous(&mut self[id]);
+    }
+}

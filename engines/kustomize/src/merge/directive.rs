@@ -1,0 +1,55 @@
+//! The `$patch` of maps and lists in patches.
+
+use goyaml::v3::Kind;
+
+use super::MergeError;
+use super::arena::{Arena, Id};
+use super::list::set_item;
+
+const KEY: &str = "$patch";
+
+/// What a patch wants done with what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Directive {
+    /// To be merged with the patch, as without a directive.
+    Merge,
+    /// To be replaced by the patch.
+    Replace,
+    /// To be deleted.
+    Delete,
+}
+
+/// Takes the directive out of a patch: the key of a map, or an item of a list that has nothing else.
+pub(super) fn take(arena: &mut Arena, patch: Option<Id>) -> Result<Directive, MergeError> {
+    let Some(patch) = patch else { return Ok(Directive::Merge) };
+    let found = match arena[patch].kind {
+        Kind::Mapping => arena.entry(patch, KEY)?,
+        Kind::Sequence => in_list(arena, patch)?,
+        Kind::Scalar | Kind::Alias | Kind::Document => None,
+    };
+    let Some((_, value)) = found else { return Ok(Directive::Merge) };
+    let text = arena[value].value.clone();
+    let directive = match text.as_str() {
+        "merge" => Directive::Merge,
+        "replace" => Directive::Replace,
+        "delete" => Directive::Delete,
+        _ => return Err(MergeError::UnknownDirective(text)),
+    };
+    if arena[patch].kind == Kind::Mapping {
+        arena.clear_field(patch, KEY)?;
+    } else {
+        set_item(arena, patch, None, &[KEY.to_owned()], &[text])?;
+    }
+    Ok(directive)
+}
+
+/// The directive in the first item that has one, unless that item has more.
+fn in_list(arena: &mut Arena, list: Id) -> Result<Option<(Id, Id)>, MergeError> {
+    for at in 0..arena.children(list).len() {
+        let item = arena.children(list)[at];
+        if let Some(entry) = arena.entry(item, KEY)? {
+            return Ok(Some(entry).filter(|_| arena.children(item).len() <= 2));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,249 @@
+//! Lists whose items are merged.
+//!
+//! Parity(kustomize): this follows kyaml step by step, since what becomes of unusual lists (items without keys, with
+//! the same keys, with some of several keys) follows from nothing but its steps.
+
+use goyaml::v3::{Kind, Node, Style};
+
+use super::arena::{Arena, Id};
+use super::tuples::{self, Tuple};
+use super::{MergeError, Sources, Value};
+use crate::schema::Resource;
+
+/// A list that is being merged, item by item.
+pub(super) struct ListFrame<'s> {
+    /// What is known of its items.
+    pub(super) schema: Option<Resource<'s>>,
+    value: Value,
+    sources: Sources,
+    keys: Vec<String>,
+    tuples: Vec<Tuple>,
+    /// Which of the keys any item has.
+    used: Vec<bool>,
+    next: usize,
+    /// The keys and values of the item that is waited for.
+    valid_keys: Vec<String>,
+    valid_values: Vec<String>,
+    /// The items that are complete.
+    done: Id,
+}
+
+impl<'s> ListFrame<'s> {
+    pub(super) fn new(
+        arena: &mut Arena,
+        sources: Sources,
+        value: Value,
+        schema: Option<&Resource<'s>>,
+    ) -> Result<Self, MergeError> {
+        let mut keys = schema.map(|schema| schema.merge_keys().to_vec()).unwrap_or_default();
+        // The patch's items come first.
+        let lists: Vec<Id> = [sources.patch, sources.target].into_iter().flatten().collect();
+        let mut tuples = tuples::of_items(arena, &lists, &keys)?;
+        if keys.is_empty() {
+            tuples = tuples::of_scalars(arena, &lists);
+            keys = vec![String::new()];
+        }
+        if keys.len() > 1 {
+            tuples::complete(arena, &mut tuples)?;
+        }
+        let used = tuples::used_keys(&tuples, &keys);
+        let done = arena.push(Node { kind: Kind::Sequence, ..Node::default() });
+        Ok(Self {
+            schema: schema.and_then(Resource::elements),
+            value,
+            sources,
+            keys,
+            tuples,
+            used,
+            next: 0,
+            valid_keys: Vec::new(),
+            valid_values: Vec::new(),
+            done,
+        })
+    }
+
+    /// The items of both sides that are to be merged next; `None` at the end.
+    pub(super) fn next(&mut self, arena: &mut Arena) -> Result<Option<Sources>, MergeError> {
+        let Some(tuple) = self.tuples.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        self.valid_keys = tuples::only(&self.used, &self.keys);
+        self.valid_values = tuples::only(&self.used, tuple);
+        // An item is found by those of its keys that have a value.
+        let used = tuples::used_keys(std::slice::from_ref(&self.valid_values), &self.valid_keys);
+        let keys = tuples::only(&used, &self.valid_keys);
+        let values = tuples::only(&used, &self.valid_values);
+        let mut find =
+            |list: Option<Id>| list.map_or(Ok(None), |list| find_item(arena, list, &keys, &values));
+        Ok(Some(Sources { target: find(self.sources.target)?, patch: find(self.sources.patch)? }))
+    }
+
+    /// Takes what has become of the item.
+    pub(super) fn take(
+        &mut self,
+        arena: &mut Arena,
+        item: Option<Value>,
+    ) -> Result<(), MergeError> {
+        let (keys, values) = (&self.valid_keys, &self.valid_values);
+        let Some(item) = item.filter(|item| !arena.is_null_or_empty_map(item.id)) else {
+            for _ in keys {
+                set_item(arena, self.value.id, None, keys, values)?;
+            }
+            return Ok(());
+        };
+        for (key, value) in keys.iter().zip(values) {
+            if value.is_empty() || arena.entry(item.id, key)?.is_some() {
+                continue;
+            }
+            let node = Node { value: value.clone(), ..Node::default() };
+            if key.is_empty() {
+                // Parity(kustomize): an item of a list of scalars loses its tag and comments.
+                arena.expect(item.id, Kind::Scalar)?;
+                let style = arena[item.id].style;
+                arena[item.id] = Node { style, ..node };
+            } else {
+                let node = arena.push(node);
+                arena.set_field(item.id, key, Some((node, false)), Style::default())?;
+            }
+        }
+        set_item(arena, self.done, Some(item.id), keys, values)
+    }
+
+    /// The list, once all items have been taken.
+    pub(super) fn finish(&mut self, arena: &mut Arena) -> Result<Option<Value>, MergeError> {
+        let mut value = self.value;
+        if !self.tuples.is_empty() {
+            append(arena, self.done, value.id, &self.valid_keys)?;
+            value = Value::new(self.done);
+        }
+        Ok(Some(value).filter(|value| !arena.is_null(value.id)))
+    }
+}
+
+/// Adds the items of `from` to `list`, where they take the places of those with the same keys.
+fn append(arena: &mut Arena, list: Id, from: Id, keys: &[String]) -> Result<(), MergeError> {
+    for item in arena.children(from).to_vec() {
+        if keys.first().is_none_or(String::is_empty) {
+            let value = arena[item].value.clone();
+            set_item(arena, list, Some(item), &[String::new()], &[value])?;
+            continue;
+        }
+        let mut values = Vec::new();
+        for key in keys {
+            if !arena.is_null(item) {
+                arena.expect(item, Kind::Mapping)?;
+            }
+            match arena.entry(item, key)? {
+                Some((_, value)) => values.push(arena[value].value.clone()),
+                // Parity(kustomize): it is added for each key that it lacks, and again below.
+                None => arena.children_mut(list).push(item),
+            }
+        }
+        if keys.len() > 1 {
+            set_item(arena, list, None, keys, &values)?;
+        }
+        set_item(arena, list, Some(item), keys, &values)?;
+    }
+    Ok(())
+}
+
+/// Puts an item into the place of each that has these values; at the end if there is none. Without an item, those are
+/// removed. Null and empty maps are removed in any case.
+pub(super) fn set_item(
+    arena: &mut Arena,
+    list: Id,
+    item: Option<Id>,
+    keys: &[String],
+    values: &[String],
+) -> Result<(), MergeError> {
+    arena.expect(list, Kind::Sequence)?;
+    let is_for_maps = keys.first().is_some_and(|key| !key.is_empty())
+        && values.first().is_some_and(|value| !value.is_empty());
+    let old = std::mem::take(arena.children_mut(list));
+    arena.count(old.len())?;
+    let mut new = Vec::with_capacity(old.len() + 1);
+    let mut is_placed = false;
+    for known in old {
+        if arena.is_null_or_empty_map(known) {
+            continue;
+        }
+        if is_for_maps && arena[known].kind != Kind::Mapping {
+            new.push(known);
+            continue;
+        }
+        if !has_values(arena, known, keys, values)? {
+            if !values.is_empty() {
+                new.push(known);
+            }
+            continue;
+        }
+        is_placed = true;
+        new.extend(item);
+    }
+    if let Some(item) = item.filter(|item| !is_placed && !arena.is_null(*item)) {
+        new.push(item);
+    }
+    *arena.children_mut(list) = new;
+    Ok(())
+}
+
+/// Whether an item has all values; an empty one is any.
+fn has_values(
+    arena: &mut Arena,
+    item: Id,
+    keys: &[String],
+    values: &[String],
+) -> Result<bool, MergeError> {
+    let mut found = false;
+    for (at, key) in keys.iter().enumerate() {
+        // Parity(kustomize): for a key without a value, what was found for the one before counts.
+        if let Some(value) = values.get(at) {
+            found = has_value(arena, item, key, value)?;
+        }
+        if !found {
+            return Ok(false);
+        }
+    }
+    Ok(found)
+}
+
+fn has_value(arena: &mut Arena, item: Id, key: &str, value: &str) -> Result<bool, MergeError> {
+    if key.is_empty() {
+        arena.expect(item, Kind::Scalar)?;
+        return Ok(arena[item].value == value);
+    }
+    arena.expect(item, Kind::Mapping)?;
+    let found = arena.entry(item, key)?;
+    Ok(found.is_some_and(|(_, found)| value.is_empty() || arena[found].value == value))
+}
+
+/// The first item that has exactly these values.
+fn find_item(
+    arena: &mut Arena,
+    list: Id,
+    keys: &[String],
+    values: &[String],
+) -> Result<Option<Id>, MergeError> {
+    if arena[list].kind != Kind::Sequence {
+        return Ok(None);
+    }
+    arena.count(arena.children(list).len())?;
+    let is_scalar = keys.first().is_none_or(String::is_empty);
+    for at in 0..arena.children(list).len() {
+        let item = arena.children(list)[at];
+        if is_scalar {
+            if values.first().is_some_and(|value| arena[item].value == *value) {
+                return Ok(Some(item));
+            }
+            continue;
+        }
+        let mut has_all = arena[item].kind == Kind::Mapping && !arena.is_null(item);
+        for (key, value) in keys.iter().zip(values) {
+            has_all = has_all
+                && arena.entry(item, key)?.is_some_and(|(_, found)| arena[found].value == *value);
+        }
+        if has_all {
+            return Ok(Some(item));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,145 @@
+//! Where objects come from, and what changed them: the annotations that `buildMetadata` asks for.
+
+use goyaml::v3::{Node, Style};
+use serde_json::Value;
+
+use crate::edit;
+use crate::error::Result;
+use crate::id::Id;
+use crate::path_text;
+use crate::repository::Repository;
+use crate::resource::{self, Resource};
+
+/// Where an object comes from.
+pub(crate) const ORIGIN: &str = "config.kubernetes.io/origin";
+
+/// What has changed it since.
+pub(crate) const TRANSFORMATIONS: &str = "alpha.config.kubernetes.io/transformations";
+
+/// The file, or the generator or transformer, that something comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Origin {
+    path: String,
+    repo: String,
+    reference: String,
+    configured_in: String,
+    /// `apiVersion`, `kind`, name and namespace.
+    configured_by: [String; 4],
+}
+
+impl Origin {
+    /// The origin of what a path leads to, seen from here.
+    pub(crate) fn at(&self, path: &str) -> Self {
+        let mut origin = self.clone();
+        match Repository::parse(path) {
+            Some(repository) => {
+                origin.repo = repository.url();
+                origin.reference = repository.reference;
+                origin.path = path_text::join("", &repository.dir);
+            }
+            None => origin.path = path_text::join(&origin.path, path),
+        }
+        origin
+    }
+
+    /// The origin of what a field of the kustomization that is called `file` here generates or changes.
+    pub(crate) fn builtin(&self, file: &str, kind: &str) -> Self {
+        let text = str::to_owned;
+        Self {
+            path: String::new(),
+            configured_in: path_text::join(&self.path, file),
+            configured_by: [text("builtin"), text(kind), String::new(), String::new()],
+            ..self.clone()
+        }
+    }
+
+    /// The origin of what a plugin generates or changes, by where the plugin itself comes from.
+    pub(crate) fn of_plugin(plugin: &Resource, id: &Id) -> Option<Self> {
+        let origin = parse(plugin.annotations().get(ORIGIN)?);
+        let configured_by =
+            [plugin.api_version(), &id.gvk.kind, &id.name, &id.namespace].map(str::to_owned);
+        Some(Self {
+            path: String::new(),
+            configured_in: origin.path.clone(),
+            configured_by,
+            ..origin
+        })
+    }
+
+    fn node(&self) -> Node {
+        let entries = |entries: &[(&str, &str)]| {
+            let said = entries.iter().filter(|(_, value)| !value.is_empty());
+            let nodes: Vec<_> =
+                said.map(|(key, value)| (Node::string(*key), written(value))).collect();
+            nodes
+        };
+        let mut all = entries(&[
+            ("path", &self.path),
+            ("repo", &self.repo),
+            ("ref", &self.reference),
+            ("configuredIn", &self.configured_in),
+        ]);
+        let [api_version, kind, name, namespace] = &self.configured_by;
+        let by = entries(&[
+            ("apiVersion", api_version),
+            ("kind", kind),
+            ("name", name),
+            ("namespace", namespace),
+        ]);
+        if !by.is_empty() {
+            all.push((Node::string("configuredBy"), Node::mapping(by)));
+        }
+        Node::mapping(all)
+    }
+
+    /// The text of the annotation.
+    pub(crate) fn text(&self) -> String {
+        crate::field::text(&self.node())
+    }
+
+    /// Says that an object comes from here.
+    ///
+    /// # Errors
+    /// Its metadata is no map.
+    pub(crate) fn put_on(&self, resource: &mut Resource) -> Result<()> {
+        resource::set_annotation(&mut resource.node, ORIGIN, &self.text())
+    }
+
+    /// Says that an object was changed by this, or comes from here if nothing is known of that.
+    ///
+    /// # Errors
+    /// Its metadata is no map.
+    pub(crate) fn note_on(&self, resource: &mut Resource) -> Result<()> {
+        let annotation = |name| edit::at(&resource.node, &["metadata", "annotations", name]);
+        if annotation(ORIGIN).is_none() {
+            return self.put_on(resource);
+        }
+        let mut text =
+            annotation(TRANSFORMATIONS).map(|node| node.value.clone()).unwrap_or_default();
+        text.push_str(&crate::field::text(&Node::sequence(vec![self.node()])));
+        resource::set_annotation(&mut resource.node, TRANSFORMATIONS, &text)
+    }
+}
+
+/// Reads an annotation; what cannot be read says nothing.
+fn parse(text: &str) -> Origin {
+    let value = goyaml::to_json(text.as_bytes()).unwrap_or(Value::Null);
+    let text = |value: &Value, name: &str| {
+        value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let by = value.get("configuredBy").cloned().unwrap_or(Value::Null);
+    Origin {
+        path: text(&value, "path"),
+        repo: text(&value, "repo"),
+        reference: text(&value, "ref"),
+        configured_in: text(&value, "configuredIn"),
+        configured_by: ["apiVersion", "kind", "name", "namespace"].map(|name| text(&by, name)),
+    }
+}
+
+/// A text as go-yaml v3 writes a Go string: in quotes if YAML 1.1 would read something else.
+fn written(text: &str) -> Node {
+    let is_quoted = crate::field::is_no_text_in_yaml_1_1(text);
+    let style = if is_quoted { Style::DOUBLE_QUOTED } else { Style::default() };
+    Node { style, ..Node::string(text) }
+}

@@ -1,0 +1,36 @@
+//! Nodes to what is printed: through JSON, so that comments, styles and the order of keys are gone.
+
+use goyaml::Limits;
+use goyaml::v3::Node;
+use serde_json::Value;
+
+use crate::edit;
+use crate::error::{Error, Result};
+use crate::resource;
+
+/// The value of a node, as kustomize gets it: it writes the node and reads it back.
+///
+/// # Errors
+/// What cannot be read back, such as keys that are no texts, or texts that do not fit their tags.
+pub(crate) fn value(node: &Node) -> Result<Value> {
+    let failed = |error: &dyn std::fmt::Display| Error::new(error.to_string());
+    let text = goyaml::v3::emit(node, &edit::LAYOUT).map_err(|error| failed(&error))?;
+    let documents = goyaml::v3::parse(text.as_bytes(), &Limits::default());
+    let documents = documents.map_err(|error| failed(&error))?;
+    let Some(document) = documents.first() else { return Ok(Value::Null) };
+    goyaml::v3::to_json(document, &Limits::default()).map_err(|error| failed(&error))
+}
+
+/// The text of an object.
+///
+/// # Errors
+/// As [`value`].
+pub(crate) fn yaml(node: &Node) -> Result<String> {
+    let value = value(node).map_err(|error| {
+        // Parity(kustomize): it shows the map that it has read, which is none where nothing could be read.
+        let is_unread = error.to_string().starts_with("yaml:");
+        let id = resource::id(node);
+        if is_unread { error.within("map[string]interface {}(nil)") } else { error.within(id) }
+    })?;
+    goyaml::emit::emit(&value).map_err(|error| Error::new(error.to_string()))
+}

@@ -1,0 +1,131 @@
+//! Ways through a document: `spec`, `[name=web]`, `2`, `*`.
+//!
+//! Here: the one node at the end of a way ([`lookup`]), and all nodes that a way with patterns leads to
+//! ([`matches`]). Texts of paths become parts in `path/split.rs`; the paths of field specs, which
+//! descend lists by themselves, are in `fieldspec.rs`.
+
+mod lookup;
+mod matches;
+mod split;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::field::WrongKind;
+
+pub use lookup::{lookup, lookup_create, lookup_mut};
+pub use matches::{Match, matches};
+pub use split::{split, split_brackets};
+
+/// Most parts of a path. Differs(kustomize): it has no limit.
+pub const MAX_PARTS: usize = 200;
+
+/// Why a path leads nowhere. In kustomize's words where it has some.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A part needs another kind of node.
+    #[error(transparent)]
+    WrongKind(#[from] WrongKind),
+    /// A negative number.
+    #[error("array index {0} cannot be negative")]
+    Negative(i64),
+    /// A `*` where one node is meant.
+    #[error("wildcard is not supported in PathGetter")]
+    Wildcard,
+    /// A `[…]` without `=`.
+    #[error("list path element must contain fieldName=fieldValue for element to match")]
+    NoPair,
+    /// The last item of an empty list.
+    #[error("the list that `-` takes the last item of is empty")]
+    NoLast,
+    /// A number beyond the list.
+    #[error("index {index} specified but only {found} elements found")]
+    Index {
+        /// The number.
+        index: usize,
+        /// How long the list is.
+        found: usize,
+    },
+    /// The value in `[key=value]` is no regular expression.
+    #[error(transparent)]
+    Pattern(#[from] golang::regexp::Error),
+    /// A path runs through a text that is no YAML.
+    #[error(transparent)]
+    Text(#[from] goyaml::Error),
+    /// A path runs through a text without anything in it.
+    #[error("wrong node kind: expected {expected} but got : node contents:\nnull\n")]
+    EmptyText {
+        /// What would have to be there.
+        expected: &'static str,
+    },
+    /// An item was created for a `[key=value]` that does not match it.
+    #[error("the element created for `{0}` does not match it")]
+    Unmatched(String),
+    /// More parts than [`MAX_PARTS`].
+    #[error("path has more than {MAX_PARTS} parts")]
+    TooLong,
+}
+
+/// Where a node stands: which child to take, from the root on.
+pub type Place = Vec<usize>;
+
+/// The node at a place, unless the tree has changed so that there is none.
+pub fn at<'n>(root: &'n Node, place: &[usize]) -> Option<&'n Node> {
+    place.iter().try_fold(root, |node, child| node.content.get(*child))
+}
+
+/// As [`at`], to change it.
+pub fn at_mut<'n>(root: &'n mut Node, place: &[usize]) -> Option<&'n mut Node> {
+    place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
+}
+
+/// Whether a part is a number that counts items.
+fn index(part: &str) -> Option<usize> {
+    golang::strconv::atoi(part).ok().and_then(|index| usize::try_from(index).ok())
+}
+
+/// Whether a part chooses items by what they contain.
+fn is_pair(part: &str) -> bool {
+    part.starts_with('[') && part.ends_with(']')
+}
+
+/// The field and the value of `[field=value]`; without a field, the items themselves have the value.
+fn pair(part: &str) -> Result<(&str, &str), Error> {
+    let inner = part.strip_suffix(']').unwrap_or(part);
+    inner.strip_prefix('[').unwrap_or(inner).split_once('=').ok_or(Error::NoPair)
+}
+
+/// What is created for a part, by what comes next.
+fn kind_before(next: Option<&str>, last: Kind) -> Kind {
+    match next {
+        Some(next) if is_pair(next) || index(next).is_some() => Kind::Sequence,
+        None | Some("") => last,
+        Some(_) => Kind::Mapping,
+    }
+}
+
+/// A node without a tag.
+fn created(kind: Kind, value: &str) -> Node {
+    Node { kind, value: value.to_owned(), ..Node::default() }
+}
+
+/// The item that `[field=value]` creates.
+fn created_item(field: &str, value: &str) -> Node {
+    let value = created(Kind::Scalar, value);
+    if field.is_empty() {
+        return value;
+    }
+    let content = vec![created(Kind::Scalar, field), value].into();
+    Node { content, ..created(Kind::Mapping, "") }
+}
+
+/// The root of a document, or the node itself, and the place of that.
+fn root(node: &Node) -> (&Node, Place) {
+    match (node.kind, node.content.first()) {
+        (Kind::Document, Some(root)) => (root, vec![0]),
+        _ => (node, Place::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

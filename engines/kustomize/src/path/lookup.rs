@@ -1,0 +1,137 @@
+//! One node by its path, as kyaml's `PathGetter` finds it.
+
+use goyaml::v3::{Kind, Node};
+
+use super::{
+    Error, MAX_PARTS, Place, at, at_mut, created, created_item, index, is_pair, kind_before, pair,
+    root,
+};
+use crate::field;
+
+/// The node at the end of a path, and `None` if it or one on the way is missing or null.
+///
+/// Parts are keys, numbers of items, `-` for the last item, `[key=value]` for the first item with that,
+/// and `[=value]` for the first that is it. Values are compared as they are.
+///
+/// # Errors
+/// A part needs another kind of node or has no meaning.
+pub fn lookup<'n>(node: &'n Node, path: &[impl AsRef<str>]) -> Result<Option<&'n Node>, Error> {
+    Ok(find(node, path)?.and_then(|place| at(node, &place)))
+}
+
+/// As [`lookup`], to change it.
+///
+/// # Errors
+/// As [`lookup`].
+pub fn lookup_mut<'n>(
+    node: &'n mut Node,
+    path: &[impl AsRef<str>],
+) -> Result<Option<&'n mut Node>, Error> {
+    let place = find(node, path)?;
+    Ok(place.and_then(|place| at_mut(node, &place)))
+}
+
+fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<Place>, Error> {
+    let (mut node, mut place) = root(node);
+    for part in clean(path)? {
+        let Some(child) = step(node, part)? else { return Ok(None) };
+        place.push(child);
+        let Some(next) = node.content.get(child) else { return Ok(None) };
+        node = next;
+    }
+    Ok(Some(place))
+}
+
+/// As [`lookup`], but what is missing is created: maps, lists before `[key=value]` and numbers, the last
+/// node of the given kind. Items are only created for `[key=value]`.
+///
+/// # Errors
+/// As [`lookup`]; what has been created by then stays.
+pub fn lookup_create<'n>(
+    node: &'n mut Node,
+    path: &[impl AsRef<str>],
+    kind: Kind,
+) -> Result<Option<&'n mut Node>, Error> {
+    let place = create(node, path, kind)?;
+    Ok(place.and_then(|place| at_mut(node, &place)))
+}
+
+fn create(node: &mut Node, path: &[impl AsRef<str>], kind: Kind) -> Result<Option<Place>, Error> {
+    let (_, mut place) = root(node);
+    let parts = clean(path)?;
+    for (at, part) in parts.iter().enumerate() {
+        let Some(parent) = at_mut(node, &place) else { return Ok(None) };
+        let child = match step(parent, part)? {
+            Some(child) => child,
+            None => {
+                let next = kind_before(parts.get(at + 1).copied(), kind);
+                let Some(child) = create_child(parent, part, next)? else { return Ok(None) };
+                child
+            }
+        };
+        place.push(child);
+    }
+    Ok(Some(place))
+}
+
+/// Creates what a part means below `parent`, which does not have it.
+fn create_child(parent: &mut Node, part: &str, kind: Kind) -> Result<Option<usize>, Error> {
+    if is_number(part) || part == "-" {
+        return Ok(None);
+    }
+    if is_pair(part) {
+        let (field, value) = pair(part)?;
+        parent.content.push(created_item(field, value));
+        return Ok(Some(parent.content.len() - 1));
+    }
+    // Parity(kustomize): nothing is created below null.
+    if field::is_null(parent) {
+        return Ok(None);
+    }
+    field::set(parent, part, created(kind, ""))?;
+    Ok(field::position(parent, part)?)
+}
+
+/// Which child of a node a part means.
+fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
+    if is_number(part) {
+        let Some(index) = index(part) else {
+            return Err(Error::Negative(golang::strconv::atoi(part).unwrap_or_default()));
+        };
+        field::expect(node, Kind::Sequence)?;
+        return Ok((index < node.content.len()).then_some(index));
+    }
+    if part == "-" {
+        field::expect(node, Kind::Sequence)?;
+        return node.content.len().checked_sub(1).map(Some).ok_or(Error::NoLast);
+    }
+    if part == "*" {
+        return Err(Error::Wildcard);
+    }
+    if !is_pair(part) {
+        return Ok(field::position(node, part)?);
+    }
+    let (name, value) = pair(part)?;
+    field::expect(node, Kind::Sequence)?;
+    if name.is_empty() {
+        return Ok(node.content.iter().position(|item| item.value == value));
+    }
+    let has_it = |item: &Node| {
+        let at = field::position(item, name).ok().flatten();
+        at.and_then(|at| item.content.get(at)).is_some_and(|found| found.value == value)
+    };
+    Ok(node.content.iter().position(has_it))
+}
+
+/// Whether Go reads a part as a number, of either sign.
+fn is_number(part: &str) -> bool {
+    golang::strconv::atoi(part).is_ok()
+}
+
+/// The parts that are not blank, without white space around them.
+fn clean(path: &[impl AsRef<str>]) -> Result<Vec<&str>, Error> {
+    if path.len() > MAX_PARTS {
+        return Err(Error::TooLong);
+    }
+    Ok(path.iter().map(|part| part.as_ref().trim()).filter(|part| !part.is_empty()).collect())
+}

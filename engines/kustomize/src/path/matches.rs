@@ -1,0 +1,195 @@
+//! All nodes that a path with patterns leads to, as kyaml's `PathMatcher` finds them.
+
+use golang::regexp::Regexp;
+use goyaml::Limits;
+use goyaml::v3::{Documents, Kind, Node};
+
+use super::{
+    Error, MAX_PARTS, Place, at_mut, created, created_item, index, is_pair, kind_before, pair, root,
+};
+use crate::field;
+
+/// A node that a path leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Match {
+    /// It stands here.
+    Node(Place),
+    /// It stands within the YAML of a text, of which this is a copy: changing it changes nothing.
+    InText(Box<Node>),
+}
+
+/// The nodes at the end of a path, in their order; a path without parts leads to `node`.
+///
+/// Parts are keys, numbers of items, `*` for all items, `[key=regex]` for the items with such a value,
+/// and `[=regex]` for the items that are such; the expressions are not anchored and see a value as it
+/// is printed, with quotes and comments. Behind `[=regex]` further parts are ignored.
+/// A path that runs through a text goes on in the YAML of it.
+///
+/// With `create`, what is missing is made: maps, items for `[key=regex]` of which none matches, an item
+/// behind the last, and at the end a node of the given kind.
+///
+/// # Errors
+/// A part needs another kind of node, has no meaning, or counts beyond the list. What has been created
+/// by then stays.
+pub fn matches(
+    node: &mut Node,
+    path: &[impl AsRef<str>],
+    create: Option<Kind>,
+) -> Result<Vec<Match>, Error> {
+    if path.len() > MAX_PARTS {
+        return Err(Error::TooLong);
+    }
+    let parts: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let (_, place) = root(node);
+    let mut found = Vec::new();
+    Finder { root: node, create, found: &mut found }.find(place, &parts)?;
+    Ok(found)
+}
+
+/// One search. It recurses a level for a part, of which there are at most [`MAX_PARTS`].
+struct Finder<'n, 'f> {
+    root: &'n mut Node,
+    create: Option<Kind>,
+    found: &'f mut Vec<Match>,
+}
+
+impl Finder<'_, '_> {
+    fn find(&mut self, place: Place, parts: &[&str]) -> Result<(), Error> {
+        let Some((part, rest)) = parts.split_first() else {
+            self.found.push(Match::Node(place));
+            return Ok(());
+        };
+        if let Some(index) = index(part) {
+            return self.find_index(place, index, rest);
+        }
+        if is_pair(part) {
+            return self.find_pair(&place, part, rest);
+        }
+        if *part == "*" {
+            for item in 0..self.items(&place)? {
+                self.find(child(&place, item), rest)?;
+            }
+            return Ok(());
+        }
+        self.find_field(place, part, rest)
+    }
+
+    fn find_field(&mut self, place: Place, part: &str, rest: &[&str]) -> Result<(), Error> {
+        let create = self.create;
+        let Some(node) = at_mut(self.root, &place) else { return Ok(()) };
+        let at = match (field::position(node, part)?, create) {
+            (Some(at), _) => at,
+            (None, None) => return Ok(()),
+            (None, Some(kind)) => {
+                let kind = kind_before(rest.first().copied(), kind);
+                field::set(node, part, created(kind, ""))?;
+                // Parity(kustomize): below null it goes on with a node that is not in the document.
+                node.content.len().saturating_sub(1)
+            }
+        };
+        let is_text = node
+            .content
+            .get(at)
+            .is_some_and(|value| value.kind == Kind::Scalar && !rest.is_empty());
+        if is_text {
+            return self.find_in_text(&child(&place, at), rest);
+        }
+        self.find(child(&place, at), rest)
+    }
+
+    fn find_in_text(&mut self, place: &Place, rest: &[&str]) -> Result<(), Error> {
+        let Some(scalar) = at_mut(self.root, place) else { return Ok(()) };
+        let first = Documents::new(scalar.value.as_bytes(), &Limits::default())?.next();
+        let Some(document) = first else {
+            let is_list = is_pair(rest[0]) || index(rest[0]).is_some() || rest[0] == "*";
+            let expected = if is_list { "SequenceNode" } else { "MappingNode" };
+            return Err(Error::EmptyText { expected });
+        };
+        let mut document = document?;
+        let (_, start) = root(&document);
+        let mut found = Vec::new();
+        let create = self.create;
+        Finder { root: &mut document, create, found: &mut found }.find(start, rest)?;
+        self.found.extend(found.into_iter().map(|found| match found {
+            Match::Node(place) => {
+                Match::InText(Box::new(super::at(&document, &place).cloned().unwrap_or_default()))
+            }
+            in_text @ Match::InText(_) => in_text,
+        }));
+        Ok(())
+    }
+
+    fn find_index(&mut self, place: Place, index: usize, rest: &[&str]) -> Result<(), Error> {
+        let mut items = self.items(&place)?;
+        if let (Some(kind), Some(list)) = (self.create, at_mut(self.root, &place))
+            && items == index
+        {
+            list.content.push(created(kind_before(rest.first().copied(), kind), ""));
+            items += 1;
+        }
+        if index >= items {
+            return Err(Error::Index { index, found: items });
+        }
+        self.find(child(&place, index), rest)
+    }
+
+    fn find_pair(&mut self, place: &Place, part: &str, rest: &[&str]) -> Result<(), Error> {
+        let (name, pattern) = pair(part)?;
+        if self.find_matching(place, name, pattern, rest)? || self.create.is_none() {
+            return Ok(());
+        }
+        if let Some(list) = at_mut(self.root, place) {
+            list.content.push(created_item(name, pattern));
+        }
+        if self.find_matching(place, name, pattern, rest)? {
+            return Ok(());
+        }
+        // Differs(kustomize): it goes on creating items until its stack is full.
+        Err(Error::Unmatched(part.to_owned()))
+    }
+
+    /// Goes on from the items that match; returns whether anything was found.
+    fn find_matching(
+        &mut self,
+        place: &Place,
+        name: &str,
+        pattern: &str,
+        rest: &[&str],
+    ) -> Result<bool, Error> {
+        let before = self.found.len();
+        let items = self.items(place)?;
+        if items == 0 {
+            return Ok(false);
+        }
+        let pattern = Regexp::new(pattern)?;
+        for item in 0..items {
+            let place = child(place, item);
+            let Some(node) = super::at(self.root, &place) else { continue };
+            if name.is_empty() {
+                if pattern.is_match(field::text(node).trim()) {
+                    self.found.push(Match::Node(place));
+                }
+                continue;
+            }
+            let at = field::position(node, name).ok().flatten();
+            let Some(value) = at.and_then(|at| node.content.get(at)) else { continue };
+            if pattern.is_match(field::text(value).trim()) {
+                self.find(place, rest)?;
+            }
+        }
+        Ok(self.found.len() > before)
+    }
+
+    /// How many items the list at a place has; null has none.
+    fn items(&self, place: &Place) -> Result<usize, Error> {
+        let Some(node) = super::at(self.root, place) else { return Ok(0) };
+        field::expect(node, Kind::Sequence)?;
+        Ok(node.content.len())
+    }
+}
+
+fn child(place: &Place, child: usize) -> Place {
+    let mut place = place.clone();
+    place.push(child);
+    place
+}

@@ -1,0 +1,291 @@
+//! Names that refer to other objects follow them when these are renamed.
+//!
+//! What a name means is decided once, when all objects have their last names: a name refers to the object that ever
+//! had it, of the kind that the configuration says, in the same namespace and from the same layers.
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::config::{self, NameReference};
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::fieldspec::FieldSpec;
+use crate::id::{Gvk, Id};
+use crate::resource::Resource;
+use crate::resources::Resources;
+use crate::schema::Schema;
+
+/// An object that was renamed, as others may refer to it.
+struct Candidate {
+    id: Id,
+    past: Vec<Id>,
+    name: String,
+    namespace: String,
+    /// Name, prefixes and suffixes without the node.
+    affixes: Resource,
+}
+
+/// Updates all names that refer to objects.
+///
+/// # Errors
+/// A name may mean several objects, or a path leads to something that is no reference.
+pub(crate) fn update(
+    resources: &mut Resources,
+    references: &[NameReference],
+    schema: &Schema,
+) -> Result<()> {
+    let mut candidates = Candidates::default();
+    for resource in resources.list() {
+        candidates.add(resource, schema);
+    }
+    if candidates.all.is_empty() {
+        return Ok(());
+    }
+    let selections: Vec<(&Gvk, &FieldSpec, Gvk)> = references
+        .iter()
+        .flat_map(|reference| reference.referrers.iter().map(|spec| (&reference.target, spec)))
+        .map(|(target, spec)| (target, spec, config::selection(spec)))
+        .collect();
+    for at in 0..resources.list().len() {
+        let resource = &resources.list()[at];
+        let original = resource.original_id(schema).gvk;
+        let current = resource.gvk();
+        let mut view: Option<View<'_>> = None;
+        for (target, spec, selection) in &selections {
+            if !original.is_selected(selection) {
+                continue;
+            }
+            let spec = FieldSpec {
+                group: current.group.clone(),
+                version: current.version.clone(),
+                kind: current.kind.clone(),
+                ..(*spec).clone()
+            };
+            let resource = &mut resources.list_mut()[at];
+            let view = view.get_or_insert_with(|| View::new(resource, &candidates, schema));
+            let role = role_of(&resource.node, &spec);
+            let search = Search { view, target, role };
+            edit::walk(&mut resource.node, &spec, None, |node| search.set(node)).within(|| {
+                let id = &view.id;
+                format!("updating name reference in '{}' field of '{id}'", spec.path)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Candidates {
+    all: Vec<Candidate>,
+    /// Places in `all` by any past name.
+    by_name: BTreeMap<String, Vec<usize>>,
+    /// Places in `all` by the first namespace.
+    by_namespace: BTreeMap<String, Vec<usize>>,
+}
+
+impl Candidates {
+    fn add(&mut self, resource: &Resource, schema: &Schema) {
+        let past: Vec<Id> = resource.past_ids().collect();
+        if past.is_empty() {
+            return;
+        }
+        for id in &past {
+            let places = self.by_name.entry(id.name.clone()).or_default();
+            if places.last() != Some(&self.all.len()) {
+                places.push(self.all.len());
+            }
+        }
+        if let Some(first) = past.first() {
+            let namespace = first.effective_namespace().to_owned();
+            self.by_namespace.entry(namespace).or_default().push(self.all.len());
+        }
+        let affixes = Resource {
+            prefixes: resource.prefixes.clone(),
+            suffixes: resource.suffixes.clone(),
+            ..Resource::default()
+        };
+        self.all.push(Candidate {
+            id: resource.id(schema),
+            past,
+            name: resource.name().to_owned(),
+            namespace: resource.namespace().to_owned(),
+            affixes,
+        });
+    }
+}
+
+/// What one object can refer to.
+struct View<'c> {
+    candidates: &'c Candidates,
+    id: Id,
+    affixes: Resource,
+    /// Namespaces of the service accounts that a role binding is about.
+    subject_namespaces: Vec<String>,
+}
+
+impl<'c> View<'c> {
+    fn new(referrer: &Resource, candidates: &'c Candidates, schema: &Schema) -> Self {
+        let id = referrer.id(schema);
+        let affixes = Resource {
+            prefixes: referrer.prefixes.clone(),
+            suffixes: referrer.suffixes.clone(),
+            ..Resource::default()
+        };
+        let mut subject_namespaces = Vec::new();
+        if id.gvk.kind == "RoleBinding"
+            && let Some(subjects) = edit::at(&referrer.node, &["subjects"])
+        {
+            let accounts = subjects.content.iter().filter(|subject| {
+                edit::at(subject, &["kind"]).is_some_and(|kind| kind.value == "ServiceAccount")
+            });
+            let namespaces = accounts.filter_map(|account| edit::at(account, &["namespace"]));
+            subject_namespaces.extend(namespaces.map(|namespace| namespace.value.clone()));
+        }
+        Self { candidates, id, affixes, subject_namespaces }
+    }
+
+    /// Whether an object can be referred to at all.
+    fn sees(&self, candidate: &Candidate) -> bool {
+        self.id.is_cluster_scoped
+            || candidate.id.is_cluster_scoped
+            || candidate.id.effective_namespace() == self.id.effective_namespace()
+            || self.subject_namespaces.contains(&candidate.namespace)
+    }
+}
+
+/// The kind that a role binding says its role is of, if that is what a path leads to.
+fn role_of(node: &Node, spec: &FieldSpec) -> Option<Gvk> {
+    if !spec.path.ends_with("roleRef/name") {
+        return None;
+    }
+    let text = |name| edit::at(node, &["roleRef", name]).map(|node| node.value.clone());
+    Some(Gvk { group: text("apiGroup")?, kind: text("kind")?, version: String::new() })
+}
+
+/// The search for what one field refers to.
+struct Search<'v> {
+    view: &'v View<'v>,
+    target: &'v Gvk,
+    role: Option<Gvk>,
+}
+
+impl Search<'_> {
+    fn set(&self, node: &mut Node) -> Result<()> {
+        if edit::is_null(node) {
+            return Ok(());
+        }
+        match node.kind {
+            Kind::Scalar => self.set_scalar(node),
+            Kind::Mapping => self.set_map(node),
+            Kind::Sequence => {
+                for item in node.content.iter_mut().filter(|item| !edit::is_null(item)) {
+                    match item.kind {
+                        Kind::Scalar => self.set_scalar(item)?,
+                        Kind::Mapping => self.set_map(item)?,
+                        _ => {
+                            let text =
+                                "a list is expected to be either a string or a map of string";
+                            return Err(Error::new(text));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Kind::Document | Kind::Alias => {
+                Err(Error::new("node must be a scalar, sequence or map"))
+            }
+        }
+    }
+
+    fn set_scalar(&self, node: &mut Node) -> Result<()> {
+        let all = |_: &Candidate| true;
+        let Some(found) =
+            self.find(&node.value, all, |candidate| (candidate.name.clone(), None))?
+        else {
+            return Ok(());
+        };
+        if found.name == node.value {
+            return Ok(());
+        }
+        edit::set_scalar(node, found.name.as_str(), "")
+    }
+
+    fn set_map(&self, node: &mut Node) -> Result<()> {
+        let Some(name) = edit::get(node, "name")? else {
+            return Err(Error::new("path config error; no 'name' field in node"));
+        };
+        let name = name.value.clone();
+        let namespace = edit::get(node, "namespace")?.map(|node| node.value.clone());
+        // Namespaces of before the build count first, then those of after it.
+        let by_original = namespace.as_deref().is_some_and(|namespace| {
+            let places = self.view.candidates.by_namespace.get(namespace).into_iter().flatten();
+            let mut known = places.filter_map(|place| self.view.candidates.all.get(*place));
+            known.any(|candidate| self.view.sees(candidate))
+        });
+        let fits = |candidate: &Candidate| match namespace.as_deref() {
+            None => true,
+            Some(crate::id::NO_NAMESPACE) => false,
+            Some(namespace) if by_original => original_namespace(candidate) == namespace,
+            Some(namespace) => candidate.id.effective_namespace() == namespace,
+        };
+        let identity =
+            |candidate: &Candidate| (candidate.name.clone(), Some(candidate.namespace.clone()));
+        let Some(found) = self.find(&name, fits, identity)? else { return Ok(()) };
+        if found.name == name && found.namespace.is_empty() {
+            return Ok(());
+        }
+        edit::set_field(node, "name", edit::untyped(found.name.as_str()))?;
+        if found.namespace.is_empty() {
+            return Ok(());
+        }
+        edit::set_field(node, "namespace", edit::untyped(found.namespace.as_str()))
+    }
+
+    /// The object that a name means.
+    fn find(
+        &self,
+        name: &str,
+        fits: impl Fn(&Candidate) -> bool,
+        identity: impl Fn(&Candidate) -> (String, Option<String>),
+    ) -> Result<Option<&Candidate>> {
+        let candidates = self.view.candidates;
+        let places = candidates.by_name.get(name).into_iter().flatten();
+        let was = |candidate: &Candidate, gvk: &Gvk| {
+            candidate.past.iter().any(|id| id.gvk.is_selected(gvk))
+        };
+        let is_near = |candidate: &Candidate| {
+            self.view.id.is_cluster_scoped
+                || candidate.id.is_cluster_scoped
+                || candidate.id.gvk.kind == "ServiceAccount"
+                || candidate.id.effective_namespace() == self.view.id.effective_namespace()
+        };
+        let mut found: Vec<&Candidate> = places
+            .filter_map(|place| candidates.all.get(*place))
+            .filter(|candidate| self.view.sees(candidate) && fits(candidate))
+            .filter(|candidate| was(candidate, self.target))
+            .filter(|candidate| self.role.as_ref().is_none_or(|role| was(candidate, role)))
+            .filter(|candidate| is_near(candidate))
+            .collect();
+        if let [one] = found.as_slice() {
+            return Ok(Some(one));
+        }
+        let own = &self.view.affixes;
+        found.retain(|candidate| candidate.affixes.has_affixes_of(own, true));
+        if found.len() > 1 {
+            found.retain(|candidate| candidate.affixes.has_affixes_of(own, false));
+        }
+        let Some(first) = found.first() else { return Ok(None) };
+        if found.iter().all(|candidate| identity(candidate) == identity(first)) {
+            return Ok(Some(first));
+        }
+        let ids: Vec<String> = found.iter().map(|candidate| candidate.id.to_string()).collect();
+        let text = format!("found multiple possible referrals: {}", ids.join(", "));
+        Err(Error::new(text))
+    }
+}
+
+/// The namespace of a candidate before the build.
+fn original_namespace(candidate: &Candidate) -> &str {
+    candidate.past.first().map_or("", Id::effective_namespace)
+}

@@ -1,0 +1,448 @@
+//! One object of a build: its node, and what happened to its name on the way.
+//!
+//! Here: names, namespaces, labels, annotations, history. Elsewhere: all objects of a build (`resources.rs`), what is
+//! printed of one (`output.rs`).
+//!
+//! kustomize keeps the history in annotations of the object; here it stands beside it, so that no patch can reach it.
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::edit;
+use crate::error::{Error, Result};
+use crate::id::{Gvk, Id};
+use crate::schema::Schema;
+use crate::selector::Matcher;
+use crate::selector::labels::SyntaxError;
+
+/// Annotations that kustomize keeps its own notes in, which never leave a build.
+const NOTES: [&str; 19] = [
+    "internal.config.kubernetes.io/previousKinds",
+    "internal.config.kubernetes.io/previousNames",
+    "internal.config.kubernetes.io/prefixes",
+    "internal.config.kubernetes.io/suffixes",
+    "internal.config.kubernetes.io/previousNamespaces",
+    "internal.config.kubernetes.io/allowNameChange",
+    "internal.config.kubernetes.io/allowKindChange",
+    "internal.config.kubernetes.io/refBy",
+    "internal.config.kubernetes.io/generatorBehavior",
+    "internal.config.kubernetes.io/needsHashSuffix",
+    "internal.config.kubernetes.io/path",
+    "internal.config.kubernetes.io/index",
+    "internal.config.kubernetes.io/seqindent",
+    "internal.config.kubernetes.io/id",
+    "internal.config.kubernetes.io/annotations-migration-resource-id",
+    "config.kubernetes.io/path",
+    "config.kubernetes.io/index",
+    "config.k8s.io/id",
+    "internal.config.kubernetes.io/helm-generated",
+];
+
+const METADATA: &str = "metadata";
+const ANNOTATIONS: &str = "annotations";
+
+/// What a generated object asks for where another of the same id is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Behavior {
+    #[default]
+    Unspecified,
+    Create,
+    Replace,
+    Merge,
+}
+
+impl Behavior {
+    /// What is not known counts as not specified.
+    pub(crate) fn parse(text: &str) -> Self {
+        match text {
+            "create" => Self::Create,
+            "replace" => Self::Replace,
+            "merge" => Self::Merge,
+            _ => Self::Unspecified,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unspecified => "unspecified",
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Merge => "merge",
+        }
+    }
+}
+
+/// A name that an object had before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+}
+
+/// An object, and what transformers have to know of it besides.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resource {
+    pub(crate) node: Node,
+    /// Oldest first.
+    pub(crate) past: Vec<Past>,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) suffixes: Vec<String>,
+    pub(crate) behavior: Behavior,
+    pub(crate) needs_hash: bool,
+    /// For a patch: what it may change of its target.
+    pub(crate) may_change_name: bool,
+    pub(crate) may_change_kind: bool,
+    pub(crate) is_from_helm: bool,
+    /// Whether kustomize would keep notes in its annotations.
+    pub(crate) is_noted: bool,
+    /// Variables that read a field of this object.
+    pub(crate) variables: Vec<String>,
+}
+
+/// Group, version and kind as they are written.
+pub(crate) fn gvk(node: &Node) -> Gvk {
+    let text = |name| edit::at(node, &[name]).map_or("", |node| node.value.as_str());
+    Gvk::new(text("apiVersion"), text("kind"))
+}
+
+/// The id of an object of which nobody asks whether its kind has namespaces.
+pub(crate) fn id(node: &Node) -> Id {
+    let name = meta_text(node, "name").to_owned();
+    let namespace = meta_text(node, "namespace").to_owned();
+    Id { gvk: gvk(node), name, namespace, is_cluster_scoped: false }
+}
+
+fn meta_text<'n>(node: &'n Node, name: &str) -> &'n str {
+    let field = edit::at(node, &[METADATA]).filter(|node| !edit::is_empty(node));
+    let field = field.and_then(|metadata| edit::at(metadata, &[name]));
+    field.filter(|node| !edit::is_empty(node)).map_or("", |node| &node.value)
+}
+
+/// A map of texts below `metadata`; whatever its values are, their texts count.
+pub(crate) fn meta_map(node: &Node, name: &str) -> BTreeMap<String, String> {
+    let Some(map) = edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
+    map.entries().map(|(key, value)| (key.value.clone(), value.value.clone())).collect()
+}
+
+/// Replaces a map of texts below `metadata`; an empty one disappears.
+pub(crate) fn set_meta_map(
+    node: &mut Node,
+    name: &str,
+    texts: &BTreeMap<String, String>,
+) -> Result<()> {
+    let Some(metadata) = edit::get_or_create(node, METADATA, Kind::Mapping)? else {
+        return Ok(());
+    };
+    edit::clear(metadata, name)?;
+    for (key, value) in texts {
+        edit::set_at(metadata, &[name], key, edit::string(value.as_str()))?;
+    }
+    Ok(())
+}
+
+/// Sets one annotation; all become texts.
+pub(crate) fn set_annotation(node: &mut Node, key: &str, value: &str) -> Result<()> {
+    let mut annotations = meta_map(node, ANNOTATIONS);
+    annotations.insert(key.to_owned(), value.to_owned());
+    set_meta_map(node, ANNOTATIONS, &annotations)
+}
+
+impl Resource {
+    /// An object without a past; notes of kustomize in its annotations are taken for what they say.
+    pub(crate) fn new(node: Node) -> Self {
+        let mut resource = Self { node, ..Self::default() };
+        resource.take_notes();
+        resource
+    }
+
+    /// Takes kustomize's notes out of the annotations.
+    fn take_notes(&mut self) {
+        let annotations = self.annotations();
+        let note = |name: &str| {
+            let name = format!("internal.config.kubernetes.io/{name}");
+            annotations.get(&name).filter(|text| !text.is_empty()).map(String::as_str)
+        };
+        let list = |name: &str| -> Vec<String> {
+            note(name).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
+        };
+        let (names, namespaces, kinds) =
+            (list("previousNames"), list("previousNamespaces"), list("previousKinds"));
+        if names.len() == namespaces.len() && names.len() == kinds.len() {
+            let past = names.into_iter().zip(namespaces).zip(kinds);
+            self.past =
+                past.map(|((name, namespace), kind)| Past { namespace, name, kind }).collect();
+        }
+        self.prefixes = list("prefixes");
+        self.suffixes = list("suffixes");
+        self.behavior = Behavior::parse(note("generatorBehavior").unwrap_or_default());
+        self.needs_hash = note("needsHashSuffix") == Some("enabled");
+        self.may_change_name = note("allowNameChange") == Some("enabled");
+        self.may_change_kind = note("allowKindChange") == Some("enabled");
+        self.is_from_helm = note("helm-generated") == Some("true");
+        self.is_noted =
+            annotations.keys().any(|key| key.starts_with("internal.config.kubernetes.io/"));
+    }
+
+    pub(crate) fn gvk(&self) -> Gvk {
+        gvk(&self.node)
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        edit::at(&self.node, &["kind"]).map_or("", |node| &node.value)
+    }
+
+    pub(crate) fn api_version(&self) -> &str {
+        edit::at(&self.node, &["apiVersion"]).map_or("", |node| &node.value)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        meta_text(&self.node, "name")
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        meta_text(&self.node, "namespace")
+    }
+
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        meta_map(&self.node, "labels")
+    }
+
+    pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
+        meta_map(&self.node, ANNOTATIONS)
+    }
+
+    pub(crate) fn set_labels(&mut self, labels: &BTreeMap<String, String>) -> Result<()> {
+        set_meta_map(&mut self.node, "labels", labels)
+    }
+
+    pub(crate) fn set_annotations(&mut self, texts: &BTreeMap<String, String>) -> Result<()> {
+        set_meta_map(&mut self.node, ANNOTATIONS, texts)
+    }
+
+    pub(crate) fn set_name(&mut self, name: &str) -> Result<()> {
+        edit::set_at(&mut self.node, &[METADATA], "name", edit::untyped(name))
+    }
+
+    /// Sets the namespace; an empty one is removed.
+    pub(crate) fn set_namespace(&mut self, namespace: &str) -> Result<()> {
+        if !namespace.is_empty() {
+            let value = edit::untyped(namespace);
+            return edit::set_at(&mut self.node, &[METADATA], "namespace", value);
+        }
+        match edit::get_mut(&mut self.node, METADATA)? {
+            Some(metadata) => edit::clear(metadata, "namespace"),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_kind(&mut self, kind: &str) -> Result<()> {
+        edit::set_field(&mut self.node, "kind", edit::untyped(kind))
+    }
+
+    pub(crate) fn set_api_version(&mut self, api_version: &str) -> Result<()> {
+        edit::set_field(&mut self.node, "apiVersion", edit::untyped(api_version))
+    }
+
+    /// Whether nothing is left of it.
+    pub(crate) fn is_gone(&self) -> bool {
+        edit::is_empty(&self.node)
+    }
+
+    /// Who it is now.
+    pub(crate) fn id(&self, schema: &Schema) -> Id {
+        let (api_version, kind) = (self.api_version(), self.kind());
+        let is_cluster_scoped = schema.is_namespaced(api_version, kind) == Some(false);
+        let (name, namespace) = (self.name().to_owned(), self.namespace().to_owned());
+        Id { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
+    }
+
+    /// Who it was, oldest first.
+    ///
+    /// Parity(kustomize): groups and versions are those of now, and no kind counts as one without namespaces.
+    pub(crate) fn past_ids(&self) -> impl DoubleEndedIterator<Item = Id> {
+        let api_version = self.api_version();
+        self.past.iter().map(move |past| Id {
+            gvk: Gvk::new(api_version, &past.kind),
+            name: past.name.clone(),
+            namespace: past.namespace.clone(),
+            is_cluster_scoped: false,
+        })
+    }
+
+    /// Who it was first.
+    pub(crate) fn original_id(&self, schema: &Schema) -> Id {
+        let first = self.past_ids().next();
+        first.unwrap_or_else(|| self.id(schema))
+    }
+
+    /// Notes who it is, before that changes.
+    pub(crate) fn remember(&mut self, schema: &Schema) {
+        let id = self.id(schema);
+        let namespace = id.effective_namespace().to_owned();
+        // Parity(kustomize): what is empty cannot be noted, and then the three lists no longer fit together.
+        self.past.push(Past { namespace, name: id.name, kind: id.gvk.kind });
+        self.note();
+    }
+
+    /// Says that kustomize would keep notes in the annotations from now on.
+    pub(crate) fn note(&mut self) {
+        self.is_noted = true;
+        self.keep_annotations();
+    }
+
+    /// Sees to it that there are annotations if there would be notes in them.
+    ///
+    /// Parity(kustomize): a JSON patch can add one below them without making them first.
+    pub(crate) fn keep_annotations(&mut self) {
+        let path = [METADATA, ANNOTATIONS];
+        let has_any = edit::at(&self.node, &path).is_some_and(|node| !edit::is_empty(node));
+        if !self.is_noted || has_any {
+            return;
+        }
+        if let Ok(Some(metadata)) = edit::get_mut(&mut self.node, METADATA)
+            && metadata.kind == Kind::Mapping
+            && edit::clear(metadata, ANNOTATIONS).is_ok()
+        {
+            metadata.content.push(edit::untyped(ANNOTATIONS));
+            metadata.content.push(Node::mapping([]));
+        }
+    }
+
+    /// Whether the prefixes and suffixes could come from the same layers as those of `other`.
+    pub(crate) fn has_affixes_of(&self, other: &Self, allow_empty: bool) -> bool {
+        let same = |own: &[String], others: &[String]| {
+            allow_empty && (own.is_empty() || others.is_empty()) || is_same_ending(own, others)
+        };
+        same(&self.prefixes, &other.prefixes) && same(&self.suffixes, &other.suffixes)
+    }
+
+    /// Takes name, namespace, labels, annotations and history of the object that it stands in for.
+    pub(crate) fn take_metadata_from(&mut self, other: &Self) -> Result<()> {
+        let mut labels = other.labels();
+        labels.extend(self.labels());
+        self.set_labels(&labels)?;
+        let mut annotations = other.annotations();
+        annotations.extend(self.annotations());
+        self.set_annotations(&annotations)?;
+        self.needs_hash &= other.needs_hash;
+        self.past.clone_from(&other.past);
+        self.prefixes.clone_from(&other.prefixes);
+        self.suffixes.clone_from(&other.suffixes);
+        self.behavior = other.behavior;
+        self.may_change_name = other.may_change_name;
+        self.may_change_kind = other.may_change_kind;
+        self.is_from_helm = other.is_from_helm;
+        self.is_noted = other.is_noted;
+        let (name, namespace) = (other.name().to_owned(), other.namespace().to_owned());
+        self.set_name(&name)?;
+        self.set_namespace(&namespace)?;
+        self.variables.clone_from(&other.variables);
+        self.keep_annotations();
+        Ok(())
+    }
+
+    /// Removes kustomize's notes from the annotations, which all become texts.
+    pub(crate) fn forget_notes(&mut self, also: &[&str]) -> Result<()> {
+        let mut annotations = self.annotations();
+        annotations
+            .retain(|key, _| !NOTES.contains(&key.as_str()) && !also.contains(&key.as_str()));
+        self.set_annotations(&annotations)
+    }
+
+    /// The values of a map of texts that is a field of the object.
+    pub(crate) fn texts(&self, name: &str) -> BTreeMap<String, String> {
+        let Some(map) = edit::at(&self.node, &[name]) else { return BTreeMap::new() };
+        let texts = map.entries();
+        texts
+            .map(|(key, value)| (edit::text(key).to_owned(), edit::text(value).to_owned()))
+            .collect()
+    }
+}
+
+/// Whether one list is the end of the other; the empty one is only that of itself.
+fn is_same_ending(left: &[String], right: &[String]) -> bool {
+    if left.is_empty() || right.is_empty() {
+        return left.is_empty() && right.is_empty();
+    }
+    left.ends_with(right) || right.ends_with(left)
+}
+
+/// Checks what every object needs.
+///
+/// # Errors
+/// In kustomize's words.
+pub(crate) fn check_metadata(node: &Node) -> Result<()> {
+    let gvk_text = |name| edit::at(node, &[name]).filter(|node| !edit::is_empty(node));
+    let (api_version, kind) = (gvk_text("apiVersion"), gvk_text("kind"));
+    let metadata = edit::at(node, &[METADATA]).filter(|node| !edit::is_empty(node));
+    let in_meta = |name| {
+        let found = metadata.and_then(|metadata| edit::at(metadata, &[name]));
+        found.filter(|node| !edit::is_empty(node))
+    };
+    let known = ["name", "namespace", "labels", ANNOTATIONS];
+    if api_version.is_none() && kind.is_none() && known.iter().all(|name| in_meta(name).is_none()) {
+        return Err(Error::new("missing Resource metadata"));
+    }
+    let texts =
+        |node: Option<&Node>| node.map(|node| edit::text(node).to_owned()).unwrap_or_default();
+    let missing = |what: &str| {
+        let map = |name: &str| {
+            let entries = meta_map(node, name);
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+            format!("map[{}]", entries.join(" "))
+        };
+        let meta = format!(
+            "{{{{{} {}}} {{{{{} {}}} {} {}}}}}",
+            texts(api_version),
+            texts(kind),
+            texts(in_meta("name")),
+            texts(in_meta("namespace")),
+            map("labels"),
+            map(ANNOTATIONS)
+        );
+        Err(Error::new(format!("missing {what} in object {meta}")))
+    };
+    let kind = texts(kind);
+    if kind.is_empty() {
+        return missing("kind");
+    }
+    if kind.ends_with("List") {
+        return Ok(());
+    }
+    if in_meta("name").is_none_or(|name| name.value.is_empty()) {
+        return missing("metadata.name");
+    }
+    Ok(())
+}
+
+impl Resource {
+    /// Whether this is its id now.
+    pub(crate) fn has_id(&self, id: &Id, schema: &Schema) -> bool {
+        self.name() == id.name && self.kind() == id.gvk.kind && self.id(schema).is_same(id)
+    }
+
+    /// Whether this was its id once.
+    pub(crate) fn had_id(&self, id: &Id) -> bool {
+        let could = |past: &Past| past.name == id.name && past.kind == id.gvk.kind;
+        self.past.iter().any(could) && self.past_ids().any(|past| past.is_same(id))
+    }
+
+    /// Whether labels and annotations are such as a selector wants.
+    ///
+    /// # Errors
+    /// One of the label selectors is none.
+    pub(crate) fn has_marks_of(&self, matcher: &Matcher) -> Result<bool> {
+        let failed = |error: SyntaxError| Error::new(error.to_string());
+        let (labels, annotations) = (self.labels(), self.annotations());
+        let labels = matcher.matches_labels(|key| labels.get(key).map(String::as_str));
+        if !labels.map_err(failed)? {
+            return Ok(false);
+        }
+        let annotations =
+            matcher.matches_annotations(|key| annotations.get(key).map(String::as_str));
+        annotations.map_err(failed)
+    }
+}

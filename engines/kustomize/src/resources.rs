@@ -1,0 +1,229 @@
+//! The objects of a build in their order, each id once.
+//!
+//! Here: adding, finding, selecting. Elsewhere: single objects (`resource.rs`), what is done to them (`transform/`).
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::id::{Gvk, Id};
+use crate::resource::{Behavior, Resource};
+use crate::schema::Schema;
+use crate::selector::Selector;
+
+/// What two ids of the same object have in common.
+type Key = (Gvk, String, String);
+
+fn key(id: &Id) -> Key {
+    let (gvk, name, namespace) = id.key();
+    (gvk.clone(), name.to_owned(), namespace.to_owned())
+}
+
+/// Objects in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resources {
+    list: Vec<Resource>,
+    /// How many objects have a key, as long as none has been changed.
+    keys: Option<BTreeMap<Key, usize>>,
+}
+
+impl Resources {
+    pub(crate) fn list(&self) -> &[Resource] {
+        &self.list
+    }
+
+    /// The objects to be changed; none may become one of another's id.
+    pub(crate) fn list_mut(&mut self) -> &mut Vec<Resource> {
+        self.keys = None;
+        &mut self.list
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Resource> {
+        self.list
+    }
+
+    fn keys(&mut self, schema: &Schema) -> &mut BTreeMap<Key, usize> {
+        let list = &self.list;
+        self.keys.get_or_insert_with(|| {
+            let mut keys = BTreeMap::new();
+            for resource in list {
+                *keys.entry(key(&resource.id(schema))).or_default() += 1;
+            }
+            keys
+        })
+    }
+
+    /// Adds an object at the end.
+    ///
+    /// # Errors
+    /// One of its id is there.
+    pub(crate) fn append(&mut self, resource: Resource, schema: &Schema) -> Result<()> {
+        let id = resource.id(schema);
+        let count = self.keys(schema).entry(key(&id)).or_default();
+        if *count > 0 {
+            let text = format!("may not add resource with an already registered id: {id}");
+            return Err(Error::new(text));
+        }
+        *count += 1;
+        self.list.push(resource);
+        Ok(())
+    }
+
+    /// Adds objects at the end.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn append_all(
+        &mut self,
+        resources: impl IntoIterator<Item = Resource>,
+        schema: &Schema,
+    ) -> Result<()> {
+        resources.into_iter().try_for_each(|resource| self.append(resource, schema))
+    }
+
+    /// A new list of objects.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn of(list: Vec<Resource>, schema: &Schema) -> Result<Self> {
+        let mut resources = Self::default();
+        resources.append_all(list, schema)?;
+        Ok(resources)
+    }
+
+    /// Adds a generated object as its behaviour says.
+    ///
+    /// # Errors
+    /// There is no object to merge with or to replace, or there is one and neither is asked for.
+    pub(crate) fn absorb(&mut self, mut new: Resource, schema: &Schema) -> Result<()> {
+        let id = new.id(schema);
+        let had = |resource: &Resource| {
+            !resource.is_gone() && (resource.had_id(&id) || resource.has_id(&id, schema))
+        };
+        let matches = self.list.iter().enumerate().filter(|(_, resource)| had(resource));
+        let matches: Vec<usize> = matches.map(|(at, _)| at).collect();
+        let old = match matches.as_slice() {
+            [] if matches!(new.behavior, Behavior::Merge | Behavior::Replace) => {
+                let text = format!("id {} does not exist; cannot merge or replace", shown(&id));
+                return Err(Error::new(text));
+            }
+            [] => return self.append(new, schema),
+            [old] => *old,
+            _ => {
+                let all = matches.iter().map(|at| self.list[*at].id(schema).to_string());
+                let all: Vec<String> = all.collect();
+                let text = format!(
+                    "found multiple objects [{}] that could accept merge of {id}",
+                    all.join(" ")
+                );
+                return Err(Error::new(text));
+            }
+        };
+        let old_resource = &self.list[old];
+        match new.behavior {
+            Behavior::Replace => new.take_metadata_from(old_resource)?,
+            Behavior::Merge => crate::generate::merge(&mut new, old_resource)?,
+            Behavior::Create | Behavior::Unspecified => {
+                let text = format!(
+                    "id {} exists; can not use behavior: '{}', behavior must be merge or replace",
+                    shown(&id),
+                    new.behavior.as_str()
+                );
+                return Err(Error::new(text));
+            }
+        }
+        let id = new.id(schema);
+        let current = self.list.iter().enumerate().filter(|(_, known)| known.has_id(&id, schema));
+        let current: Vec<usize> = current.map(|(at, _)| at).collect();
+        match current.as_slice() {
+            [at] if *at == old => {}
+            [] => {
+                let text = format!("cannot find resource with id {id} to replace");
+                return Err(Error::new(text));
+            }
+            [_] => return Err(Error::new("unexpected target index in replacement")),
+            several => {
+                let text = format!("in Replace: id matched {} resources", several.len());
+                return Err(Error::new(text));
+            }
+        }
+        self.list_mut()[old] = new;
+        Ok(())
+    }
+
+    /// Places of the objects that have or had an id which fits.
+    pub(crate) fn any_id(&self, fits: impl Fn(&Id) -> bool, schema: &Schema) -> Vec<usize> {
+        let any = |resource: &Resource| {
+            !resource.is_gone()
+                && (resource.past_ids().any(|id| fits(&id)) || fits(&resource.id(schema)))
+        };
+        let places = self.list.iter().enumerate().filter(|(_, resource)| any(resource));
+        places.map(|(at, _)| at).collect()
+    }
+
+    /// The place of the only object that has or had an id.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(crate) fn by_id(&self, id: &Id, schema: &Schema) -> Result<usize> {
+        let places = self.list.iter().enumerate();
+        let had = |resource: &Resource| {
+            !resource.is_gone() && (resource.had_id(id) || resource.has_id(id, schema))
+        };
+        let places: Vec<usize> =
+            places.filter(|(_, resource)| had(resource)).map(|(at, _)| at).collect();
+        let what = match places.as_slice() {
+            [at] => return Ok(*at),
+            [] => "no matches",
+            _ => "multiple matches",
+        };
+        let text = format!("{what} for Id {id}; failed to find unique target for patch {id}");
+        Err(Error::new(text))
+    }
+
+    /// The places of the objects that a selector means.
+    ///
+    /// # Errors
+    /// One of its expressions is none.
+    pub(crate) fn select(&self, selector: &Selector, schema: &Schema) -> Result<Vec<usize>> {
+        let matcher = selector.compile().map_err(|error| Error::new(error.to_string()))?;
+        let mut places = Vec::new();
+        for (at, resource) in self.list.iter().enumerate() {
+            let (current, original) = (resource.id(schema), resource.original_id(schema));
+            let gvk = &current.gvk;
+            let fits = (matcher.matches_namespace(original.effective_namespace())
+                || matcher.matches_namespace(current.effective_namespace()))
+                && (matcher.matches_name(&original.name) || matcher.matches_name(&current.name))
+                && matcher.matches_kind(&gvk.group, &gvk.version, &gvk.kind);
+            if fits && resource.has_marks_of(&matcher)? {
+                places.push(at);
+            }
+        }
+        Ok(places)
+    }
+
+    /// Leaves out what nothing is left of.
+    pub(crate) fn drop_gone(&mut self) {
+        if self.list.iter().any(Resource::is_gone) {
+            self.list_mut().retain(|resource| !resource.is_gone());
+        }
+    }
+
+    /// Checks that no two objects have the same id.
+    ///
+    /// # Errors
+    /// In the words of [`Self::append`].
+    pub(crate) fn check_ids(&mut self, schema: &Schema) -> Result<()> {
+        let list = std::mem::take(self.list_mut());
+        *self = Self::of(list, schema)?;
+        Ok(())
+    }
+}
+
+/// An id as Go's `%#v` prints it.
+fn shown(id: &Id) -> String {
+    let Id { gvk: Gvk { group, version, kind }, name, namespace, is_cluster_scoped } = id;
+    format!(
+        "resid.ResId{{Gvk:resid.Gvk{{Group:{group:?}, Version:{version:?}, Kind:{kind:?}, \
+         isClusterScoped:{is_cluster_scoped}}}, Name:{name:?}, Namespace:{namespace:?}}}"
+    )
+}

@@ -1,0 +1,73 @@
+//! What is known of Kubernetes' kinds.
+
+use super::{Resource, Schema};
+
+fn at<'s>(schema: &'s Schema, kind: (&str, &str), path: &[&str]) -> Option<Resource<'s>> {
+    let start = schema.of(kind.0, kind.1);
+    path.iter().fold(start, |found, part| match *part {
+        "[]" => found?.elements(),
+        part => found?.field(part),
+    })
+}
+
+#[test]
+fn the_lists_of_pods_are_merged_by_their_keys() {
+    let schema = Schema::builtin();
+    let pod = ["spec", "template", "spec"];
+    let keys = |path: &[&str]| {
+        let path: Vec<&str> = pod.iter().chain(path).copied().collect();
+        at(&schema, ("apps/v1", "Deployment"), &path)
+            .map(|it| (it.is_merged(), it.merge_keys().join(",")))
+    };
+    assert_eq!(keys(&["containers"]), Some((true, "name".to_owned())));
+    assert_eq!(
+        keys(&["containers", "[]", "ports"]),
+        Some((true, "containerPort,protocol".to_owned()))
+    );
+    assert_eq!(keys(&["containers", "[]", "args"]), None);
+    assert_eq!(keys(&["tolerations"]), None);
+    let finalizers = at(&schema, ("v1", "ConfigMap"), &["metadata", "finalizers"]).expect("known");
+    assert!(finalizers.is_merged() && finalizers.merge_keys().is_empty());
+    assert!(schema.of("extensions/v1beta1", "Deployment").is_none());
+}
+
+#[test]
+fn scopes_of_unknown_kinds_are_unknown() {
+    let schema = Schema::builtin();
+    assert_eq!(schema.is_namespaced("v1", "Node"), Some(false));
+    assert_eq!(schema.is_namespaced("apps/v1", "Deployment"), Some(true));
+    assert_eq!(schema.is_namespaced("example.com/v1", "Node"), None);
+}
+
+#[test]
+fn every_place_in_the_built_in_table_exists() {
+    let schema = Schema::builtin();
+    let count = schema.shapes.len();
+    assert!(count > 90 && schema.kinds.len() > 200 && schema.scopes.len() > 80);
+    let in_shapes = schema.shapes.iter().flat_map(|shape| {
+        shape.fields.values().chain(&shape.items).chain(&shape.additional).copied()
+    });
+    let places = in_shapes.chain(schema.kinds.values().copied());
+    assert!(places.chain(schema.definitions.values().copied()).all(|place| place < count));
+}
+
+#[test]
+fn a_document_adds_kinds_that_may_refer_to_others() {
+    let document = r##"{"definitions": {
+        "Foo": {"properties": {"list": {"$ref": "#/definitions/List"}, "loop": {"$ref": "#/definitions/Loop"}},
+            "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Foo"}]},
+        "List": {"type": "array", "items": {"type": "object"}, "x-kubernetes-patch-strategy": "merge",
+            "x-kubernetes-patch-merge-key": "id"},
+        "Loop": {"$ref": "#/definitions/Loop"}},
+        "paths": {"/apis/example.com/v1/foos": {"get": {
+            "x-kubernetes-group-version-kind": {"group": "example.com", "version": "v1", "kind": "Foo"}}}}}"##;
+    let schema = Schema::with_openapi(document).expect("OpenAPI");
+    let list = at(&schema, ("example.com/v1", "Foo"), &["list"]).expect("a known field");
+    assert_eq!((list.is_merged(), list.merge_keys()), (true, &["id".to_owned()][..]));
+    assert!(at(&schema, ("example.com/v1", "Foo"), &["loop"]).is_none());
+    assert_eq!(schema.is_namespaced("example.com/v1", "Foo"), Some(false));
+    assert!(schema.of("apps/v1", "Deployment").is_none());
+    let mut schema = Schema::builtin();
+    schema.add_openapi(document).expect("OpenAPI");
+    assert!(schema.of("apps/v1", "Deployment").is_some());
+}

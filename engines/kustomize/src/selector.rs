@@ -1,0 +1,117 @@
+//! Which objects a target means: names by regular expressions, labels by Kubernetes' selectors.
+//!
+//! Here: the selector and what it says of an object's parts. Elsewhere: label selectors (`selector/labels.rs`), and
+//! which of an object's names, present or past, are asked about.
+
+pub mod labels;
+mod labels_name;
+
+use golang::regexp::Regexp;
+
+use labels::{LabelSelector, SyntaxError};
+
+/// The target of a patch or of a replacement. What is empty restricts nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selector {
+    /// Regular expression for all of the API group.
+    pub group: String,
+    /// For all of the API version, without the group.
+    pub version: String,
+    /// For all of the kind.
+    pub kind: String,
+    /// For all of the name.
+    pub name: String,
+    /// For all of the namespace.
+    pub namespace: String,
+    /// A label selector.
+    pub label_selector: String,
+    /// A label selector for annotations, whose values have to be such as labels may have.
+    pub annotation_selector: String,
+}
+
+/// A selector that is ready to be used.
+#[derive(Debug, Clone)]
+pub struct Matcher {
+    group: Option<Regexp>,
+    version: Option<Regexp>,
+    kind: Option<Regexp>,
+    name: Option<Regexp>,
+    namespace: Option<Regexp>,
+    labels: Result<LabelSelector, SyntaxError>,
+    annotations: Result<LabelSelector, SyntaxError>,
+}
+
+impl Selector {
+    /// Compiles the expressions. What is wrong with a label selector is only said when it is asked for, as in
+    /// kustomize, where nothing is wrong as long as nothing else matches.
+    ///
+    /// # Errors
+    /// One of the regular expressions is none.
+    pub fn compile(&self) -> Result<Matcher, golang::regexp::Error> {
+        Ok(Matcher {
+            group: anchored(&self.group)?,
+            version: anchored(&self.version)?,
+            kind: anchored(&self.kind)?,
+            name: anchored(&self.name)?,
+            namespace: anchored(&self.namespace)?,
+            labels: LabelSelector::parse(&self.label_selector),
+            annotations: LabelSelector::parse(&self.annotation_selector),
+        })
+    }
+}
+
+impl Matcher {
+    /// Whether the kind of an object is meant.
+    pub fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
+        allows(self.group.as_ref(), group)
+            && allows(self.version.as_ref(), version)
+            && allows(self.kind.as_ref(), kind)
+    }
+
+    /// Whether a name is meant.
+    pub fn matches_name(&self, name: &str) -> bool {
+        allows(self.name.as_ref(), name)
+    }
+
+    /// Whether a namespace is meant.
+    pub fn matches_namespace(&self, namespace: &str) -> bool {
+        allows(self.namespace.as_ref(), namespace)
+    }
+
+    /// Whether an object with these labels is meant; `label` finds the value of a key.
+    ///
+    /// # Errors
+    /// The label selector is none.
+    pub fn matches_labels<'v>(
+        &self,
+        label: impl Fn(&str) -> Option<&'v str>,
+    ) -> Result<bool, SyntaxError> {
+        self.labels.as_ref().map(|selector| selector.matches(label)).map_err(Clone::clone)
+    }
+
+    /// As [`Self::matches_labels`], for annotations.
+    ///
+    /// # Errors
+    /// The annotation selector is none.
+    pub fn matches_annotations<'v>(
+        &self,
+        annotation: impl Fn(&str) -> Option<&'v str>,
+    ) -> Result<bool, SyntaxError> {
+        self.annotations.as_ref().map(|selector| selector.matches(annotation)).map_err(Clone::clone)
+    }
+}
+
+/// An expression for all of a text; `None` if it allows any.
+fn anchored(pattern: &str) -> Result<Option<Regexp>, golang::regexp::Error> {
+    if pattern.is_empty() {
+        return Ok(None);
+    }
+    Regexp::new(&format!("^(?:{pattern})$")).map(Some)
+}
+
+fn allows(pattern: Option<&Regexp>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| pattern.is_match(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! Label selectors as Kubernetes reads them: `app in (a, b), !canary, tier=web`.
+
+use golang::strconv;
+
+use super::labels_name::{label_key_problems, label_value_problems};
+
+/// Longest selector that is read, in bytes. Differs(kubernetes): it has no limit.
+pub const MAX_SELECTOR: usize = 1 << 20;
+
+/// Why a text is no label selector, in Kubernetes' words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SyntaxError(String);
+
+/// Requirements that all have to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LabelSelector(Vec<Requirement>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Equals,
+    NotEquals,
+    Exists,
+    DoesNotExist,
+    Greater,
+    Less,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Error,
+    End,
+    Close,
+    Comma,
+    Not,
+    Equals,
+    Greater,
+    Identifier,
+    In,
+    Less,
+    NotEquals,
+    NotIn,
+    Open,
+}
+
+impl LabelSelector {
+    /// Reads a selector; an empty one matches everything.
+    ///
+    /// # Errors
+    /// The text is none, a key is no label's, or a value is none that a label may have.
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+        if text.len() > MAX_SELECTOR {
+            return Err(SyntaxError(format!("selector is longer than {MAX_SELECTOR} bytes")));
+        }
+        Parser { tokens: tokens(text), at: 0 }.parse()
+    }
+
+    /// Whether labels match; `label` finds the value of a key.
+    pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(label(&requirement.key)))
+    }
+}
+
+impl Requirement {
+    fn new(key: String, operator: Operator, values: Vec<String>) -> Result<Self, SyntaxError> {
+        check_key(&key)?;
+        if matches!(operator, Operator::Greater | Operator::Less)
+            && values.iter().any(|value| strconv::parse_int(value, 10, 64).is_err())
+        {
+            let text = "for 'Gt', 'Lt' operators, the value must be an integer";
+            return Err(SyntaxError(text.to_owned()));
+        }
+        for value in &values {
+            let problems = label_value_problems(value);
+            if !problems.is_empty() {
+                return Err(SyntaxError(format!(
+                    "invalid label value: {}: at key: {}: {}",
+                    quoted(value),
+                    quoted(&key),
+                    problems.join("; ")
+                )));
+            }
+        }
+        Ok(Self { key, operator, values })
+    }
+
+    fn matches(&self, label: Option<&str>) -> bool {
+        let is_one = |label: &str| self.values.iter().any(|value| value == label);
+        let number = |text: &str| strconv::parse_int(text, 10, 64).ok();
+        let wanted = self.values.first().and_then(|value| number(value));
+        let numbers = label.and_then(number).zip(wanted);
+        match self.operator {
+            Operator::In | Operator::Equals => label.is_some_and(is_one),
+            Operator::NotIn | Operator::NotEquals => !label.is_some_and(is_one),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::Greater => numbers.is_some_and(|(found, wanted)| found > wanted),
+            Operator::Less => numbers.is_some_and(|(found, wanted)| found < wanted),
+        }
+    }
+}
+
+struct Parser {
+    /// Ends with [`Token::End`].
+    tokens: Vec<(Token, String)>,
+    at: usize,
+}
+
+impl Parser {
+    fn parse(mut self) -> Result<LabelSelector, SyntaxError> {
+        let mut requirements = Vec::new();
+        loop {
+            match self.peek() {
+                (Token::Identifier | Token::Not, _) => {
+                    let requirement = self.requirement().map_err(|SyntaxError(text)| {
+                        SyntaxError(format!("unable to parse requirement: {text}"))
+                    })?;
+                    requirements.push(requirement);
+                    match self.take() {
+                        (Token::End, _) => break,
+                        (Token::Comma, _) => {
+                            let (token, text) = self.peek();
+                            if !matches!(token, Token::Identifier | Token::Not) {
+                                return Err(expected(&text, "identifier after ','"));
+                            }
+                        }
+                        (_, text) => return Err(expected(&text, "',' or 'end of string'")),
+                    }
+                }
+                (Token::End, _) => break,
+                (_, text) => {
+                    return Err(expected(&text, "!, identifier, or 'end of string'"));
+                }
+            }
+        }
+        Ok(LabelSelector(requirements))
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, SyntaxError> {
+        let (mut token, mut key) = self.take();
+        let is_negated = token == Token::Not;
+        if is_negated {
+            (token, key) = self.take();
+        }
+        if token != Token::Identifier {
+            return Err(expected(&key, "identifier"));
+        }
+        check_key(&key)?;
+        if is_negated {
+            return Requirement::new(key, Operator::DoesNotExist, Vec::new());
+        }
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Requirement::new(key, Operator::Exists, Vec::new());
+        }
+        let (token, text) = self.take_operator();
+        let operator = match token {
+            Token::In => Operator::In,
+            Token::NotIn => Operator::NotIn,
+            Token::Equals => Operator::Equals,
+            Token::NotEquals => Operator::NotEquals,
+            Token::Greater => Operator::Greater,
+            Token::Less => Operator::Less,
+            _ => return Err(expected(&text, "'=', '!=', '==', 'in', notin'")),
+        };
+        let mut values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => vec![self.value()?],
+        };
+        values.sort_unstable();
+        values.dedup();
+        Requirement::new(key, operator, values)
+    }
+
+    fn value(&mut self) -> Result<String, SyntaxError> {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok(String::new());
+        }
+        match self.take() {
+            (Token::Identifier, text) => Ok(text),
+            (_, text) => Err(expected(&text, "identifier")),
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, SyntaxError> {
+        let (token, text) = self.take();
+        if token != Token::Open {
+            return Err(SyntaxError(format!("found '{text}' expected: '('")));
+        }
+        let (token, first) = self.peek();
+        match token {
+            Token::Identifier | Token::Comma => {
+                let values = self.identifiers()?;
+                if self.take().0 != Token::Close {
+                    return Err(expected(&first, "')'"));
+                }
+                Ok(values)
+            }
+            Token::Close => {
+                self.take();
+                Ok(vec![String::new()])
+            }
+            _ => Err(expected(&first, "',', ')' or identifier")),
+        }
+    }
+
+    fn identifiers(&mut self) -> Result<Vec<String>, SyntaxError> {
+        let mut values: Vec<String> = Vec::new();
+        loop {
+            match self.take() {
+                (Token::Identifier, text) => {
+                    values.push(text);
+                    match self.peek() {
+                        (Token::Comma, _) => {}
+                        (Token::Close, _) => return Ok(values),
+                        (_, text) => return Err(expected(&text, "',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if values.is_empty() {
+                        values.push(String::new());
+                    }
+                    match self.peek().0 {
+                        Token::Close => {
+                            values.push(String::new());
+                            return Ok(values);
+                        }
+                        Token::Comma => {
+                            self.take();
+                            values.push(String::new());
+                        }
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(expected(&text, "',', or identifier")),
+            }
+        }
+    }
+
+    /// The next token; `in` and `notin` are words like others.
+    fn peek(&self) -> (Token, String) {
+        let (token, text) =
+            self.tokens.get(self.at).cloned().unwrap_or((Token::End, String::new()));
+        match token {
+            Token::In | Token::NotIn => (Token::Identifier, text),
+            _ => (token, text),
+        }
+    }
+
+    fn take(&mut self) -> (Token, String) {
+        let next = self.peek();
+        self.at += 1;
+        next
+    }
+
+    /// The next token, where `in` and `notin` are operators.
+    fn take_operator(&mut self) -> (Token, String) {
+        self.at += 1;
+        self.tokens.get(self.at - 1).cloned().unwrap_or((Token::End, String::new()))
+    }
+}
+
+fn tokens(text: &str) -> Vec<(Token, String)> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        // Parity(kubernetes): a NUL ends the text.
+        if rest.is_empty() || rest.starts_with('\0') {
+            tokens.push((Token::End, String::new()));
+            return tokens;
+        }
+        let (token, length, text) = if rest.starts_with(is_special) {
+            symbol(rest)
+        } else {
+            let ends = |c: char| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n' | '\0');
+            let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
+            let token = match word {
+                "in" => Token::In,
+                "notin" => Token::NotIn,
+                _ => Token::Identifier,
+            };
+            // Parity(kubernetes): a NUL that ends a word is skipped.
+            let nul = usize::from(rest[word.len()..].starts_with('\0'));
+            (token, word.len() + nul, word.to_owned())
+        };
+        tokens.push((token, text));
+        rest = &rest[length..];
+    }
+}
+
+/// The longest operator that a text begins with, and how much of the text it takes.
+fn symbol(text: &str) -> (Token, usize, String) {
+    let two = match text.get(..2) {
+        Some("==") => Some(Token::Equals),
+        Some("!=") => Some(Token::NotEquals),
+        _ => None,
+    };
+    if let Some(token) = two {
+        return (token, 2, text[..2].to_owned());
+    }
+    let token = match text.as_bytes()[0] {
+        b')' => Token::Close,
+        b',' => Token::Comma,
+        b'!' => Token::Not,
+        b'=' => Token::Equals,
+        b'>' => Token::Greater,
+        b'<' => Token::Less,
+        b'(' => Token::Open,
+        _ => Token::Error,
+    };
+    (token, 1, text[..1].to_owned())
+}
+
+fn is_special(character: char) -> bool {
+    matches!(character, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
+
+fn check_key(key: &str) -> Result<(), SyntaxError> {
+    let problems = label_key_problems(key);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(SyntaxError(format!("invalid label key {}: {}", quoted(key), problems.join("; "))))
+}
+
+fn expected(found: &str, expected: &str) -> SyntaxError {
+    SyntaxError(format!("found '{found}', expected: {expected}"))
+}
+
+/// A text as Go's `%q` writes it.
+fn quoted(text: &str) -> String {
+    let quoted = strconv::quote(text.as_bytes(), strconv::Quoting::Printable);
+    String::from_utf8_lossy(&quoted).into_owned()
+}

@@ -1,0 +1,342 @@
+//! One kustomization: everything that it names, in kustomize's order.
+//!
+//! Here: resources, components, generators, transformers, validators. Below: which transformers its fields mean
+//! (`target/builtin.rs`). Elsewhere: what is done once for the whole build (`build.rs`).
+
+mod builtin;
+
+use goyaml::v3::Node;
+
+use crate::build::Build;
+use crate::config::Config;
+use crate::error::{Cause, Error, Result, Within as _};
+use crate::kustomization::{COMPONENT, FILE_NAMES, Kustomization};
+use crate::loader::Loader;
+use crate::manifest;
+use crate::origin::{ORIGIN, Origin};
+use crate::plugin;
+use crate::resource::{self, Resource};
+use crate::resources::Resources;
+use crate::transform::Transformer;
+use crate::variable::{self, Variables};
+
+/// What has come together so far.
+#[derive(Debug, Default)]
+pub(crate) struct Accumulation {
+    pub(crate) resources: Resources,
+    pub(crate) config: Config,
+    pub(crate) variables: Variables,
+}
+
+/// A kustomization that is being built.
+pub(crate) struct Target<'b> {
+    build: &'b Build<'b>,
+    loader: Loader<'b>,
+    /// On the heap, as kustomizations lie within each other on the stack.
+    pub(crate) kustomization: Box<Kustomization>,
+    file: &'static str,
+    origin: Option<Origin>,
+    /// The namespace that charts get which say none.
+    chart_namespace: String,
+}
+
+impl<'b> Target<'b> {
+    /// Reads the file of a kustomization.
+    ///
+    /// # Errors
+    /// There is none, or several, or it cannot be read.
+    pub(crate) fn load(build: &'b Build<'b>, loader: Loader<'b>) -> Result<Self> {
+        build.count_kustomization()?;
+        let mut found = FILE_NAMES.iter().filter_map(|name| Some((*name, loader.load(name).ok()?)));
+        let dir = loader.root();
+        let (file, text) = match (found.next(), found.next()) {
+            (Some(found), None) => found,
+            (Some(_), Some(_)) => {
+                let text = format!("Found multiple kustomization files under: {dir}\n");
+                return Err(Error::new(text));
+            }
+            (None, _) => {
+                return Err(Error::new(format!(
+                    "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory \
+                     '{dir}'"
+                )));
+            }
+        };
+        let mut warnings = Vec::new();
+        let kustomization = Kustomization::parse(&text, dir, &mut warnings);
+        warnings.into_iter().for_each(|warning| build.warn(warning));
+        Ok(Self {
+            build,
+            loader,
+            kustomization: Box::new(kustomization?),
+            file,
+            origin: None,
+            chart_namespace: String::new(),
+        })
+    }
+
+    /// Uses the OpenAPI document that the kustomization names.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn use_openapi(&self, is_top: bool) -> Result<()> {
+        let openapi = &self.kustomization.openapi;
+        let document = match openapi.get("path") {
+            Some(path) => Some(self.loader.load(path)?),
+            None => None,
+        };
+        self.build.use_openapi(openapi, document.as_deref(), is_top)
+    }
+
+    /// Accumulates the kustomization that is built, and keeps track of origins if it asks for that.
+    ///
+    /// # Errors
+    /// As for each of its parts.
+    pub(crate) fn accumulate_top(mut self) -> Result<Accumulation> {
+        if !self.kustomization.build_metadata.is_empty() {
+            self.origin = Some(Origin::default());
+        }
+        self.accumulate(Accumulation::default())
+    }
+
+    fn accumulate(&self, mut so_far: Accumulation) -> Result<Accumulation> {
+        let file = &self.kustomization;
+        so_far = self.add_resources(so_far, &file.resources).within(|| "accumulating resources")?;
+        let config = Config::with_files(&self.loader, &file.configurations)?;
+        so_far.config.merge(config).within(|| "merging config")?;
+        let list = |paths: &[String]| format!("[{}]", paths.join(" "));
+        let config = Config::of_crds(&self.loader, &file.crds)
+            .within(|| format!("loading CRDs {}", list(&file.crds)))?;
+        so_far.config.merge(config).within(|| "merging CRDs")?;
+        self.generate(&mut so_far)?;
+        so_far =
+            self.add_components(so_far, &file.components).within(|| "accumulating components")?;
+        self.transform(&mut so_far)?;
+        self.validate(&mut so_far)?;
+        let schema = self.build.schema();
+        let variables = file.vars.clone();
+        variable::mark(&mut so_far.resources, &variables, &schema)
+            .and_then(|()| so_far.variables.add(variables))
+            .within(|| {
+                let shown: Vec<String> = file.vars.iter().map(ToString::to_string).collect();
+                format!("merging vars {}", list(&shown))
+            })?;
+        Ok(so_far)
+    }
+
+    /// Adds what `resources` name: files, or else kustomizations.
+    fn add_resources(&self, mut so_far: Accumulation, paths: &[String]) -> Result<Accumulation> {
+        for path in paths {
+            let Err(of_file) = self.add_file(&mut so_far, path) else { continue };
+            if of_file.cause() == Cause::Http {
+                return Err(of_file);
+            }
+            let loader = match self.loader.at(path) {
+                Ok(loader) => loader,
+                Err(_) if of_file.cause() == Cause::MalformedYaml => return Err(of_file),
+                Err(error) => {
+                    return Err(error.within(format_args!("accumulation err='{of_file}'")));
+                }
+            };
+            so_far = self
+                .add_kustomization(so_far, loader, path, false)
+                .within(|| format!("accumulation err='{of_file}'"))?;
+        }
+        Ok(so_far)
+    }
+
+    fn add_file(&self, so_far: &mut Accumulation, path: &str) -> Result<()> {
+        let accumulating = || format!("accumulating resources from '{path}'");
+        let schema = self.build.schema();
+        let content = self.loader.load(path).within(accumulating)?;
+        let read = manifest::parse(&content).and_then(|list| Resources::of(list, &schema));
+        let read = manifest::in_file(read, path).within(accumulating)?;
+        let mut list = read.into_list();
+        if let Some(origin) = &self.origin {
+            let origin = origin.at(path);
+            list.iter_mut().try_for_each(|resource| origin.put_on(resource))?;
+        }
+        self.build.notice(&list)?;
+        let merging = || format!("merging resources from '{path}'");
+        so_far.resources.append_all(list, &schema).within(merging)
+    }
+
+    fn add_components(&self, mut so_far: Accumulation, paths: &[String]) -> Result<Accumulation> {
+        let quoted = |error: Error| {
+            let text = error.to_string();
+            let quoted =
+                golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
+            String::from_utf8_lossy(&quoted).into_owned()
+        };
+        for path in paths {
+            let loader = self.loader.at(path);
+            let loader =
+                loader.map_err(|error| Error::new(format!("loader.New {}", quoted(error))))?;
+            let added = self.add_kustomization(so_far, loader, path, true);
+            so_far = added
+                .map_err(|error| Error::new(format!("accumulateDirectory: {}", quoted(error))))?;
+        }
+        Ok(so_far)
+    }
+
+    /// Adds another kustomization: a component changes what is there, others bring their own.
+    fn add_kustomization(
+        &self,
+        so_far: Accumulation,
+        loader: Loader<'b>,
+        path: &str,
+        is_component: bool,
+    ) -> Result<Accumulation> {
+        let dir = loader.root().to_owned();
+        let mut other = Self::load(self.build, loader)
+            .within(|| format!("couldn't make target for path '{dir}'"))?;
+        let file = &mut other.kustomization;
+        file.build_metadata.clone_from(&self.kustomization.build_metadata);
+        other.origin = self.origin.as_ref().map(|origin| origin.at(path));
+        other.chart_namespace = match self.kustomization.namespace.as_str() {
+            "" => self.chart_namespace.clone(),
+            namespace => namespace.to_owned(),
+        };
+        other.use_openapi(false)?;
+        let kind = &other.kustomization.kind;
+        if is_component && kind != COMPONENT {
+            let text = format!("expected kind '{COMPONENT}' for path '{dir}' but got '{kind}'");
+            return Err(Error::new(text));
+        }
+        if !is_component && kind == COMPONENT {
+            let text = format!("expected kind != '{COMPONENT}' for path '{dir}'");
+            return Err(Error::new(text));
+        }
+        let (base, mut so_far) = match is_component {
+            true => (so_far, Accumulation::default()),
+            false => (Accumulation::default(), so_far),
+        };
+        let added =
+            other.accumulate(base).within(|| format!("recursed accumulation of path '{dir}'"))?;
+        let schema = self.build.schema();
+        let merging = || format!("recursed merging from path '{dir}'");
+        so_far.resources.append_all(added.resources.into_list(), &schema).within(merging)?;
+        so_far.config.merge(added.config).within(merging)?;
+        so_far.variables.merge(added.variables).within(merging)?;
+        Ok(so_far)
+    }
+
+    fn generate(&self, so_far: &mut Accumulation) -> Result<()> {
+        let mut generators = self.builtin_generators()?;
+        let configs = self
+            .plugins(&self.kustomization.generators, "configuring external generator")
+            .within(|| "loading generator plugins");
+        for config in configs? {
+            let generator = plugin::generator(&self.loader, self.build, &config)
+                .within(|| "loading generator plugins")?;
+            let id = config.id(&self.build.schema());
+            generators.push((generator, Origin::of_plugin(&config, &id)));
+        }
+        let schema = self.build.schema();
+        for (generator, origin) in generators {
+            let mut list = generator.generate(&self.loader, self.build)?;
+            if let Some(origin) = origin {
+                let unknown =
+                    list.iter_mut().filter(|resource| !resource.annotations().contains_key(ORIGIN));
+                unknown.into_iter().try_for_each(|resource| origin.put_on(resource))?;
+            }
+            self.build.notice(&list)?;
+            for resource in list {
+                so_far
+                    .resources
+                    .absorb(resource, &schema)
+                    .within(|| format!("merging from generator {}", generator.kind()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The configurations of plugins: entries are YAML, or else paths.
+    fn plugins(&self, entries: &[String], doing: &str) -> Result<Vec<Resource>> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let schema = self.build.schema();
+        let mut so_far = Accumulation::default();
+        let mut paths = Vec::new();
+        for entry in entries {
+            let inline = manifest::parse(entry.as_bytes());
+            let Ok(inline) = inline.and_then(|list| Resources::of(list, &schema)) else {
+                paths.push(entry.clone());
+                continue;
+            };
+            let mut list = inline.into_list();
+            self.build.notice(&list)?;
+            if let Some(origin) = &self.origin {
+                let origin = origin.at(self.file);
+                list.iter_mut().try_for_each(|resource| origin.put_on(resource))?;
+            }
+            so_far.resources.append_all(list, &schema).within(|| doing)?;
+        }
+        Ok(self.add_resources(so_far, &paths)?.resources.into_list())
+    }
+
+    fn transform(&self, so_far: &mut Accumulation) -> Result<()> {
+        let mut transformers = self.builtin_transformers(&so_far.config)?;
+        transformers.extend(self.plugin_transformers(&self.kustomization.transformers)?);
+        for (transformer, origin) in transformers {
+            let schema = self.build.schema();
+            if transformer.merges(&so_far.resources, &schema) {
+                self.build.keep_schema();
+            }
+            transformer.transform(&mut so_far.resources, &schema)?;
+            if let Some(origin) = origin {
+                let list = so_far.resources.list_mut();
+                list.iter_mut().try_for_each(|resource| origin.note_on(resource))?;
+            }
+            so_far.resources.drop_gone();
+        }
+        Ok(())
+    }
+
+    fn plugin_transformers(
+        &self,
+        entries: &[String],
+    ) -> Result<Vec<(Transformer, Option<Origin>)>> {
+        let configs = self.plugins(entries, "configuring external transformer")?;
+        let mut transformers = Vec::new();
+        for config in configs {
+            let transformer = plugin::transformer(&self.loader, self.build, &config)?;
+            let id = config.id(&self.build.schema());
+            transformers.push((transformer, Origin::of_plugin(&config, &id)));
+        }
+        Ok(transformers)
+    }
+
+    /// Runs validators, which may change nothing but one label.
+    fn validate(&self, so_far: &mut Accumulation) -> Result<()> {
+        let validators = self.plugin_transformers(&self.kustomization.validators)?;
+        let schema = self.build.schema();
+        for (validator, _) in validators {
+            let before = so_far.resources.clone();
+            validator.transform(&mut so_far.resources, &schema)?;
+            let after = so_far.resources.list();
+            let is_same = before.list().len() == after.len()
+                && before.list().iter().zip(after).all(|(before, after)| {
+                    unmarked(after).is_some_and(|after| after == before.node)
+                });
+            if !is_same {
+                let text = "validator shouldn't modify the resource map: nodes unequal";
+                return Err(Error::new(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An object without the label that validators may set.
+///
+/// Parity(kustomize): to remove it all labels are set anew, so that it may only be set where there are no others.
+fn unmarked(resource: &Resource) -> Option<Node> {
+    let mut node = resource.node.clone();
+    let mut labels = resource::meta_map(&node, "labels");
+    if labels.remove("validated-by").is_some() {
+        resource::set_meta_map(&mut node, "labels", &labels).ok()?;
+    }
+    Some(node)
+}

@@ -1,0 +1,198 @@
+//! The fields of a kustomization as generators and transformers.
+
+use serde_json::json;
+
+use super::Target;
+use crate::config::{self, Config};
+use crate::error::{Result, Within as _};
+use crate::fieldspec::FieldSpec;
+use crate::inflate::Chart;
+use crate::kustomization::{GeneratorArgs, GeneratorOptions};
+use crate::origin::Origin;
+use crate::plugin::{self, Generator};
+use crate::transform::affix::{Affix, Side};
+use crate::transform::image::Images;
+use crate::transform::label::Texts;
+use crate::transform::namespace::{Namespace, Subjects};
+use crate::transform::replica::Replicas;
+use crate::transform::{Transformer, patch};
+
+/// With the origin of what it makes, if that is asked for.
+type WithOrigin<T> = (T, Option<Origin>);
+
+/// What was being configured, as kustomize says it.
+fn configuring<T>(result: Result<T>, kind: &str, config: &serde_json::Value) -> Result<T> {
+    result.within(|| {
+        let config = goyaml::emit::emit(config).unwrap_or_default();
+        format!("trouble configuring builtin {kind} with config: `\n{config}`")
+    })
+}
+
+impl Target<'_> {
+    fn origin_of(&self, kind: &str) -> Option<Origin> {
+        self.origin.as_ref().map(|origin| origin.builtin(self.file, kind))
+    }
+
+    /// The generators of fields, in kustomize's order.
+    pub(super) fn builtin_generators(&self) -> Result<Vec<WithOrigin<Generator>>> {
+        let file = &self.kustomization;
+        let with_options = |args: &GeneratorArgs| {
+            let mut args = args.clone();
+            if let Some(global) = &file.generator_options {
+                args.options.get_or_insert_with(GeneratorOptions::default).add(global);
+            }
+            args
+        };
+        let mut generators = Vec::new();
+        for args in &file.config_map_generator {
+            generators.push(Generator::ConfigMap(with_options(args)));
+        }
+        for args in &file.secret_generator {
+            let mut args = args.clone();
+            args.generator = with_options(&args.generator);
+            generators.push(Generator::Secret(args));
+        }
+        let globals = file.helm_globals.clone().unwrap_or_default();
+        for chart in &file.helm_charts {
+            let mut chart = chart.clone();
+            if chart.namespace.is_empty() {
+                let own =
+                    if file.namespace.is_empty() { &self.chart_namespace } else { &file.namespace };
+                chart.namespace.clone_from(own);
+            }
+            let config = chart.to_config(&globals);
+            let chart = Chart::new(&self.loader, &globals, chart, &self.build.options.helm);
+            let chart = configuring(chart, "HelmChartInflationGenerator", &config)?;
+            generators.push(Generator::Chart(Box::new(chart)));
+        }
+        Ok(generators
+            .into_iter()
+            .map(|generator| {
+                let origin = self.origin_of(generator.kind());
+                (generator, origin)
+            })
+            .collect())
+    }
+
+    /// The transformers of fields, in kustomize's order.
+    pub(super) fn builtin_transformers(
+        &self,
+        config: &Config,
+    ) -> Result<Vec<WithOrigin<Transformer>>> {
+        let mut all = Vec::new();
+        let mut add = |kind: &str, transformers: Vec<Transformer>| {
+            all.extend(transformers.into_iter().map(|one| (one, self.origin_of(kind))));
+        };
+        add("PatchStrategicMergeTransformer", self.strategic_merges()?);
+        add("PatchTransformer", self.patches()?);
+        let file = &self.kustomization;
+        if !file.namespace.is_empty() {
+            let namespace = Namespace {
+                namespace: file.namespace.clone(),
+                specs: config.namespace.clone(),
+                unset_only: false,
+                subjects: Subjects::NamedDefault,
+            };
+            add("NamespaceTransformer", vec![Transformer::Namespace(namespace)]);
+        }
+        let affixes = [
+            ("PrefixTransformer", Side::Prefix, &file.name_prefix, &config.name_prefix),
+            ("SuffixTransformer", Side::Suffix, &file.name_suffix, &config.name_suffix),
+        ];
+        for (kind, side, text, specs) in affixes {
+            if !text.is_empty() {
+                let affix = Affix { side, text: text.clone(), specs: specs.clone() };
+                add(kind, vec![Transformer::Affix(affix)]);
+            }
+        }
+        add("LabelTransformer", self.labels(config)?);
+        if !file.common_annotations.is_empty() {
+            let texts = file.common_annotations.clone();
+            let texts = Texts { texts, specs: config.common_annotations.clone() };
+            add("AnnotationsTransformer", vec![Transformer::Labels(texts)]);
+        }
+        add("PatchJson6902Transformer", self.json6902()?);
+        let replicas = file.replicas.iter().map(|replica| {
+            let (replica, specs) = (replica.clone(), config.replicas.clone());
+            Transformer::Replicas(Replicas { replica, specs })
+        });
+        add("ReplicaCountTransformer", replicas.collect());
+        let images = file.images.iter().map(|image| {
+            Images::new(image.clone(), config.images.clone()).map(Transformer::Images)
+        });
+        add("ImageTagTransformer", images.collect::<Result<_>>()?);
+        if !file.replacements.is_empty() {
+            let paths: Vec<_> =
+                file.replacements.iter().map(|entry| json!({ "path": entry.path })).collect();
+            let replacements = plugin::replacements(&self.loader, &file.replacements);
+            let shown = json!({ "Replacements": paths });
+            let replacements = configuring(replacements, "ReplacementTransformer", &shown)?;
+            add("ReplacementTransformer", vec![replacements]);
+        }
+        Ok(all)
+    }
+
+    fn strategic_merges(&self) -> Result<Vec<Transformer>> {
+        let paths = &self.kustomization.patches_strategic_merge;
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let patches = patch::StrategicMerge::load(&self.loader, paths, "");
+        let patches =
+            configuring(patches, "PatchStrategicMergeTransformer", &json!({ "paths": paths }))?;
+        Ok(vec![Transformer::StrategicMerge(patches)])
+    }
+
+    fn patches(&self) -> Result<Vec<Transformer>> {
+        let entries = self.kustomization.patches.iter();
+        let load = entries.map(|entry| {
+            let patch = patch::Patch::load(&self.loader, entry);
+            let patch = configuring(patch, "PatchTransformer", &entry.to_config("patch"));
+            patch.map(Transformer::Patch)
+        });
+        load.collect()
+    }
+
+    fn json6902(&self) -> Result<Vec<Transformer>> {
+        let entries = self.kustomization.patches_json6902.iter();
+        let load = entries.map(|entry| {
+            let patch = patch::Json6902::load(&self.loader, entry);
+            let config = entry.to_config("jsonOp");
+            configuring(patch, "PatchJson6902Transformer", &config).map(Transformer::Json6902)
+        });
+        load.collect()
+    }
+
+    fn labels(&self, config: &Config) -> Result<Vec<Transformer>> {
+        let file = &self.kustomization;
+        if file.labels.is_empty() && file.common_labels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut transformers = Vec::new();
+        for label in &file.labels {
+            let mut specs = label.fields.clone();
+            let failed = || "failed to merge labels";
+            config::add_all(&mut specs, config.labels.iter().cloned()).within(failed)?;
+            if label.include_selectors {
+                let all = config.common_labels.iter().cloned();
+                config::add_all(&mut specs, all).within(failed)?;
+            } else {
+                if label.include_templates {
+                    let templates = config.template_labels.iter().cloned();
+                    config::add_all(&mut specs, templates)
+                        .within(|| "failed to merge template fieldSpec")?;
+                }
+                let own = FieldSpec {
+                    path: "metadata/labels".to_owned(),
+                    create: true,
+                    ..FieldSpec::default()
+                };
+                config::add(&mut specs, own).within(failed)?;
+            }
+            transformers.push(Transformer::Labels(Texts { texts: label.pairs.clone(), specs }));
+        }
+        let specs = config.common_labels.clone();
+        transformers.push(Transformer::Labels(Texts { texts: file.common_labels.clone(), specs }));
+        Ok(transformers)
+    }
+}

@@ -1,0 +1,36 @@
+//! `labels`, `commonLabels` and `commonAnnotations`.
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::edit;
+use crate::error::Result;
+use crate::fieldspec::{Created, FieldSpec};
+use crate::resources::Resources;
+
+/// Labels or annotations, and the maps that get them.
+#[derive(Debug, Clone)]
+pub(crate) struct Texts {
+    pub(crate) texts: BTreeMap<String, String>,
+    pub(crate) specs: Vec<FieldSpec>,
+}
+
+impl Texts {
+    pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+        if self.texts.is_empty() {
+            return Ok(());
+        }
+        let created = Created { kind: Kind::Mapping, tag: edit::MAP };
+        for resource in resources.list_mut() {
+            for (key, value) in &self.texts {
+                for spec in &self.specs {
+                    edit::walk(&mut resource.node, spec, Some(created), |node| {
+                        edit::set_field(node, key, Node::string(value.as_str()))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! `namespace`.
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
+
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::fieldspec::{Created, FieldSpec};
+use crate::resource::Resource;
+use crate::resources::Resources;
+use crate::schema::Schema;
+
+/// Which subjects of role bindings get the namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subjects {
+    NamedDefault,
+    ServiceAccounts,
+    None,
+}
+
+/// A namespace, and the fields that get it beside `metadata.namespace`.
+#[derive(Debug, Clone)]
+pub(crate) struct Namespace {
+    pub(crate) namespace: String,
+    pub(crate) specs: Vec<FieldSpec>,
+    pub(crate) unset_only: bool,
+    pub(crate) subjects: Subjects,
+}
+
+impl Namespace {
+    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        if self.namespace.is_empty() {
+            return Ok(());
+        }
+        for resource in resources.list_mut() {
+            if resource.is_gone() || resource.is_from_helm {
+                continue;
+            }
+            resource.remember(schema);
+            self.apply(resource, schema)?;
+        }
+        check_ids(resources.list(), schema)
+    }
+
+    pub(super) fn apply(&self, resource: &mut Resource, schema: &Schema) -> Result<()> {
+        let id = resource.id(schema);
+        if !id.is_cluster_scoped {
+            let spec = FieldSpec {
+                path: "metadata/namespace".to_owned(),
+                create: true,
+                ..FieldSpec::default()
+            };
+            let created = Created { kind: Kind::Scalar, tag: "" };
+            edit::walk(&mut resource.node, &spec, Some(created), |node| self.set(node))?;
+        }
+        let is_binding = |kind: &str| matches!(kind, "RoleBinding" | "ClusterRoleBinding");
+        let binds = is_binding(&id.gvk.kind);
+        if binds {
+            self.bind(&mut resource.node)?;
+        }
+        let is_core = resource.api_version() == "v1";
+        let created = Created { kind: Kind::Scalar, tag: edit::STR };
+        for spec in &self.specs {
+            let is_done = match spec.path.as_str() {
+                "metadata/namespace" => true,
+                "metadata/name" => !is_core,
+                "subjects/namespace" => binds && is_binding(&spec.kind),
+                _ => false,
+            };
+            if is_done {
+                continue;
+            }
+            let set = edit::walk(&mut resource.node, spec, Some(created), |node| self.set(node));
+            set.map_err(|error| {
+                let text = error.to_string();
+                let is_kind =
+                    text.contains("wrong node kind: ") && !text.contains("but got ScalarNode");
+                error.within(match is_kind {
+                    true => "namespace field specs must target scalar nodes",
+                    false => "namespace transformation failed",
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set(&self, node: &mut Node) -> Result<()> {
+        let is_set = node.kind == Kind::Scalar && !edit::text(node).is_empty();
+        if self.unset_only && is_set {
+            return Ok(());
+        }
+        edit::set_scalar(node, self.namespace.as_str(), edit::STR)
+    }
+
+    /// Sets the namespace of the subjects of a role binding.
+    ///
+    /// Parity(kustomize): a subject that is called `default` counts as a service account, whatever it is.
+    fn bind(&self, object: &mut Node) -> Result<()> {
+        let (field, wanted) = match self.subjects {
+            Subjects::None => return Ok(()),
+            Subjects::NamedDefault => ("name", "default"),
+            Subjects::ServiceAccounts => ("kind", "ServiceAccount"),
+        };
+        let Some(subjects) = edit::get_mut(object, "subjects")? else { return Ok(()) };
+        if edit::is_null(subjects) {
+            return Ok(());
+        }
+        let setting = || "setting namespace on (cluster)role binding subjects";
+        edit::check_kind(subjects, Kind::Sequence).within(setting)?;
+        for subject in subjects.content.iter_mut() {
+            let looking = || format!("looking up {field} on (cluster)role binding subject");
+            let value = edit::get(subject, field).within(looking).within(setting)?;
+            let Some(value) = value.filter(|value| !edit::is_null(value)) else { continue };
+            edit::check_kind(value, Kind::Scalar).within(looking).within(setting)?;
+            if value.value != wanted {
+                continue;
+            }
+            if let Some(node) = edit::get_or_create(subject, "namespace", Kind::Scalar)? {
+                self.set(node).within(setting)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_ids(resources: &[Resource], schema: &Schema) -> Result<()> {
+    let mut known = BTreeMap::new();
+    for (at, resource) in resources.iter().enumerate() {
+        let id = resource.id(schema);
+        let (gvk, name, namespace) = id.key();
+        let key = (gvk.clone(), name.to_owned(), namespace.to_owned());
+        if known.insert(key, at).is_some() {
+            let text = format!("namespace transformation produces ID conflict: {id} comes twice");
+            return Err(Error::new(text));
+        }
+    }
+    Ok(())
+}

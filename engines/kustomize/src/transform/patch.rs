@@ -1,0 +1,309 @@
+//! `patches`, `patchesStrategicMerge` and `patchesJson6902`.
+
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::json6902;
+use crate::kustomization::Patch as Entry;
+use crate::loader::Loader;
+use crate::manifest;
+use crate::merge;
+use crate::resource::Resource;
+use crate::resources::Resources;
+use crate::schema::Schema;
+use crate::selector::Selector;
+
+fn quoted(text: &str) -> String {
+    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
+/// Merges a patch into an object, which keeps kind, name and namespace unless the patch may change them.
+fn merge_into(target: &mut Resource, patch: &Resource, schema: &Schema) -> Result<()> {
+    let (name, namespace) = (target.name().to_owned(), target.namespace().to_owned());
+    let kind = target.kind().to_owned();
+    if patch.may_change_name || patch.may_change_kind {
+        target.remember(schema);
+    }
+    let outcome = merge::strategic(&patch.node, &mut target.node, schema);
+    if outcome.map_err(|error| Error::new(error.to_string()))? == merge::Outcome::Deleted {
+        target.node = edit::null();
+    }
+    if target.is_gone() {
+        return Ok(());
+    }
+    if !patch.may_change_kind {
+        target.set_kind(&kind)?;
+    }
+    if !patch.may_change_name {
+        target.set_name(&name)?;
+    }
+    target.set_namespace(&namespace)
+}
+
+/// Merges a patch into some objects, whatever version and name it says itself.
+fn merge_into_all(
+    resources: &mut Resources,
+    places: &[usize],
+    patch: &Resource,
+    schema: &Schema,
+) -> Result<()> {
+    for at in places {
+        let target = &mut resources.list_mut()[*at];
+        let mut patch = patch.clone();
+        // Parity(kustomize): labels and annotations of the patch become texts, and null and empty maps of them vanish.
+        patch.take_metadata_from(&patch.clone())?;
+        let (api_version, kind) = (target.gvk().api_version(), patch.kind().to_owned());
+        patch.set_api_version(&api_version)?;
+        patch.set_kind(&kind)?;
+        merge_into(target, &patch, schema)?;
+    }
+    resources.drop_gone();
+    resources.check_ids(schema)
+}
+
+/// Applies operations to some objects.
+fn apply_to_all(
+    resources: &mut Resources,
+    places: &[usize],
+    patch: &json6902::Patch,
+    remember: Option<&Schema>,
+) -> Result<()> {
+    for at in places {
+        let resource = &mut resources.list_mut()[*at];
+        if let Some(schema) = remember {
+            resource.remember(schema);
+        }
+        let applied = json6902::apply(patch, &mut resource.node);
+        applied.map_err(|error| Error::new(error.to_string()))?;
+        let annotations = resource.annotations();
+        resource.set_annotations(&annotations)?;
+        resource.keep_annotations();
+    }
+    Ok(())
+}
+
+/// `patchesStrategicMerge`.
+#[derive(Debug, Clone)]
+pub(crate) struct StrategicMerge {
+    patches: Vec<Resource>,
+}
+
+impl StrategicMerge {
+    /// Reads patches: entries are YAML, or else paths.
+    ///
+    /// # Errors
+    /// A file cannot be read, or nothing is left.
+    pub(crate) fn load(loader: &Loader<'_>, paths: &[String], inline: &str) -> Result<Self> {
+        if paths.is_empty() && inline.is_empty() {
+            return Err(Error::new("empty file path and empty patch content"));
+        }
+        let mut patches = Vec::new();
+        for path in paths {
+            patches.extend(match manifest::parse(path.as_bytes()) {
+                Ok(patches) => patches,
+                Err(_) => manifest::in_file(manifest::parse(&loader.load(path)?), path)?,
+            });
+        }
+        if !inline.is_empty() {
+            patches.extend(manifest::parse(inline.as_bytes())?);
+        }
+        if patches.is_empty() {
+            let paths = paths.join(" ");
+            let text = format!("patch appears to be empty; files=[{paths}], Patch={inline}");
+            return Err(Error::new(text));
+        }
+        Ok(Self { patches })
+    }
+
+    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        for patch in &self.patches {
+            let at = resources.by_id(&patch.original_id(schema), schema)?;
+            merge_into_all(resources, &[at], patch, schema)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Merges(Vec<Resource>),
+    Operations(json6902::Patch),
+}
+
+/// An entry of `patches`.
+#[derive(Debug, Clone)]
+pub(crate) struct Patch {
+    content: Content,
+    target: Option<Selector>,
+    /// Where it comes from, as errors say it.
+    source: String,
+}
+
+impl Patch {
+    /// Reads a patch, and finds out which of the two kinds it is.
+    ///
+    /// # Errors
+    /// It is neither, or both; or its file cannot be read.
+    pub(crate) fn load(loader: &Loader<'_>, entry: &Entry) -> Result<Self> {
+        let config = || {
+            let mut entry = entry.clone();
+            entry.patch.clone_from(&entry.patch.trim().to_owned());
+            goyaml::emit::emit(&entry.to_config("patch")).unwrap_or_default()
+        };
+        let inline = entry.patch.trim();
+        let (text, source) = match (inline, entry.path.as_str()) {
+            ("", "") => {
+                let text = format!("must specify one of patch and path in\n{}", config());
+                return Err(Error::new(text));
+            }
+            (inline, "") => (inline.as_bytes().into(), format!("[patch: {}]", quoted(inline))),
+            ("", path) => {
+                let loaded = loader.load(path);
+                let failed = || format!("failed to get the patch file from path({path})");
+                (loaded.within(failed)?, format!("[path: {}]", quoted(path)))
+            }
+            _ => {
+                let text = format!("patch and path can't be set at the same time\n{}", config());
+                return Err(Error::new(text));
+            }
+        };
+        let merges = manifest::parse(&text);
+        let operations = operations(&text);
+        let content = match (merges, operations) {
+            (Ok(merges), Ok(operations)) if !merges.is_empty() && !operations.is_empty() => {
+                let text = format!("illegally qualifies as both an SM and JSON patch: {source}");
+                return Err(Error::new(text));
+            }
+            (Ok(merges), _) => Content::Merges(merges),
+            (Err(_), Ok(operations)) => Content::Operations(operations),
+            (Err(_), Err(_)) => {
+                let text = format!("unable to parse SM or JSON patch from {source}");
+                return Err(Error::new(text));
+            }
+        };
+        let mut patch = Self { content, target: entry.target.clone(), source };
+        if let (Content::Merges(merges), Some(options)) = (&mut patch.content, &entry.options) {
+            for merge in merges {
+                merge.may_change_name |= options.allow_name_change;
+                merge.may_change_kind |= options.allow_kind_change;
+            }
+        }
+        Ok(patch)
+    }
+
+    /// Whether it merges something into one of the objects.
+    pub(super) fn merges(&self, resources: &Resources, schema: &Schema) -> bool {
+        match (&self.content, &self.target) {
+            (Content::Operations(_), _) => false,
+            (Content::Merges(merges), None) => !merges.is_empty(),
+            (Content::Merges(_), Some(target)) => {
+                resources.select(target, schema).is_ok_and(|places| !places.is_empty())
+            }
+        }
+    }
+
+    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        match &self.content {
+            Content::Merges(merges) => self.merge(merges, resources, schema),
+            Content::Operations(operations) => {
+                let Some(target) = &self.target else {
+                    let text = format!("must specify a target for JSON patch {}", self.source);
+                    return Err(Error::new(text));
+                };
+                let places = resources.select(target, schema)?;
+                apply_to_all(resources, &places, operations, Some(schema))
+            }
+        }
+    }
+
+    fn merge(&self, merges: &[Resource], resources: &mut Resources, schema: &Schema) -> Result<()> {
+        let Some(target) = &self.target else {
+            for patch in merges {
+                let id = patch.original_id(schema);
+                let failed = || {
+                    let id = quoted(&id.to_string());
+                    format!("no resource matches strategic merge patch {id}")
+                };
+                let at = resources.by_id(&id, schema).within(failed)?;
+                merge_into(&mut resources.list_mut()[at], patch, schema)?;
+            }
+            return Ok(());
+        };
+        let patch = match merges {
+            [] => return Ok(()),
+            [patch] => patch,
+            _ => {
+                return Err(Error::new(format!(
+                    "Multiple Strategic-Merge Patches in one `patches` entry is not allowed to set `patches.target` \
+                     field: {}",
+                    self.source
+                )));
+            }
+        };
+        let places = resources.select(target, schema).within(|| {
+            let Selector { name, namespace, annotation_selector, label_selector, .. } = target;
+            let gvk = crate::id::Gvk {
+                group: target.group.clone(),
+                version: target.version.clone(),
+                kind: target.kind.clone(),
+            };
+            let (name, namespace) = (name.clone(), namespace.clone());
+            let id = crate::id::Id { gvk, name, namespace, is_cluster_scoped: false };
+            let target = format!("{id}:a={annotation_selector}:l={label_selector}");
+            format!("unable to find patch target {} in `resources`", quoted(&target))
+        })?;
+        merge_into_all(resources, &places, patch, schema)
+    }
+}
+
+fn operations(text: &[u8]) -> Result<json6902::Patch> {
+    let text = String::from_utf8_lossy(text);
+    if text.is_empty() {
+        return Err(Error::new("empty json patch operations"));
+    }
+    json6902::parse(&text).map_err(|error| Error::new(error.to_string()))
+}
+
+/// An entry of `patchesJson6902`.
+#[derive(Debug, Clone)]
+pub(crate) struct Json6902 {
+    operations: json6902::Patch,
+    target: Selector,
+}
+
+impl Json6902 {
+    /// # Errors
+    /// The target has no name, the file cannot be read, or there are no operations.
+    pub(crate) fn load(loader: &Loader<'_>, entry: &Entry) -> Result<Self> {
+        // Differs(kustomize): it crashes if there is no target.
+        let target = entry.target.clone().unwrap_or_default();
+        if target.name.is_empty() {
+            return Err(Error::new("must specify the target name"));
+        }
+        let mut text = entry.patch.clone();
+        match (entry.path.as_str(), text.as_str()) {
+            ("", "") => return Err(Error::new("empty file path and empty jsonOp")),
+            ("", _) => {}
+            (path, "") => {
+                text = String::from_utf8_lossy(&loader.load(path)?).into_owned();
+                if text.is_empty() {
+                    let text = format!("patch file '{path}' empty seems to be empty");
+                    return Err(Error::new(text));
+                }
+            }
+            _ => return Err(Error::new("must specify a file path or jsonOp, not both")),
+        }
+        let operations = operations(text.as_bytes()).within(|| format!("decoding {text}"))?;
+        if operations.is_empty() {
+            let path = &entry.path;
+            let text = format!("patch appears to be empty; file={path}, JsonOp={text}");
+            return Err(Error::new(text));
+        }
+        Ok(Self { operations, target })
+    }
+
+    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        let places = resources.select(&self.target, schema)?;
+        apply_to_all(resources, &places, &self.operations, None)
+    }
+}

@@ -1,0 +1,223 @@
+//! `replacements`: a value of one object into fields of others.
+//!
+//! Elsewhere: fields of YAML or JSON that is itself a text (`structured.rs`).
+
+use goyaml::v3::{Kind, Node};
+
+use super::structured;
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::id::Id;
+use crate::kustomization::{FieldOptions, Replacement, Source, TargetSelector};
+use crate::manifest::MAX_DEPTH;
+use crate::path::{self, Match};
+use crate::resource::{self, Resource};
+use crate::resources::Resources;
+
+const DEFAULT_PATH: &str = "metadata.name";
+
+/// Values and where they go.
+#[derive(Debug, Clone)]
+pub(crate) struct Replacements(pub(crate) Vec<Replacement>);
+
+impl Replacements {
+    pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+        for replacement in &self.0 {
+            let list = resources.list_mut();
+            let (value, targets) = match replacement {
+                Replacement { source: Some(_), source_value: Some(_), targets: Some(_) } => {
+                    let text = "value and resource selectors are mutually exclusive";
+                    return Err(Error::new(text));
+                }
+                Replacement { source_value: Some(value), targets: Some(targets), .. } => {
+                    (edit::untyped(value.as_str()), targets)
+                }
+                Replacement { source: Some(source), targets: Some(targets), .. } => {
+                    (value(list, source)?, targets)
+                }
+                _ => {
+                    let text = "replacements must specify a source and at least one target";
+                    return Err(Error::new(text));
+                }
+            };
+            for target in targets {
+                apply(list, &value, target)?;
+            }
+        }
+        resources.drop_gone();
+        Ok(())
+    }
+}
+
+/// All ids of an object, as replacements see them: no kind is known to have no namespace.
+fn ids(resource: &Resource) -> Vec<Id> {
+    std::iter::once(resource::id(&resource.node)).chain(resource.past_ids()).collect()
+}
+
+/// The value that a source means.
+fn value(resources: &[Resource], source: &Source) -> Result<Node> {
+    let mut found = resources
+        .iter()
+        .filter(|resource| ids(resource).iter().any(|id| id.is_selected_by(&source.id)));
+    let shown = || source.to_string();
+    let resource = match (found.next(), found.next()) {
+        (Some(resource), None) => resource,
+        (Some(_), Some(_)) => {
+            let text = format!("multiple matches for selector {}", shown());
+            return Err(Error::new(text));
+        }
+        (None, _) => return Err(Error::new(format!("nothing selected by {}", shown()))),
+    };
+    let path = if source.field_path.is_empty() { DEFAULT_PATH } else { &source.field_path };
+    let parts = path::split_brackets(path, '.');
+    let node = path::lookup(&resource.node, &parts)
+        .map_err(Error::from)
+        .within(|| "error looking up replacement source")?;
+    let Some(node) = node.filter(|node| !edit::is_empty(node)) else {
+        let id = &source.id;
+        let text = format!("fieldPath `{path}` is missing for replacement source {id}");
+        return Err(Error::new(text));
+    };
+    let mut value = node.clone();
+    let Some(options) = source.options.as_ref().filter(|options| !options.delimiter.is_empty())
+    else {
+        return Ok(value);
+    };
+    if value.kind != Kind::Scalar {
+        return Err(Error::new("delimiter option can only be used with scalar nodes"));
+    }
+    let text = edit::text(&value).to_owned();
+    let parts: Vec<&str> = text.split(&options.delimiter).collect();
+    let index = options.index.0;
+    let part = usize::try_from(index).ok().and_then(|index| parts.get(index));
+    let Some(part) = part else {
+        let text = format!("options.index {index} is out of bounds for value {text}");
+        return Err(Error::new(text));
+    };
+    (*part).clone_into(&mut value.value);
+    Ok(value)
+}
+
+/// Puts a value into the fields of all objects that a target means.
+fn apply(resources: &mut [Resource], value: &Node, target: &TargetSelector) -> Result<()> {
+    let Some(select) = &target.select else {
+        return Err(Error::new("target must specify resources to select"));
+    };
+    let compiled = |selector: &crate::selector::Selector| {
+        let matcher = selector.compile().map_err(|error| Error::new(error.to_string()));
+        matcher.within(|| "error creating target selector")
+    };
+    let selects = compiled(select)?;
+    let rejects: Vec<_> = target.reject.iter().map(compiled).collect::<Result<_>>()?;
+    for resource in resources {
+        if !selects_marks(resource, &selects, target, &rejects)? {
+            continue;
+        }
+        let ids = ids(resource);
+        let is_meant = |matcher: &crate::selector::Matcher, id: &Id| {
+            let gvk = &id.gvk;
+            matcher.matches_kind(&gvk.group, &gvk.version, &gvk.kind)
+                && matcher.matches_name(&id.name)
+                && matcher.matches_namespace(&id.namespace)
+        };
+        let names_nothing = |selector: &crate::selector::Selector| {
+            let crate::selector::Selector { group, version, kind, name, namespace, .. } = selector;
+            [group, version, kind, name, namespace].iter().all(|text| text.is_empty())
+        };
+        let is_rejected = target.reject.iter().zip(&rejects).any(|(selector, matcher)| {
+            !names_nothing(selector) && ids.iter().any(|id| is_meant(matcher, id))
+        });
+        if !is_rejected && ids.iter().any(|id| is_meant(&selects, id)) {
+            copy(&mut resource.node, value, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether labels and annotations are such as a target wants.
+fn selects_marks(
+    resource: &Resource,
+    selects: &crate::selector::Matcher,
+    target: &TargetSelector,
+    rejects: &[crate::selector::Matcher],
+) -> Result<bool> {
+    if !resource.has_marks_of(selects)? {
+        return Ok(false);
+    }
+    for (selector, matcher) in target.reject.iter().zip(rejects) {
+        let has_marks =
+            !selector.annotation_selector.is_empty() || !selector.label_selector.is_empty();
+        if has_marks && resource.has_marks_of(matcher)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn copy(object: &mut Node, value: &Node, target: &TargetSelector) -> Result<()> {
+    let default = [DEFAULT_PATH.to_owned()];
+    let paths = if target.field_paths.is_empty() { &default[..] } else { &target.field_paths };
+    let options = target.options.as_ref();
+    let create = options.filter(|options| options.create).map(|_| value.kind);
+    for path in paths {
+        let parts = path::split_brackets(path, '.');
+        if structured::set(object, value, &parts, create)? {
+            continue;
+        }
+        let failed = || {
+            let verb = if create.is_some() { "find or create" } else { "find" };
+            format!("unable to {verb} field {path:?} in replacement target")
+        };
+        let found = path::matches(object, &parts, create).map_err(Error::from).within(failed)?;
+        if found.is_empty() {
+            return Err(Error::new(failed()));
+        }
+        for place in found {
+            match place {
+                Match::Node(place) => {
+                    if let Some(node) = path::at_mut(object, &place) {
+                        set(node, value, options)?;
+                    }
+                }
+                // Parity(kustomize): what stands within a text has been tried; here a copy would be changed.
+                Match::InText(mut node) => set(&mut node, value, options)?,
+            }
+        }
+        check_depth(object, value)?;
+    }
+    Ok(())
+}
+
+/// Sets a field: of a scalar only the text changes, with a delimiter only a part of it.
+fn set(node: &mut Node, value: &Node, options: Option<&FieldOptions>) -> Result<()> {
+    let mut text = value.value.clone();
+    if let Some(options) = options.filter(|options| !options.delimiter.is_empty()) {
+        if node.kind != Kind::Scalar {
+            return Err(Error::new("delimiter option can only be used with scalar nodes"));
+        }
+        let delimiter = options.delimiter.as_str();
+        let mut parts: Vec<&str> = node.value.split(delimiter).collect();
+        let new = edit::text(value);
+        match usize::try_from(options.index.0) {
+            Err(_) => parts.insert(0, new),
+            Ok(index) if index >= parts.len() => parts.push(new),
+            Ok(index) => parts[index] = new,
+        }
+        text = parts.join(delimiter);
+    }
+    if node.kind == Kind::Scalar {
+        node.value = text;
+    } else {
+        *node = value.clone();
+        node.value = text;
+    }
+    Ok(())
+}
+
+/// Values may be put into each other again and again, so that their depth has to be bounded.
+fn check_depth(object: &Node, value: &Node) -> Result<()> {
+    if value.kind != Kind::Scalar && object.walk().any(|(depth, _)| depth > MAX_DEPTH) {
+        return Err(Error::new(format!("exceeded max depth of {MAX_DEPTH}")));
+    }
+    Ok(())
+}

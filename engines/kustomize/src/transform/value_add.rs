@@ -1,0 +1,99 @@
+//! The plugin `ValueAddTransformer`: a text into fields, or into a part of the paths they hold.
+
+use goyaml::v3::Kind;
+
+use crate::edit;
+use crate::error::{Error, Result};
+use crate::path;
+use crate::path_text;
+use crate::resources::Resources;
+use crate::schema::Schema;
+use crate::selector::Selector;
+use crate::transform::namespace::{Namespace, Subjects};
+
+/// A text and where it goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ValueAdd {
+    pub(crate) value: String,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// The fields of some objects.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target {
+    pub(crate) selector: Option<Selector>,
+    pub(crate) field_path: String,
+    /// 0 replaces the text, more inserts a part into the path it is.
+    pub(crate) position: i64,
+}
+
+impl ValueAdd {
+    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        for target in &self.targets {
+            let places = match &target.selector {
+                Some(selector) => resources.select(selector, schema)?,
+                None => (0..resources.list().len()).collect(),
+            };
+            for at in places {
+                let resource = &mut resources.list_mut()[at];
+                if target.field_path == "metadata/namespace" {
+                    let namespace = Namespace {
+                        namespace: self.value.clone(),
+                        specs: Vec::new(),
+                        unset_only: false,
+                        subjects: Subjects::NamedDefault,
+                    };
+                    namespace.apply(resource, schema)?;
+                    continue;
+                }
+                let parts = path::split(&target.field_path, '/');
+                let Some(node) = path::lookup_create(&mut resource.node, &parts, Kind::Scalar)?
+                else {
+                    continue;
+                };
+                edit::check_kind(node, Kind::Scalar)?;
+                let value = match usize::try_from(target.position) {
+                    Ok(0) | Err(_) => self.value.clone(),
+                    Ok(position) => inserted(&node.value, position - 1, &self.value),
+                };
+                edit::set_scalar(node, value, "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path with one more part.
+fn inserted(path: &str, position: usize, part: &str) -> String {
+    if part.is_empty() {
+        return path.to_owned();
+    }
+    let mut parts: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+    let mut position = position.min(parts.len());
+    if parts.first() == Some(&"") && position < parts.len() {
+        position += 1;
+    }
+    parts.insert(position.min(parts.len()), part);
+    let joined = parts.join("/");
+    if joined.is_empty() { joined } else { path_text::clean(&joined) }
+}
+
+impl ValueAdd {
+    /// # Errors
+    /// There is no target, or one without a field.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.targets.is_empty() {
+            return Err(Error::new("must specify at least one target"));
+        }
+        for Target { field_path, position, .. } in &self.targets {
+            if field_path.is_empty() {
+                return Err(Error::new("fieldPath cannot be empty"));
+            }
+            if *position < 0 {
+                let text = format!("value of FilePathPosition ({position}) cannot be negative");
+                return Err(Error::new(text));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! `vars`: `$(NAME)` in fields gives way to the value of a field of another object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use golang::strconv::{FloatForm, format_float};
+use goyaml::v3::{Kind, Node, Style};
+
+use crate::edit;
+use crate::error::{Error, Result, Within as _};
+use crate::fieldspec::FieldSpec;
+use crate::id::Id;
+use crate::kustomization::Variable;
+use crate::path;
+use crate::resource::Resource;
+use crate::resources::Resources;
+use crate::schema::Schema;
+
+/// Variables by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Variables(BTreeMap<String, Variable>);
+
+impl Variables {
+    /// Adds variables.
+    ///
+    /// # Errors
+    /// One of a name is there.
+    pub(crate) fn add(&mut self, variables: impl IntoIterator<Item = Variable>) -> Result<()> {
+        for variable in variables {
+            if self.0.contains_key(&variable.name) {
+                return Err(Error::new(format!("var '{}' already encountered", variable.name)));
+            }
+            self.0.insert(variable.name.clone(), variable.with_defaults());
+        }
+        Ok(())
+    }
+
+    /// Adds the variables of another layer.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn merge(&mut self, others: Self) -> Result<()> {
+        self.add(others.0.into_values())
+    }
+}
+
+/// Notes on objects which variables read them.
+///
+/// # Errors
+/// Several objects fit a variable.
+pub(crate) fn mark(
+    resources: &mut Resources,
+    variables: &[Variable],
+    schema: &Schema,
+) -> Result<()> {
+    for variable in variables {
+        let object = &variable.object;
+        let gvk = object.resolved();
+        let is_cluster_scoped = schema.is_namespaced(&gvk.api_version(), &gvk.kind) == Some(false);
+        let (name, namespace) = (object.name.clone(), object.namespace.clone());
+        let wanted = Id { gvk, name, namespace, is_cluster_scoped };
+        let is_exact = is_cluster_scoped || !wanted.namespace.is_empty();
+        let fits = |id: &Id| {
+            if is_exact {
+                id.is_same(&wanted)
+            } else {
+                id.gvk == wanted.gvk && id.name == wanted.name
+            }
+        };
+        match resources.any_id(fits, schema).as_slice() {
+            [] => {}
+            [at] => resources.list_mut()[*at].variables.push(variable.name.clone()),
+            several => {
+                return Err(Error::new(format!(
+                    "found {} resId matches for var {variable} (unable to disambiguate)",
+                    several.len()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a variable gives.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Text(String),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    /// A list or a map, which no text can hold.
+    Other,
+}
+
+/// Puts the values of variables into fields.
+///
+/// # Errors
+/// A variable has no value, or a field does not hold texts.
+pub(crate) fn resolve(
+    resources: &mut Resources,
+    variables: &Variables,
+    specs: &[FieldSpec],
+    logs: &mut Vec<String>,
+) -> Result<()> {
+    let mut values = BTreeMap::new();
+    for (name, variable) in &variables.0 {
+        values.insert(name.as_str(), value_of(variable, resources.list())?);
+    }
+    if values.is_empty() {
+        return Ok(());
+    }
+    let mut replacer = Replacer { values: &values, used: BTreeSet::new(), logs };
+    for resource in resources.list_mut() {
+        for spec in specs {
+            edit::walk(&mut resource.node, spec, None, |node| replacer.set(node))?;
+        }
+    }
+    let used = replacer.used;
+    let unused: Vec<&str> = values.keys().copied().filter(|name| !used.contains(*name)).collect();
+    if !unused.is_empty() {
+        let unused = unused.join(",");
+        logs.push(format!("well-defined vars that were never replaced: {unused}"));
+    }
+    Ok(())
+}
+
+fn value_of(variable: &Variable, resources: &[Resource]) -> Result<Value> {
+    let reads = |resource: &&Resource| resource.variables.contains(&variable.name);
+    let Some(resource) = resources.iter().find(reads) else {
+        return Err(Error::new(format!(
+            "var '{variable}' cannot be mapped to a field in the set of known resources"
+        )));
+    };
+    field_value(&resource.node, &variable.field.path).ok_or_else(|| {
+        let text =
+            format!("field specified in var '{variable}' not found in corresponding resource");
+        Error::new(text)
+    })
+}
+
+/// The value at a path such as `spec.ports[0].port`.
+fn field_value(node: &Node, path: &str) -> Option<Value> {
+    let mut parts = Vec::new();
+    for part in path::split_brackets(path, '.') {
+        let index = part.strip_suffix(']').and_then(|part| part.rsplit_once('['));
+        match index {
+            Some((name, index))
+                if !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                if !name.is_empty() {
+                    parts.push(name.to_owned());
+                }
+                parts.push(index.to_owned());
+            }
+            _ => parts.push(part),
+        }
+    }
+    let node = path::lookup(node, &parts).ok()??;
+    if node.kind != Kind::Scalar {
+        return Some(Value::Other);
+    }
+    let text = node.value.as_str();
+    match node.tag.as_str() {
+        edit::INT => golang::strconv::atoi(text).ok().map(Value::Int),
+        "!!float" => golang::strconv::parse_float(text, 64).ok().map(Value::Float),
+        edit::BOOL => golang::strconv::parse_bool(text).ok().map(Value::Bool),
+        _ => Some(Value::Text(text.to_owned())),
+    }
+}
+
+struct Replacer<'v> {
+    values: &'v BTreeMap<&'v str, Value>,
+    used: BTreeSet<String>,
+    logs: &'v mut Vec<String>,
+}
+
+impl Replacer<'_> {
+    fn set(&mut self, node: &mut Node) -> Result<()> {
+        if edit::is_null(node) {
+            return Ok(());
+        }
+        match node.kind {
+            Kind::Scalar => {
+                if edit::is_string(node) {
+                    self.replace(node);
+                }
+            }
+            Kind::Mapping => {
+                for entry in node.content.chunks_exact_mut(2) {
+                    let [key, value] = entry else { continue };
+                    if !edit::is_string(key) {
+                        let (value, tag) = (&key.value, &key.tag);
+                        let text = format!("invalid map key: value='{value}', tag='{tag}'");
+                        return Err(Error::new(text));
+                    }
+                    if edit::is_string(value) {
+                        self.replace(value);
+                    }
+                }
+            }
+            Kind::Sequence => {
+                for item in node.content.iter_mut() {
+                    if !edit::is_string(item) {
+                        return Err(Error::new("invalid value type expect a string"));
+                    }
+                    self.replace(item);
+                }
+            }
+            Kind::Document | Kind::Alias => {
+                return Err(Error::new("invalid type encountered")).within(|| "variable");
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, node: &mut Node) {
+        let (text, tag) = match self.replaced(&node.value) {
+            Value::Text(text) => (text, edit::STR),
+            Value::Int(number) => (number.to_string(), edit::INT),
+            Value::Float(number) => (format_float(number, FloatForm::Fixed, None), "!!float"),
+            Value::Bool(claim) => (claim.to_string(), edit::BOOL),
+            Value::Other => return,
+        };
+        node.value = text;
+        tag.clone_into(&mut node.tag);
+        node.style = Style::default();
+    }
+
+    /// A text with its references replaced; one that is nothing but a reference becomes the value itself.
+    fn replaced(&mut self, text: &str) -> Value {
+        let mut result = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            let (before, after) = rest.split_at(at);
+            let after = &after[1..];
+            if after.is_empty() {
+                break;
+            }
+            result.push_str(before);
+            let reference = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+            if let Some((name, following)) = reference {
+                let value = self.value(name);
+                if text.len() == name.len() + 3 {
+                    return value;
+                }
+                result.push_str(&shown(&value));
+                rest = following;
+            } else if let Some(following) = after.strip_prefix('$') {
+                result.push('$');
+                rest = following;
+            } else {
+                let next = after.chars().next().map_or(0, char::len_utf8);
+                result.push('$');
+                result.push_str(&after[..next]);
+                rest = &after[next..];
+            }
+        }
+        result.push_str(rest);
+        Value::Text(result)
+    }
+
+    fn value(&mut self, name: &str) -> Value {
+        match self.values.get(name) {
+            None => Value::Text(format!("$({name})")),
+            Some(Value::Other) => {
+                self.logs.push(format!("MakePrimitiveReplacer: bad replacement type of {name}"));
+                Value::Text(format!("$({name})"))
+            }
+            Some(value) => {
+                self.used.insert(name.to_owned());
+                value.clone()
+            }
+        }
+    }
+}
+
+/// A value within a text, as Go's `%v` prints it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => format_float(*number, FloatForm::General, None),
+        Value::Bool(claim) => claim.to_string(),
+        Value::Other => String::new(),
+    }
+}

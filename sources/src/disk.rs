@@ -1,0 +1,106 @@
+//! The folders of this machine as a build of kustomizations reads them.
+//!
+//! Here: following symbolic links, and Go's words for what is not there. Elsewhere: what may be read
+//! ([`kustomize::build`] decides), remote repositories and charts, which are refused.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use kustomize::{Error, Files, Place, path_text};
+
+/// This machine's disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk;
+
+impl Files for Disk {
+    fn resolve(&self, path: &str) -> Result<Place, Error> {
+        let absolute = std::path::absolute(path)
+            .map_err(|error| Error::new(format!("{path}: {}", reason(&error))))?;
+        let real = fs::canonicalize(&absolute)
+            .map_err(|error| Error::new(first_missing(&absolute, &error)))?;
+        let text = text(&real)?;
+        if real.is_dir() {
+            return Ok(Place::Dir(text.to_owned()));
+        }
+        let (dir, name) = text.rsplit_once('/').unwrap_or(("", text));
+        let dir = if dir.is_empty() { "/" } else { dir };
+        Ok(Place::File { dir: dir.to_owned(), name: name.to_owned() })
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
+        fs::read(path).map(Into::into).map_err(|error| {
+            // Go opens a folder as any file, and fails when it reads it.
+            let doing = if error.kind() == io::ErrorKind::IsADirectory { "read" } else { "open" };
+            Error::new(format!("{doing} {path}: {}", reason(&error)))
+        })
+    }
+}
+
+fn text(path: &Path) -> Result<&str, Error> {
+    path.to_str().ok_or_else(|| Error::new(format!("`{}` is not UTF-8", path.display())))
+}
+
+/// What the system says, as Go prints it: without Rust's number behind it.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    text[..1].to_lowercase() + &text[1..]
+}
+
+/// Names the part of a path that cannot be looked at.
+fn first_missing(path: &Path, error: &io::Error) -> String {
+    let clean = path_text::clean(&path.to_string_lossy());
+    let parts: Vec<&str> = clean.split('/').collect();
+    let missing = (1..=parts.len())
+        .map(|length| parts[..length].join("/"))
+        .find(|part| !part.is_empty() && fs::symlink_metadata(part).is_err());
+    format!("lstat {}: {}", missing.unwrap_or(clean), reason(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use kustomize::{Files as _, Options, Place, build};
+
+    use super::Disk;
+
+    #[test]
+    fn links_lead_where_they_point_and_what_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/file"), "text").unwrap();
+        symlink("real", at("link")).unwrap();
+        assert_eq!(Disk.resolve(&at("link")), Ok(Place::Dir(at("real"))));
+        let file = Place::File { dir: at("real"), name: "file".to_owned() };
+        assert_eq!(Disk.resolve(&at("link/file")), Ok(file));
+        assert_eq!(Disk.read(&at("link/file")).unwrap()[..], b"text"[..]);
+        let missing = Disk.resolve(&at("none/below")).unwrap_err().to_string();
+        assert_eq!(missing, format!("lstat {}: no such file or directory", at("none")));
+        let missing = Disk.read(&at("none")).unwrap_err().to_string();
+        assert_eq!(missing, format!("open {}: no such file or directory", at("none")));
+        let dir = Disk.read(&at("real")).unwrap_err().to_string();
+        assert_eq!(dir, format!("read {}: is a directory", at("real")));
+    }
+
+    #[test]
+    fn a_link_out_of_the_root_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let app = root.join("app");
+        fs::create_dir(&app).unwrap();
+        fs::write(root.join("secret.yaml"), "{apiVersion: v1, kind: Secret, metadata: {name: s}}")
+            .unwrap();
+        symlink("../secret.yaml", app.join("s.yaml")).unwrap();
+        fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
+        let app = app.to_str().unwrap();
+        let error = build(&Disk, app, &Options::default(), &mut Vec::new()).unwrap_err();
+        let wanted = format!("security; file '{app}/s.yaml' is not in or below '{app}'");
+        assert!(error.to_string().contains(&wanted), "{error}");
+    }
+}

@@ -1,0 +1,197 @@
+//! `windlass build`: what `kustomize build` does, with its flags, texts and exit status.
+//!
+//! Below: what Helm is asked (`build/charts.rs`). Elsewhere: building (`kustomize`), reading the disk (`sources::disk`).
+
+mod charts;
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{anyhow, bail};
+use clap::Args as ClapArgs;
+use kustomize::{Built, HelmOptions, Object, Options, Order, Restriction, Warning};
+use sources::disk;
+
+/// The flags of `kustomize build`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The folder of the kustomization
+    #[arg(value_name = "DIR")]
+    dirs: Vec<String>,
+    /// Write to this file, or a file for each object into this folder
+    #[arg(short, long, value_name = "PATH", default_value = "")]
+    output: String,
+    /// Which files a kustomization may read: those of its own folder with `LoadRestrictionsRootOnly`, all with
+    /// `LoadRestrictionsNone`
+    #[arg(long, value_name = "RESTRICTOR", default_value = "LoadRestrictionsRootOnly")]
+    load_restrictor: String,
+    /// The order of objects: `legacy` or `none` [deprecated: use `sortOptions`]
+    #[arg(long, value_name = "ORDER", hide = true)]
+    reorder: Option<String>,
+    /// Label all objects with `app.kubernetes.io/managed-by` [deprecated: use `buildMetadata`]
+    #[arg(long, hide = true)]
+    enable_managedby_label: bool,
+    /// Allow plugins other than the builtin ones; they are refused with an error of their own
+    #[arg(long)]
+    enable_alpha_plugins: bool,
+    /// Render the charts of `helmCharts`
+    #[arg(long)]
+    enable_helm: bool,
+    /// The Helm program
+    #[arg(long, value_name = "PATH", default_value = "helm")]
+    helm_command: String,
+    /// An API version that charts see in `.Capabilities.APIVersions`; may be repeated
+    #[arg(long, value_name = "VERSION")]
+    helm_api_versions: Vec<String>,
+    /// The version of Kubernetes that charts see
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    helm_kube_version: String,
+    /// Show what Helm says when it fails
+    #[arg(long)]
+    helm_debug: bool,
+    #[command(flatten)]
+    functions: Functions,
+}
+
+/// Flags for functions in containers, which have no effect as none are run.
+#[derive(Debug, ClapArgs)]
+struct Functions {
+    /// No effect: functions are not run
+    #[arg(long)]
+    enable_exec: bool,
+    /// No effect: functions are not run
+    #[arg(long)]
+    network: bool,
+    /// No effect: functions are not run
+    #[arg(long, value_name = "NAME", default_value = "bridge")]
+    network_name: String,
+    /// No effect: functions are not run
+    #[arg(long, value_name = "MOUNT")]
+    mount: Vec<String>,
+    /// No effect: functions are not run
+    #[arg(short, long, value_name = "VARIABLE")]
+    env: Vec<String>,
+    /// No effect: functions are not run
+    #[arg(long)]
+    as_current_user: bool,
+}
+
+/// Builds and prints, and says what went wrong.
+#[expect(clippy::print_stderr, reason = "the command's own texts are what scripts read")]
+pub(super) fn run(args: &Args) -> ExitCode {
+    match build(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(args: &Args) -> anyhow::Result<()> {
+    let options = options(args)?;
+    let path = match args.dirs.as_slice() {
+        [] => ".",
+        [path] => path,
+        _ => bail!("specify one path to kustomization.yaml"),
+    };
+    let mut warnings = Vec::new();
+    let files = charts::WithCharts { command: &args.helm_command };
+    let built = kustomize::build(&files, path, &options, &mut warnings);
+    warnings.iter().for_each(warn);
+    write(&built?, &args.output)
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let restriction = match args.load_restrictor.as_str() {
+        "" | "LoadRestrictionsRootOnly" => Restriction::RootOnly,
+        "LoadRestrictionsNone" => Restriction::None,
+        other => bail!(
+            "illegal flag value --load-restrictor {other}; legal values: [LoadRestrictionsRootOnly \
+             LoadRestrictionsNone]"
+        ),
+    };
+    if args.reorder.is_some() {
+        deprecated("reorder", "use the new 'sortOptions' field in kustomization.yaml instead.");
+    }
+    if args.enable_managedby_label {
+        deprecated(
+            "enable-managedby-label",
+            "The flag `enable-managedby-label` has been deprecated. Use the `managedByLabel` option in the \
+             `buildMetadata` field instead.",
+        );
+    }
+    let order = match args.reorder.as_deref() {
+        None | Some("legacy") => Order::Legacy,
+        Some("none") => Order::AsRead,
+        Some(other) => bail!("illegal flag value --reorder {other}; legal values: [legacy none]"),
+    };
+    let is_labelled_by_default =
+        std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|value| value == "on");
+    let is_enabled = args.enable_helm || args.enable_alpha_plugins;
+    if is_enabled && args.helm_command.is_empty() {
+        bail!("must specify --helm-command");
+    }
+    Ok(Options {
+        restriction,
+        order,
+        is_order_explicit: args.reorder.is_some(),
+        managed_by_label: args.enable_managedby_label || is_labelled_by_default,
+        plugins: args.enable_alpha_plugins,
+        helm: HelmOptions {
+            is_enabled,
+            kube_version: args.helm_kube_version.clone(),
+            api_versions: args.helm_api_versions.clone(),
+            debug: args.helm_debug,
+        },
+        keeps_builtin_schema: false,
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "what kustomize says of deprecated flags")]
+fn deprecated(flag: &str, advice: &str) {
+    eprintln!("Flag --{flag} has been deprecated, {advice}");
+}
+
+#[expect(clippy::print_stderr, reason = "warnings go where kustomize prints them")]
+fn warn(warning: &Warning) {
+    match warning {
+        Warning::Advice(text) => eprintln!("{text}"),
+        Warning::Log(line) => {
+            let now = jiff::Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
+            eprintln!("{now} {line}");
+        }
+    }
+}
+
+/// Writes to the output, a file, or a file for each object.
+fn write(built: &Built, output: &str) -> anyhow::Result<()> {
+    if !output.is_empty() && Path::new(output).is_dir() {
+        return write_each(&built.objects()?, Path::new(output));
+    }
+    let text = built.yaml()?;
+    if output.is_empty() {
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
+    std::fs::write(output, text).map_err(|error| anyhow!("open {output}: {}", disk::reason(&error)))
+}
+
+fn write_each(objects: &[Object], dir: &Path) -> anyhow::Result<()> {
+    let namespaced = objects.iter().filter(|object| !object.id.is_cluster_scoped);
+    let namespaces: BTreeSet<&str> =
+        namespaced.map(|object| object.id.effective_namespace()).collect();
+    for Object { id, value } in objects {
+        let kind = id.gvk.without_empty_parts().to_lowercase();
+        let mut name = format!("{kind}_{}.yaml", id.name.to_lowercase());
+        if namespaces.len() > 1 && !id.is_cluster_scoped {
+            name = format!("{}_{name}", id.effective_namespace().to_lowercase());
+        }
+        let path = dir.join(name);
+        let text = goyaml::emit::emit(value).map_err(|error| anyhow!("{error}"))?;
+        std::fs::write(&path, text)
+            .map_err(|error| anyhow!("open {}: {}", path.display(), disk::reason(&error)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! The disk, with charts that the `helm` program fetches and renders.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use kustomize::{Error, Files, Inflation, Place};
+use sources::disk::{self, Disk};
+
+/// The disk, and the program that renders charts.
+#[derive(Debug)]
+pub(super) struct WithCharts<'c> {
+    pub(super) command: &'c str,
+}
+
+impl Files for WithCharts<'_> {
+    fn resolve(&self, path: &str) -> Result<Place, Error> {
+        Disk.resolve(path)
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
+        Disk.read(path)
+    }
+
+    fn prepare(&self, inflation: &Inflation) -> Result<(), Error> {
+        let home = Home::new(inflation)?;
+        let version = self.helm(&home, ["version", "--short"], false)?;
+        check_version(&String::from_utf8_lossy(&version))?;
+        let Inflation { chart, home: charts, .. } = inflation;
+        let path = Path::new(charts).join(&chart.name);
+        if path.is_dir() {
+            return Ok(());
+        }
+        if chart.repo.is_empty() {
+            // Parity(kustomize): the path is only said if something else is there.
+            let shown = if path.exists() { path.display().to_string() } else { String::new() };
+            return Err(Error::new(format!(
+                "no repo specified for pull, no chart found at '{shown}'"
+            )));
+        }
+        let mut args = vec!["pull".to_owned(), "--untar".to_owned(), "--untardir".to_owned()];
+        args.push(charts.clone());
+        if chart.repo.starts_with("oci://") {
+            args.push(format!("{}/{}", chart.repo.trim_end_matches('/'), chart.name));
+        } else {
+            args.extend(["--repo".to_owned(), chart.repo.clone(), chart.name.clone()]);
+        }
+        if !chart.version.is_empty() {
+            args.extend(["--version".to_owned(), chart.version.clone()]);
+        }
+        if chart.devel {
+            args.push("--devel".to_owned());
+        }
+        self.helm(&home, args, false).map(drop)
+    }
+
+    fn inflate(&self, inflation: &Inflation) -> Result<Vec<u8>, Error> {
+        let home = Home::new(inflation)?;
+        let failed =
+            |error: std::io::Error| Error::new(format!("failed to write values file: {error}"));
+        let values = home.dir.join(format!("{}-kustomize-values.yaml", inflation.chart.name));
+        std::fs::create_dir_all(&home.dir).map_err(failed)?;
+        std::fs::write(&values, &inflation.values).map_err(failed)?;
+        let args = template_args(inflation, &values.to_string_lossy());
+        self.helm(&home, args, inflation.chart.debug)
+    }
+}
+
+/// The arguments of `helm template`.
+fn template_args(inflation: &Inflation, values: &str) -> Vec<String> {
+    let Inflation { chart, home, .. } = inflation;
+    let name = if chart.release_name.is_empty() { "--generate-name" } else { &chart.release_name };
+    let path = kustomize::path_text::join(home, &chart.name);
+    let mut args = vec!["template".to_owned(), name.to_owned(), path];
+    let mut add = |flag: &str, value: &str| {
+        if !value.is_empty() {
+            args.extend([flag.to_owned(), value.to_owned()]);
+        }
+    };
+    add("--namespace", &chart.namespace);
+    add("--name-template", &chart.name_template);
+    add("-f", values);
+    chart.additional_values_files.iter().for_each(|file| add("-f", file));
+    chart.api_versions.iter().for_each(|version| add("--api-versions", version));
+    add("--kube-version", &chart.kube_version);
+    let flags = [
+        ("--include-crds", chart.include_crds),
+        ("--skip-tests", chart.skip_tests),
+        ("--no-hooks", chart.skip_hooks),
+        ("--debug", chart.debug),
+        ("--devel", chart.devel),
+    ];
+    args.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
+    args
+}
+
+/// Where Helm keeps its files during one call; gone afterwards unless the kustomization names it.
+struct Home {
+    config: PathBuf,
+    dir: PathBuf,
+}
+
+impl Home {
+    fn new(inflation: &Inflation) -> Result<Self, Error> {
+        let unique = format!("windlass-helm-{}", std::process::id());
+        let dir = std::env::temp_dir().join(unique);
+        std::fs::create_dir_all(&dir).map_err(|error| {
+            Error::new(format!("unable to create tmp dir for HELM_CONFIG_HOME: {error}"))
+        })?;
+        let config = match inflation.config_home.as_str() {
+            "" => dir.join("helm"),
+            path => PathBuf::from(path),
+        };
+        Ok(Self { config, dir })
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // What stays behind is in the folder for temporary files.
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+impl WithCharts<'_> {
+    /// Runs Helm.
+    fn helm<S: AsRef<OsStr>>(
+        &self,
+        home: &Home,
+        args: impl IntoIterator<Item = S>,
+        debug: bool,
+    ) -> Result<Vec<u8>, Error> {
+        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let config = home.config.display();
+        let env = [
+            ("HELM_CONFIG_HOME", config.to_string()),
+            ("HELM_CACHE_HOME", format!("{config}/.cache")),
+            ("HELM_DATA_HOME", format!("{config}/.data")),
+        ];
+        let shown = || {
+            let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+            let env: Vec<String> =
+                env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let command = self.command;
+            let (args, env) = (args.join(" "), env.join(" "));
+            format!(
+                "unable to run: '{command} {args}' with env=[{env}] (is '{command}' installed?)"
+            )
+        };
+        let output = Command::new(self.command).args(&args).envs(env.clone()).output();
+        let Output { status, stdout, stderr } = output.map_err(|error| {
+            let command = self.command;
+            let reason = match error.kind() {
+                std::io::ErrorKind::NotFound if !command.contains('/') => {
+                    format!("exec: {command:?}: executable file not found in $PATH")
+                }
+                _ => format!("fork/exec {command}: {}", disk::reason(&error)),
+            };
+            Error::new(format!("{}: {reason}", shown()))
+        })?;
+        if status.success() {
+            return Ok(stdout);
+        }
+        let mut said = String::from_utf8_lossy(&stderr).into_owned();
+        if debug {
+            let template = String::from_utf8_lossy(&stdout);
+            said = format!(" Helm stack trace:\n{said}\nHelm template:\n{template}\n");
+        }
+        let status =
+            status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"));
+        let said = if said.is_empty() { said } else { format!("{said}: ") };
+        Err(Error::new(format!("{said}{}: {status}", shown())))
+    }
+}
+
+/// Refuses versions of Helm that are too old.
+fn check_version(said: &str) -> Result<(), Error> {
+    let version = said
+        .split(|character: char| !(character.is_ascii_digit() || character == '.'))
+        .find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()));
+    let Some(version) = version else {
+        return Err(Error::new(format!("cannot find version string in {said}")));
+    };
+    match version.split('.').next() {
+        Some("3" | "4") => Ok(()),
+        _ => Err(Error::new(format!("this plugin requires helm V3 or V4 but got v{version}"))),
+    }
+}
