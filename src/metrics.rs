@@ -114,6 +114,7 @@ pub(crate) struct Metrics {
     /// 1 while this process leads.
     pub(crate) leader: Gauge<i64, AtomicI64>,
     events: Family<EventLabels, Counter>,
+    builds: Family<ObjectLabels, Counter>,
 }
 
 fn duration_buckets() -> Histogram {
@@ -154,6 +155,12 @@ impl Metrics {
             "Events that were posted, by what became of them",
             events.clone(),
         );
+        let builds = Family::default();
+        registry.register(
+            "windlass_builds",
+            "Builds of the manifests of an object; news that change none of its files cost none",
+            builds.clone(),
+        );
         Arc::new(Self {
             registry,
             reconcile_duration,
@@ -163,6 +170,7 @@ impl Metrics {
             queue_depth,
             leader,
             events,
+            builds,
         })
     }
 
@@ -181,6 +189,11 @@ impl Metrics {
         self.events.get_or_create(&EventLabels { outcome }).inc();
     }
 
+    /// Counts a build of an object's manifests.
+    pub(crate) fn built(&self, node: &Node) {
+        self.builds.get_or_create(&ObjectLabels::of(node)).inc();
+    }
+
     /// Records how long a look took.
     pub(crate) fn reconciled(&self, node: &Node, took: Duration) {
         self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
@@ -189,6 +202,7 @@ impl Metrics {
     /// Drops what was measured about an object that is gone.
     pub(crate) fn forget(&self, node: &Node) {
         self.reconcile_duration.remove(&ObjectLabels::of(node));
+        self.builds.remove(&ObjectLabels::of(node));
     }
 
     /// The exposition text.

@@ -6,6 +6,7 @@
 mod build;
 mod expressions;
 mod farewell;
+mod generated;
 mod manifests;
 mod pause;
 mod report;

@@ -17,6 +17,7 @@ mod health;
 mod hold;
 mod ignore;
 mod kubectl_wait;
+mod overlay;
 mod ownership;
 mod requested_at;
 mod sources;

@@ -31,6 +31,17 @@ pub(super) struct Seen<'a> {
     pub(super) inputs: &'a str,
 }
 
+/// Kustomizations within each other cost stack, more than threads of the runtime have.
+const STACK: usize = 64 << 20;
+
+/// Runs on a thread with a stack for deep kustomizations; nothing if it broke off.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        thread.ok()?.join().ok()
+    })
+}
+
 impl Session {
     pub(super) async fn build(
         &self,
@@ -58,23 +69,20 @@ impl Session {
         if let Some(ended) = self.unchanged(object, &seen, &revision, target, pace) {
             return Ok(Built::Unchanged(Box::new(ended)));
         }
+        self.context.metrics.built(&self.node);
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
-                wish::wish(
-                    &object,
-                    pace,
-                    &files,
-                    &revision,
-                    substitution.as_ref(),
-                    &context.settings,
-                )
+                on_large_stack(|| {
+                    let settings = &context.settings;
+                    wish::wish(&object, pace, &files, &revision, substitution.as_ref(), settings)
+                })
             })
         };
         match built.await {
-            Ok(wish) => wish.map(|wish| Built::Wish(Arc::new(wish))),
-            Err(_) => {
+            Ok(Some(wish)) => wish.map(|wish| Built::Wish(Arc::new(wish))),
+            Ok(None) | Err(_) => {
                 let text =
                     "the build broke off by a fault in windlass; please report it".to_owned();
                 Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))

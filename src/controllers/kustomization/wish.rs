@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
 use super::substitution::Substitution;
-use super::{expressions, manifests};
+use super::{expressions, generated, manifests};
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 
@@ -62,10 +62,10 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         prune: _,
         deletion_policy: _,
         health_checks: _,
-        name_prefix,
-        name_suffix,
-        patches,
-        images,
+        name_prefix: _,
+        name_suffix: _,
+        patches: _,
+        images: _,
         service_account_name: _,
         source_ref,
         suspend: _,
@@ -73,22 +73,15 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         timeout: _,
         force: _,
         wait: _,
-        build_metadata,
-        components,
-        ignore_missing_components,
+        build_metadata: _,
+        components: _,
+        ignore_missing_components: _,
         health_check_exprs: _,
         ignore: _,
     } = spec;
     let given = [
         ("spec.decryption", decryption.is_some()),
-        ("spec.namePrefix", name_prefix.is_some()),
-        ("spec.nameSuffix", name_suffix.is_some()),
-        ("spec.patches", !patches.is_empty()),
-        ("spec.images", !images.is_empty()),
         ("spec.sourceRef.kind", source_ref.kind != KustomizationSourceKind::GitRepository),
-        ("spec.buildMetadata", !build_metadata.is_empty()),
-        ("spec.components", !components.is_empty()),
-        ("spec.ignoreMissingComponents", *ignore_missing_components),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
@@ -168,32 +161,24 @@ pub(super) fn wish(
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let recorder = Recorder::new(files);
-    let loaded = manifests::load(&recorder, spec.path.as_deref().unwrap_or_default());
-    let located = loaded.map_err(|error| refused(&error))?;
-    let mut objects = Vec::with_capacity(located.len());
-    for found in located {
-        let mut manifest = found.object;
+    let loaded = manifests::load(&recorder, spec).map_err(|error| refused(&error))?;
+    let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
+    let mut objects = Vec::with_capacity(loaded.len());
+    for mut manifest in loaded {
         if manifest.get("sops").is_some_and(|sops| sops.get("mac").is_some()) {
-            let text = format!(
-                "{}:{}: {} is encrypted with SOPS, and spec.decryption is not supported by this version of windlass",
-                found.file,
-                found.line,
-                manifest.id().subject()
-            );
-            return Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()));
-        }
-        if let Some(namespace) = &spec.target_namespace {
-            into_namespace(&mut manifest, namespace);
+            let subject = manifest.id().subject();
+            return Err(failed(format!(
+                "{subject} is encrypted with SOPS, and spec.decryption is not supported by this version of windlass"
+            )));
         }
         if let Some(substitution) = substitution {
-            let (file, line) = (&found.file, found.line);
-            let put_in = substitution.apply(manifest).map_err(|why| {
-                let text = format!("{file}:{line}: {why}");
-                Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
-            });
-            manifest = put_in?;
+            manifest = substitution.apply(manifest).map_err(failed)?;
         }
-        refuse_values(&manifest, &found.file, found.line)?;
+        // The API server would repeat such a value in its refusal, and so publish it.
+        if let Some(key) = value_that_is_no_text(&manifest) {
+            let subject = manifest.id().subject();
+            return Err(failed(format!("{subject} {key} must be a text; put it in quotes")));
+        }
         dress(&mut manifest, object);
         objects.push(manifest);
     }
@@ -229,25 +214,18 @@ pub(super) fn wish(
 }
 
 fn refused(error: &manifests::Error) -> Rest {
+    use generated::Error as Start;
     let text = error.to_string();
-    match error {
-        manifests::Error::Unsupported { .. } => Rest::Stalled(reason::UNSUPPORTED_FIELD, text),
-        manifests::Error::NoSuchFolder(_)
-        | manifests::Error::NotAFolder(_)
-        | manifests::Error::Path(_) => Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default()),
-        manifests::Error::Manifest(_)
-        | manifests::Error::Resource { .. }
-        | manifests::Error::Tree(_)
-        | manifests::Error::TooMuch(_) => Rest::Failed(reason::BUILD_FAILED, text, Wake::default()),
-    }
-}
-
-/// The API server would repeat such a value in its refusal, and so publish it.
-fn refuse_values(manifest: &Object, file: &str, line: usize) -> Result<(), Rest> {
-    let Some(key) = value_that_is_no_text(manifest) else { return Ok(()) };
-    let subject = manifest.id().subject();
-    let text = format!("{file}:{line}: {subject} {key} must be a text; put it in quotes");
-    Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
+    let why = match error {
+        manifests::Error::Generated(
+            Start::NoSuchFolder(_) | Start::NotAFolder(_) | Start::Path(_),
+        ) => reason::ARTIFACT_FAILED,
+        manifests::Error::Generated(_)
+        | manifests::Error::Build(_)
+        | manifests::Error::NotAnObject { .. }
+        | manifests::Error::TooMuch => reason::BUILD_FAILED,
+    };
+    Rest::Failed(why, text, Wake::default())
 }
 
 /// The first entry of a Secret that is a number, a switch or worse.
@@ -274,71 +252,6 @@ fn dress(manifest: &mut Object, object: &Kustomization) {
     }
     apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
     apply::normalize(manifest);
-}
-
-/// Kinds without a namespace that Kubernetes itself has (source: its OpenAPI 1.36).
-const CLUSTER_SCOPED: [(&str, &str); 30] = [
-    ("", "ComponentStatus"),
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("authentication.k8s.io", "TokenReview"),
-    ("authorization.k8s.io", "SelfSubjectAccessReview"),
-    ("authorization.k8s.io", "SelfSubjectRulesReview"),
-    ("authorization.k8s.io", "SubjectAccessReview"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("certificates.k8s.io", "ClusterTrustBundle"),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-    ("networking.k8s.io", "IPAddress"),
-    ("networking.k8s.io", "IngressClass"),
-    ("networking.k8s.io", "ServiceCIDR"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "StorageClass"),
-];
-
-/// Parity(kustomize 5.8): kinds that are not known to be cluster-scoped get the namespace, Namespaces its name, and of a
-/// binding's subjects those called `default`.
-fn into_namespace(manifest: &mut Object, namespace: &str) {
-    let id = manifest.id();
-    let cluster_scoped =
-        CLUSTER_SCOPED.iter().any(|(group, kind)| *group == id.group && *kind == id.kind);
-    if !cluster_scoped {
-        manifest.set_namespace(namespace);
-    }
-    match (id.group.as_str(), id.kind.as_str()) {
-        ("", "Namespace") => {
-            manifest.metadata_mut().insert("name".into(), namespace.into());
-        }
-        (_, "RoleBinding" | "ClusterRoleBinding") => {
-            let subjects = manifest.fields_mut().get_mut("subjects").and_then(|s| s.as_array_mut());
-            for subject in subjects.into_iter().flatten().filter_map(|s| s.as_object_mut()) {
-                if subject.get("name").and_then(|n| n.as_str()) == Some("default") {
-                    subject.insert("namespace".into(), namespace.into());
-                }
-            }
-        }
-        ("apiregistration.k8s.io", "APIService") => {
-            let service = manifest.fields_mut().get_mut("spec").and_then(|s| s.get_mut("service"));
-            if let Some(service) = service.and_then(|s| s.as_object_mut()) {
-                service.insert("namespace".into(), namespace.into());
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Whose health is waited for, and in which API versions those named are read.

@@ -1,5 +1,6 @@
-//! Folders of manifests.
+//! Folders of manifests, as a spec sees them.
 
+use serde_json::{Value, json};
 use tree::Memory;
 
 use super::*;
@@ -8,10 +9,18 @@ fn config_map(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\n")
 }
 
-fn loaded(files: &[(&str, &str)], path: &str) -> Result<Vec<String>, String> {
+fn spec(more: &Value) -> KustomizationSpec {
+    let mut spec = json!({"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(spec).unwrap()
+}
+
+fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
     let tree = Memory::from_files(files.iter().copied()).unwrap();
-    load(&tree, path)
-        .map(|all| all.iter().map(|l| format!("{} {}", l.object.name(), l.file)).collect())
+    load(&tree, &spec(more))
+        .map(|all| all.iter().map(|object| object.id().subject()).collect())
         .map_err(|error| error.to_string())
 }
 
@@ -24,58 +33,55 @@ fn a_folder_is_searched_through_and_other_files_are_left_alone() {
         ("app/README.md", "# no"),
         ("x.yaml", "["),
     ];
-    assert_eq!(loaded(&files, "./app").unwrap(), ["a app/a.yaml", "b app/deep/b.yml"]);
+    let found = loaded(&files, &json!({"path": "./app"})).unwrap();
+    assert_eq!(found, ["ConfigMap/shop/a", "ConfigMap/shop/b"]);
 }
 
 #[test]
-fn a_kustomization_reads_what_it_lists_and_no_more() {
-    let (a, b, c) = (config_map("a"), config_map("b"), config_map("c"));
+fn an_overlay_gets_what_the_spec_adds() {
+    let base = config_map("a");
     let files = [
-        ("app/kustomization.yaml", "resources: [b.yaml, ../base]\n"),
-        ("app/a.yaml", &a),
+        ("app/kustomization.yaml", "resources: [../base]\nnameSuffix: -x\n"),
+        ("base/kustomization.yaml", "resources: [a.yaml]\nnamePrefix: base-\n"),
+        ("base/a.yaml", base.as_str()),
+    ];
+    let more = json!({"path": "app", "targetNamespace": "other", "namePrefix": "spec-"});
+    assert_eq!(loaded(&files, &more).unwrap(), ["ConfigMap/other/spec-base-a-x"]);
+}
+
+#[test]
+fn an_empty_folder_is_no_objects_and_no_error() {
+    assert_eq!(loaded(&[("app/README.md", "")], &json!({"path": "app"})).unwrap(), [""; 0]);
+}
+
+#[test]
+fn nothing_is_read_from_outside_of_the_artifact() {
+    let files = [("app/kustomization.yaml", "resources: [../../b.yaml]\n")];
+    let error = loaded(&files, &json!({"path": "app"})).unwrap_err();
+    assert!(error.starts_with("kustomize build failed: "), "{error}");
+    let files = [("app/kustomization.yaml", "resources: ['https://example.com/b.yaml']\n")];
+    let error = loaded(&files, &json!({"path": "app"})).unwrap_err();
+    assert!(error.contains("https://example.com/b.yaml"), "{error}");
+}
+
+#[test]
+fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
+    let (a, b) = (config_map("a"), config_map("b"));
+    let files = [
+        ("app/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("app/a.yaml", a.as_str()),
         ("app/b.yaml", &b),
-        ("base/kustomization.yaml", "resources:\n- c.yaml\n"),
-        ("base/c.yaml", &c),
     ];
-    assert_eq!(loaded(&files, "app").unwrap(), ["b app/b.yaml", "c base/c.yaml"]);
-}
-
-#[test]
-fn every_other_entry_of_a_kustomization_is_refused_by_name() {
-    let files = [("kustomization.yaml", "namePrefix: x-\nimages: []\nresources: []\n")];
-    assert_eq!(
-        loaded(&files, "").unwrap_err(),
-        "kustomization.yaml: `images`, `namePrefix` is not supported by this version of windlass; only `resources` is"
-    );
-}
-
-#[test]
-fn a_path_outside_the_artifact_is_refused() {
-    let outside = loaded(&[("a.yaml", "")], "../../etc").unwrap_err();
-    assert!(outside.starts_with("spec.path: "), "{outside}");
-    let outside =
-        loaded(&[("app/kustomization.yaml", "resources: [../../b.yaml]\n")], "app").unwrap_err();
-    assert!(outside.starts_with("app/kustomization.yaml: `resources`: "), "{outside}");
-}
-
-#[test]
-fn what_is_missing_is_named() {
-    assert!(
-        loaded(&[("a.yaml", "")], "nope").unwrap_err().contains("`nope` is not in the artifact")
-    );
-    assert!(loaded(&[("a.yaml", "")], "a.yaml").unwrap_err().contains("is a file"));
-    let missing = loaded(&[("kustomization.yaml", "resources: [x.yaml]\n")], "").unwrap_err();
-    assert_eq!(
-        missing,
-        "kustomization.yaml: `resources` names `x.yaml`, which is not in the artifact"
-    );
-}
-
-#[test]
-fn a_kustomization_that_contains_itself_ends() {
-    let files = [
-        ("a/kustomization.yaml", "resources: [../b]\n"),
-        ("b/kustomization.yaml", "resources: [../a]\n"),
-    ];
-    assert!(loaded(&files, "a").unwrap_err().contains("is listed twice, or contains itself"));
+    let tree = Memory::from_files(files).unwrap();
+    let recorder = tree::Recorder::new(&tree);
+    load(&recorder, &spec(&json!({"path": "app"}))).unwrap();
+    let trace = recorder.seen();
+    let with = |path: &str, text: &str| {
+        let changed =
+            files.iter().map(|(name, old)| (*name, if *name == path { text } else { old }));
+        trace.is_same_in(&Memory::from_files(changed.collect::<Vec<_>>()).unwrap())
+    };
+    assert!(with("app/b.yaml", "changed"), "b.yaml is not part of the build");
+    assert!(!with("app/a.yaml", "changed"), "a.yaml is");
+    assert!(!with("app/kustomization.yaml", "changed"), "so is the kustomization");
 }
