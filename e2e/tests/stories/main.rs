@@ -9,6 +9,7 @@ mod bad_input;
 mod crd_cr_namespace;
 mod deletion_policies;
 mod dependency_cycle;
+mod expressions;
 mod force_immutable;
 mod git_connections;
 mod git_contents;

@@ -251,7 +251,7 @@ fn dress(manifest: &mut Object, object: &Kustomization) {
         }
     }
     apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
-    apply::normalize(manifest);
+    apply::normalize::typed(manifest);
 }
 
 /// Whose health is waited for, and in which API versions those named are read.
