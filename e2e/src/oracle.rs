@@ -47,6 +47,14 @@ pub enum Oracle {
 }
 
 impl Oracle {
+    /// What the program is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Helm => "helm",
+            Self::Kustomize => "kustomize",
+        }
+    }
+
     /// Its name and version, as recorded answers say who gave them.
     pub const fn version(self) -> &'static str {
         match self {
@@ -61,8 +69,8 @@ impl Oracle {
     /// Why it cannot be built: no Go, no network.
     pub fn ensure(self) -> Result<PathBuf> {
         match self {
-            Self::Helm => program(&HELM, "helm"),
-            Self::Kustomize => program(&KUSTOMIZE, "kustomize"),
+            Self::Helm => program(&HELM, self.name()),
+            Self::Kustomize => program(&KUSTOMIZE, self.name()),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`, `template`), with what (`bed`,
-//! `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`), what the numbers come to (`samples`,
-//! `figures`).
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`, `template`, `build`),
+//! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
+//! come to (`samples`, `figures`).
 
 mod apply;
 mod arrivals;
 mod audit;
 mod bed;
+mod beside;
+mod build;
 mod figures;
 mod idle;
 mod kustomizations;
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Idle(idle::Options),
     /// How fast charts are rendered, and in how much memory, beside the real Helm
     Template(template::Options),
+    /// How fast overlays are built, and in how much memory, beside the real Kustomize
+    Build(build::Options),
 }
 
 /// Measures, and prints a table.
@@ -52,6 +56,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
         Command::Idle(options) => as_shipped(|| idle::run(options)),
         Command::Template(options) => as_shipped(|| template::run(options)),
+        Command::Build(options) => as_shipped(|| build::run(options)),
     }
 }
 

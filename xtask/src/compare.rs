@@ -1,6 +1,6 @@
-//! `cargo xtask compare`: the same charts through windlass and through the real program.
+//! `cargo xtask compare`: the same charts or overlays through windlass and through the real program.
 //!
-//! Here: the command line, and who is asked what. Elsewhere: our own charts and running programs (`crate::charts`),
+//! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
 //! what two answers differ in and how that is shown (`report`).
 
 mod report;
@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 use e2e::operator;
-use e2e::oracle::Oracle;
 
-use crate::charts::{self, Answer, Case, Recorded};
+use crate::corpus::{self, Answer, Case, Corpus, Recorded};
 use crate::installation::{Build, make};
 use crate::progress::step;
 use report::{Difference, Table};
@@ -22,29 +21,56 @@ use report::{Difference, Table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// `windlass template` beside `helm template`: exit status, both outputs and written files
-    Helm(Options),
+    Helm(HelmOptions),
+    /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
+    Kustomize(KustomizeOptions),
 }
 
 /// What is rendered how.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct HelmOptions {
     /// Charts: paths of folders or archives, or names of our own charts; all of our own by default
     charts: Vec<String>,
     /// A file of values for charts that are given by path
     #[arg(short = 'f', long = "values")]
     values: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What is built how.
+#[derive(Debug, Args)]
+pub(crate) struct KustomizeOptions {
+    /// Overlays: paths of folders, or names of our own overlays; all of our own by default
+    overlays: Vec<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What is compared with what.
+#[derive(Debug, Args, Default)]
+struct How {
     /// Show every difference, not the first few
     #[arg(long)]
     all: bool,
-    /// Compare with the recorded answers of our own charts, which needs no Go
+    /// Compare with the recorded answers of our own corpus, which needs no Go
     #[arg(long, conflicts_with = "record")]
     recorded: bool,
-    /// Do not compare: record what the real program answers about our own charts
+    /// Do not compare: record what the real program answers about our own corpus
     #[arg(long)]
     record: bool,
-    /// More arguments of `template` for charts that are given by path
+    /// More arguments of the command for what is given by path
     #[arg(last = true)]
     arguments: Vec<String>,
+}
+
+/// What is compared: cases of our own, and places elsewhere with the arguments for them.
+struct Comparison<'a> {
+    corpus: Corpus,
+    cases: Vec<Case>,
+    paths: Vec<String>,
+    arguments: Vec<String>,
+    how: &'a How,
 }
 
 /// Compares, and prints a table.
@@ -52,64 +78,111 @@ pub(crate) struct Options {
 /// # Errors
 /// When something differs, or a program cannot be built or run.
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
-    let Command::Helm(options) = command;
-    let home = charts::home();
-    let is_path = |chart: &String| !home.join(chart).join("case.yaml").is_file();
-    let (paths, names): (Vec<String>, Vec<String>) =
-        options.charts.iter().cloned().partition(is_path);
+    let (corpus, given, how, values) = match command {
+        Command::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
+        Command::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
+    };
+    let home = corpus.home();
+    let is_path = |name: &String| !home.join(name).join("case.yaml").is_file();
+    let (paths, names): (Vec<String>, Vec<String>) = given.iter().cloned().partition(is_path);
     let mut cases = Vec::new();
     if paths.is_empty() || !names.is_empty() {
-        cases = Case::load(&names)?;
+        cases = Case::load(corpus, &names)?;
     }
-    let is_about_paths = !options.values.is_empty() || !options.arguments.is_empty();
+    let mut arguments = Vec::new();
+    for file in values {
+        arguments.extend(["-f".to_owned(), full(file)?]);
+    }
+    arguments.extend(how.arguments.iter().cloned());
     ensure!(
-        cases.is_empty() || !is_about_paths,
-        "our own charts have their runs in case.yaml: values and arguments are for charts given by path"
+        cases.is_empty() || arguments.is_empty(),
+        "our own {} have their runs in case.yaml: values and arguments are for what is given by path",
+        corpus.noun()
     );
-    if options.record {
-        ensure!(paths.is_empty(), "only answers about our own charts are recorded");
-        let helm = step(Oracle::Helm.version(), || Oracle::Helm.ensure())?;
-        return cases.iter().try_for_each(|case| record(&helm, case));
-    }
-    let mut table = Table::default();
-    if options.recorded {
-        ensure!(paths.is_empty(), "only answers about our own charts are recorded");
-        let own = windlass()?;
-        step("our own charts, as recorded", || {
-            cases.iter().try_for_each(|case| replay(&own, case, &mut table))
-        })?;
-    } else {
-        let helm = step(Oracle::Helm.version(), || Oracle::Helm.ensure())?;
-        let own = windlass()?;
-        step("charts, with both", || {
-            cases.iter().try_for_each(|case| compare_case(&helm, &own, case, &mut table))?;
-            paths.iter().try_for_each(|path| compare_path(&helm, &own, path, options, &mut table))
-        })?;
-    }
-    table.print(options.all);
-    let differing = table.differing();
-    ensure!(differing == 0, "{differing} answers differ");
-    Ok(())
+    Comparison { corpus, cases, paths, arguments, how }.run()
 }
 
-/// Our own charts against what is recorded of them: what CI runs.
+/// Our own charts and overlays against what is recorded of them: what CI runs.
 ///
 /// # Errors
 /// When something differs.
 pub(crate) fn recorded() -> anyhow::Result<()> {
-    run(&Command::Helm(Options {
-        charts: Vec::new(),
-        values: Vec::new(),
-        all: false,
-        recorded: true,
-        record: false,
-        arguments: Vec::new(),
-    }))
+    let how = || How { recorded: true, ..How::default() };
+    run(&Command::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
+    run(&Command::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
 }
 
 /// What two answers to one command differ in, for people; none when nothing.
 pub(crate) fn difference(arguments: &[String], wanted: &Answer, got: &Answer) -> Option<String> {
     Difference::between("", arguments, wanted, got).map(Difference::into_text)
+}
+
+impl Comparison<'_> {
+    fn run(&self) -> anyhow::Result<()> {
+        let noun = self.corpus.noun();
+        if self.how.record || self.how.recorded {
+            ensure!(self.paths.is_empty(), "only answers about our own {noun} are recorded");
+        }
+        if self.how.record {
+            let real = self.real()?;
+            return self.cases.iter().try_for_each(|case| record(&real, case));
+        }
+        let mut table = Table::default();
+        if self.how.recorded {
+            let own = windlass()?;
+            step(&format!("our own {noun}, as recorded"), || {
+                self.cases.iter().try_for_each(|case| replay(&own, case, &mut table))
+            })?;
+        } else {
+            let real = self.real()?;
+            let own = windlass()?;
+            step(&format!("{noun}, with both"), || {
+                let cases = &mut self.cases.iter();
+                cases.try_for_each(|case| compare_case(&real, &own, case, &mut table))?;
+                let paths = &mut self.paths.iter();
+                paths.try_for_each(|path| self.compare_path(&real, &own, path, &mut table))
+            })?;
+        }
+        table.print(self.how.all);
+        let differing = table.differing();
+        ensure!(differing == 0, "{differing} answers differ");
+        Ok(())
+    }
+
+    /// The program whose answers are right.
+    fn real(&self) -> anyhow::Result<PathBuf> {
+        let oracle = self.corpus.oracle();
+        step(oracle.version(), || oracle.ensure())
+    }
+
+    fn compare_path(
+        &self,
+        real: &Path,
+        own: &Path,
+        path: &str,
+        table: &mut Table,
+    ) -> anyhow::Result<()> {
+        let place = full(Path::new(path))?;
+        let mut arguments = match self.corpus {
+            Corpus::Charts => vec!["rel".to_owned(), place],
+            Corpus::Overlays => vec![place],
+        };
+        arguments.extend(self.arguments.iter().cloned());
+        let answer = |program: &Path| {
+            let folder = tempfile::tempdir().context("cannot make a folder")?;
+            corpus::ask(self.corpus, program, folder.path(), &arguments)
+        };
+        let (wanted, got) = (answer(real)?, answer(own)?);
+        let differences = Difference::between("", &arguments, &wanted, &got);
+        table.add(path, 1, differences.into_iter().collect());
+        Ok(())
+    }
+}
+
+/// A path that means the same in another folder.
+fn full(path: &Path) -> anyhow::Result<String> {
+    let full = path.canonicalize().with_context(|| format!("there is no {}", path.display()))?;
+    full.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{path:?} is no text"))
 }
 
 /// The windlass that was built or given.
@@ -118,12 +191,13 @@ fn windlass() -> anyhow::Result<PathBuf> {
     operator::binary()
 }
 
-fn record(helm: &Path, case: &Case) -> anyhow::Result<()> {
+fn record(real: &Path, case: &Case) -> anyhow::Result<()> {
     let mut answers = BTreeMap::new();
     for (run, arguments) in case.runs() {
         let again = || {
             let copy = case.lay_out()?;
-            charts::ask(helm, copy.path(), arguments).map(|answer| Recorded::of(&answer))
+            corpus::ask(case.corpus, real, copy.path(), arguments)
+                .map(|answer| Recorded::of(&answer))
         };
         let answer = again()?;
         // What changes from one time to the next is no answer to compare with.
@@ -134,66 +208,57 @@ fn record(helm: &Path, case: &Case) -> anyhow::Result<()> {
         }
         answers.insert(run.clone(), answer);
     }
-    charts::write_recorded(case, &answers)?;
+    corpus::write_recorded(case, &answers)?;
     eprintln!("recorded {} ({} runs)", case.name, answers.len());
     Ok(())
 }
 
 fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
-    let recorded = charts::read_recorded(case)?;
+    let recorded = corpus::read_recorded(case)?;
     let mut differences = Vec::new();
     for (run, arguments) in case.runs() {
         let Some(wanted) = recorded.get(run) else {
             bail!(
-                "`{}`, run `{run}`: nothing is recorded; `cargo xtask compare helm --record`",
-                case.name
+                "`{}`, run `{run}`: nothing is recorded; `cargo xtask compare {} --record`",
+                case.name,
+                case.corpus.oracle().name()
             );
         };
         let copy = case.lay_out()?;
-        let got = charts::ask(own, copy.path(), arguments)?;
-        differences.extend(Difference::from_recorded(run, arguments, wanted, &got));
+        let mut got = corpus::ask(case.corpus, own, copy.path(), arguments)?;
+        let mut wanted = wanted.clone();
+        if !case.is_same_wording(run) {
+            same_silence(&mut got, wanted.texts.remove("stderr").is_some());
+        }
+        differences.extend(Difference::from_recorded(run, arguments, &wanted, &got));
     }
-    table.add(&case.name, case.runs().len(), differences);
+    table.add_case(case, differences);
     Ok(())
 }
 
-fn compare_case(helm: &Path, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+fn compare_case(real: &Path, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
     let mut differences = Vec::new();
     for (run, arguments) in case.runs() {
         let answer = |program: &Path| -> anyhow::Result<Answer> {
             let copy = case.lay_out()?;
-            charts::ask(program, copy.path(), arguments)
+            corpus::ask(case.corpus, program, copy.path(), arguments)
         };
-        let (wanted, got) = (answer(helm)?, answer(own)?);
+        let (mut wanted, mut got) = (answer(real)?, answer(own)?);
+        if !case.is_same_wording(run) {
+            same_silence(&mut got, !wanted.stderr.is_empty());
+            wanted.stderr.clear();
+        }
         differences.extend(Difference::between(run, arguments, &wanted, &got));
     }
-    table.add(&case.name, case.runs().len(), differences);
+    table.add_case(case, differences);
     Ok(())
 }
 
-fn compare_path(
-    helm: &Path,
-    own: &Path,
-    path: &str,
-    options: &Options,
-    table: &mut Table,
-) -> anyhow::Result<()> {
-    let full = |path: &Path| {
-        let full =
-            path.canonicalize().with_context(|| format!("there is no {}", path.display()))?;
-        full.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{path:?} is no text"))
-    };
-    let mut arguments = vec!["rel".to_owned(), full(Path::new(path))?];
-    for file in &options.values {
-        arguments.extend(["-f".to_owned(), full(file)?]);
+/// Takes away what is worded otherwise. A silence where something has to be said stays a difference.
+fn same_silence(got: &mut Answer, has_to_speak: bool) {
+    let speaks = !got.stderr.is_empty();
+    got.stderr.clear();
+    if speaks != has_to_speak {
+        got.stderr.extend_from_slice(if speaks { b"(speaks)\n" } else { b"(is silent)\n" });
     }
-    arguments.extend(options.arguments.iter().cloned());
-    let answer = |program: &Path| {
-        let folder = tempfile::tempdir().context("cannot make a folder")?;
-        charts::ask(program, folder.path(), &arguments)
-    };
-    let (wanted, got) = (answer(helm)?, answer(own)?);
-    let differences = Difference::between("", &arguments, &wanted, &got);
-    table.add(path, 1, differences.into_iter().collect());
-    Ok(())
 }

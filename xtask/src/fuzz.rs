@@ -4,7 +4,7 @@
 //! signal, no more than a few seconds, no more memory than a limit. What does otherwise is kept as a folder.
 //! With `--against-helm` the real program gets the same chart, and its answer has to be the same.
 //!
-//! Here: the command line, the rounds, the verdict. Elsewhere: changing bytes (`mutate`), the charts (`crate::charts`),
+//! Here: the command line, the rounds, the verdict. Elsewhere: changing bytes (`mutate`), the charts (`crate::corpus`),
 //! what a process takes (`crate::measured`).
 
 mod mutate;
@@ -22,7 +22,7 @@ use e2e::operator;
 use e2e::oracle::Oracle;
 use e2e::random::Random;
 
-use crate::charts::{self, Answer, Case};
+use crate::corpus::{self, Answer, Case, Corpus};
 use crate::installation::{Build, make};
 use crate::measured::{self, Cost};
 use crate::progress::{green, red, step};
@@ -81,7 +81,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         true => Some(step(Oracle::Helm.version(), || Oracle::Helm.ensure())?),
         false => None,
     };
-    let mut cases = Case::load(&[])?;
+    let mut cases = Case::load(Corpus::Charts, &[])?;
     // Thousands of objects take their time, and show nothing that a few do not.
     cases.retain(|case| !case.is_generated());
     let first = options.seed.unwrap_or_else(Random::seed);
@@ -124,13 +124,13 @@ fn judge(own: &Path, helm: Option<&Path>, changed: &Changed) -> anyhow::Result<O
     let lay_out = || -> anyhow::Result<tempfile::TempDir> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         for (path, content) in &changed.files {
-            charts::write(&folder.path().join(path), content)?;
+            corpus::write(&folder.path().join(path), content)?;
         }
         Ok(folder)
     };
     let folder = lay_out()?;
     let scratch = tempfile::tempdir().context("cannot make a folder")?;
-    let mut command = charts::prepare(own, folder.path(), scratch.path());
+    let mut command = corpus::prepare(own, folder.path(), scratch.path());
     command.arg("template").args(&changed.arguments);
     if let Some(fault) = survives(&command)? {
         return Ok(Some(fault));
@@ -138,7 +138,7 @@ fn judge(own: &Path, helm: Option<&Path>, changed: &Changed) -> anyhow::Result<O
     let Some(helm) = helm else { return Ok(None) };
     let ask = |program: &Path| -> anyhow::Result<Answer> {
         let folder = lay_out()?;
-        charts::ask(program, folder.path(), &changed.arguments)
+        corpus::ask(Corpus::Charts, program, folder.path(), &changed.arguments)
     };
     let (wanted, got) = (ask(helm)?, ask(own)?);
     let difference = crate::compare::difference(&changed.arguments, &wanted, &got);
@@ -168,10 +168,10 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
 fn keep(seed: u64, changed: &Changed, fault: &str) -> anyhow::Result<PathBuf> {
     let folder = root().join("target/fuzz").join(seed.to_string());
     for (path, content) in &changed.files {
-        charts::write(&folder.join(path), content)?;
+        corpus::write(&folder.join(path), content)?;
     }
     let arguments = changed.arguments.join(" ");
     let note = format!("windlass template {arguments}\n\n{fault}\n");
-    charts::write(&folder.join("fault.txt"), note.as_bytes())?;
+    corpus::write(&folder.join("fault.txt"), note.as_bytes())?;
     Ok(folder)
 }

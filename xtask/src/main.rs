@@ -7,10 +7,10 @@
 )]
 
 mod bench;
-mod charts;
 mod cluster;
 mod compare;
 mod conformance;
+mod corpus;
 mod crash;
 mod crds;
 mod demo;
@@ -59,7 +59,7 @@ enum Command {
         #[command(subcommand)]
         which: oracle::Which,
     },
-    /// Render charts with windlass and with the real program and show where they differ
+    /// Render charts or build overlays with windlass and with the real program and show where they differ
     Compare {
         /// With which
         #[command(subcommand)]

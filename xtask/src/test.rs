@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         cargo(&arguments, "a test failed")
     })?;
     if options.filter.is_none() {
-        step("our charts, as recorded", compare::recorded)?;
+        step("our charts and overlays, as recorded", compare::recorded)?;
     }
     if !options.no_cluster {
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;

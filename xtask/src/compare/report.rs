@@ -1,14 +1,14 @@
 //! What two answers differ in, and the table of a comparison.
 //!
-//! Here: finding the first line that differs, showing it. Elsewhere: the answers (`crate::charts`).
+//! Here: finding the first line that differs, showing it. Elsewhere: the answers (`crate::corpus`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::charts::{Answer, Recorded, Text};
+use crate::corpus::{Answer, Case, Recorded, Text};
 use crate::progress::{bold, dim, green, red};
 
-/// How many differences of a chart are shown.
+/// How many differences of a case are shown.
 const SHOWN: usize = 3;
 
 /// How many lines before the first that differs are shown.
@@ -29,15 +29,17 @@ pub(super) struct Difference {
     shown: String,
 }
 
-/// The outcome, a row a chart.
+/// The outcome, a row a case.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Row>,
+    /// How many errors are worded in windlass's own way, by intention.
+    worded_otherwise: usize,
 }
 
 #[derive(Debug)]
 struct Row {
-    chart: String,
+    case: String,
     runs: usize,
     differences: Vec<Difference>,
 }
@@ -195,9 +197,15 @@ fn clip(line: &str, column: usize) -> String {
 }
 
 impl Table {
-    /// Adds a chart.
-    pub(super) fn add(&mut self, chart: &str, runs: usize, differences: Vec<Difference>) {
-        self.rows.push(Row { chart: chart.to_owned(), runs, differences });
+    /// Adds a chart or overlay.
+    pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<Difference>) {
+        self.rows.push(Row { case: case.to_owned(), runs, differences });
+    }
+
+    /// Adds a case of our own.
+    pub(super) fn add_case(&mut self, case: &Case, differences: Vec<Difference>) {
+        self.worded_otherwise += case.worded_otherwise();
+        self.add(&case.name, case.runs().len(), differences);
     }
 
     /// How many runs differ.
@@ -212,17 +220,14 @@ impl Table {
     }
 
     fn text(&self, all: bool) -> String {
-        let width = self.rows.iter().map(|row| row.chart.chars().count()).max();
-        let width = width.unwrap_or_default().max("chart".len());
+        let width = self.rows.iter().map(|row| row.case.chars().count()).max();
+        let width = width.unwrap_or_default().max("total".len());
         let mut text =
-            format!("{}\n", bold(&format!("{:width$}  {:>5} / {:<5}", "chart", "same", "runs")));
+            format!("{}\n", bold(&format!("{:width$}  {:>5} / {:<5}", "case", "same", "runs")));
         for row in &self.rows {
             let same = row.runs - row.differences.len();
             let verdict = if row.differences.is_empty() { green("same") } else { red("DIFFERS") };
-            line(
-                &mut text,
-                &format!("{:width$}  {same:>5} / {:<5} {verdict}", row.chart, row.runs),
-            );
+            line(&mut text, &format!("{:width$}  {same:>5} / {:<5} {verdict}", row.case, row.runs));
             let shown = if all { usize::MAX } else { SHOWN };
             for difference in row.differences.iter().take(shown) {
                 let Difference { run, command, shown } = difference;
@@ -237,11 +242,20 @@ impl Table {
         let runs: usize = self.rows.iter().map(|row| row.runs).sum();
         let same = runs - self.differing();
         let verdict = if same == runs { green("same") } else { red("DIFFERS") };
-        let charts = self.rows.len();
+        let cases = self.rows.len();
         line(
             &mut text,
-            &format!("{:width$}  {same:>5} / {runs:<5} {verdict} ({charts} charts)", "total"),
+            &format!("{:width$}  {same:>5} / {runs:<5} {verdict} ({cases} cases)", "total"),
         );
+        if self.worded_otherwise > 0 {
+            let many = self.worded_otherwise;
+            line(
+                &mut text,
+                &dim(&format!(
+                    "{many} errors are worded otherwise by intention; case.yaml says why"
+                )),
+            );
+        }
         text
     }
 }
@@ -313,7 +327,7 @@ mod tests {
         for wanted in [
             "web        1 / 2     DIFFERS",
             "small      1 / 1     same",
-            "total      2 / 3     DIFFERS (2 charts)",
+            "total      2 / 3     DIFFERS (2 cases)",
         ] {
             assert!(text.contains(wanted), "{text}");
         }

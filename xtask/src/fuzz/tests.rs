@@ -1,12 +1,12 @@
 //! Changed charts in this process: the engine gives a release or an error, and nothing else.
 
-use crate::charts::engine;
+use crate::corpus::engine;
 
 use super::*;
 
 #[test]
 fn a_changed_chart_is_rendered_or_refused() {
-    let mut cases = Case::load(&[]).unwrap();
+    let mut cases = Case::load(Corpus::Charts, &[]).unwrap();
     cases.retain(|case| !case.is_generated());
     let mut rendered = 0;
     for seed in 0..150 {

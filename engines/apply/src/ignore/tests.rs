@@ -1,3 +1,5 @@
+//! Rules for fields that others may change, on one Deployment.
+
 use serde_json::json;
 
 use super::*;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::charts::engine;
+use crate::corpus::engine;
 
 /// Seconds of each render of a chart with its own values, from values to manifests.
 ///

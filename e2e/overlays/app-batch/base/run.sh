@@ -1,0 +1,2 @@
+#!/bin/sh
+exec echo "done: $1"

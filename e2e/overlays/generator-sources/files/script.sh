@@ -1,0 +1,4 @@
+#!/bin/sh
+set -eu
+	echo "tab at the start"
+echo '<html>' & # ampersand
