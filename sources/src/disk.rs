@@ -53,10 +53,22 @@ pub fn reason(error: &io::Error) -> String {
 fn first_missing(path: &Path, error: &io::Error) -> String {
     let clean = path_text::clean(&path.to_string_lossy());
     let parts: Vec<&str> = clean.split('/').collect();
-    let missing = (1..=parts.len())
-        .map(|length| parts[..length].join("/"))
-        .find(|part| !part.is_empty() && fs::symlink_metadata(part).is_err());
-    format!("lstat {}: {}", missing.unwrap_or(clean), reason(error))
+    let heads = || (1..=parts.len()).map(|length| parts[..length].join("/"));
+    let missing = heads().find(|head| !head.is_empty() && fs::symlink_metadata(head).is_err());
+    if let Some(missing) = missing {
+        return format!("lstat {missing}: {}", reason(error));
+    }
+    // All of it is there, so a link leads nowhere, or in a circle.
+    if error.kind() != io::ErrorKind::NotFound {
+        return "EvalSymlinks: too many links".to_owned();
+    }
+    let link = heads().find(|head| !head.is_empty() && fs::metadata(head).is_err());
+    let link = link.unwrap_or_else(|| clean.clone());
+    let target = fs::read_link(&link).unwrap_or_default();
+    let target = Path::new(&link).parent().unwrap_or(Path::new("/")).join(target);
+    let target = target.join(clean.strip_prefix(&link).unwrap_or_default().trim_start_matches('/'));
+    // A link that leads to itself is no missing one, so this ends.
+    first_missing(&target, error)
 }
 
 #[cfg(test)]

@@ -130,10 +130,6 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     };
     let is_labelled_by_default =
         std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|value| value == "on");
-    let is_enabled = args.enable_helm || args.enable_alpha_plugins;
-    if is_enabled && args.helm_command.is_empty() {
-        bail!("must specify --helm-command");
-    }
     Ok(Options {
         restriction,
         order,
@@ -141,7 +137,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         managed_by_label: args.enable_managedby_label || is_labelled_by_default,
         plugins: args.enable_alpha_plugins,
         helm: HelmOptions {
-            is_enabled,
+            is_enabled: args.enable_helm || args.enable_alpha_plugins,
             kube_version: args.helm_kube_version.clone(),
             api_versions: args.helm_api_versions.clone(),
             debug: args.helm_debug,

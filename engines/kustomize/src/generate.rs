@@ -159,8 +159,10 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
     for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Ok(mut line) = std::str::from_utf8(line) else {
-            let text = String::from_utf8_lossy(line);
-            return Err(Error::new(format!("line {} has invalid utf8 bytes : {text}", number + 1)));
+            // Parity(kustomize): the line is there twice, as numbers first.
+            let bytes: Vec<String> = line.iter().map(u8::to_string).collect();
+            let (bytes, text) = (bytes.join(" "), String::from_utf8_lossy(line));
+            return Err(Error::new(format!("line [{bytes}] has invalid utf8 bytes : {text}")));
         };
         if number == 0 {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
