@@ -117,6 +117,7 @@ fn render(flags: &Flags, said: &mut Said) -> Result<(), Failed> {
         skip_schema: flags.skip_schema_validation,
         sub_notes: false,
         templates: None,
+        post_render: None,
     };
     match release::render(request, &env, &mut said.warnings) {
         Ok(rendered) => output::print(flags, &release, &rendered, &mut said.stdout).map_err(failed),

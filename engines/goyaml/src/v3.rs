@@ -41,6 +41,6 @@ mod tag;
 pub use compose::{Documents, parse};
 pub use content::Content;
 pub use decode::to_json;
-pub use emit::{EmitError, Layout, emit, emit_documents};
+pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
 pub use encode::encode;
 pub use node::{Kind, Node, Style};

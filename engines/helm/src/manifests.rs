@@ -142,6 +142,12 @@ fn trim_start(text: &[u8]) -> &[u8] {
     &text[valid.len() - valid.trim_start().len()..]
 }
 
+/// Whether a file is there for other templates, and what it gives is not looked at.
+pub(crate) fn is_partial(path: &str) -> bool {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    name.starts_with('_')
+}
+
 /// Reads and orders what was rendered: path of a template → its text.
 ///
 /// Files whose name begins with `_` are left out.
@@ -151,8 +157,7 @@ fn trim_start(text: &[u8]) -> &[u8] {
 pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
     for (path, text) in files {
-        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        if name.starts_with('_') {
+        if is_partial(path) {
             continue;
         }
         for document in split(text.as_ref()) {

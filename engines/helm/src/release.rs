@@ -1,8 +1,9 @@
 //! From a chart and values to the manifests and hooks of a release: Helm's steps of `install` before it writes.
 //!
-//! Here: the steps and their order. Elsewhere: each of them (`chart`, `values`, `schema`, `render`, `manifests`), and
-//! everything that a cluster is needed for.
+//! Here: the steps and their order. Elsewhere: each of them (`chart`, `values`, `schema`, `render`, `manifests`, and
+//! `release/postrender.rs`), and everything that a cluster is needed for.
 
+mod postrender;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,11 @@ use crate::schema::{self, SchemaError};
 use crate::values::{self, coalesce, process_dependencies};
 use crate::warning::{Level, Warning};
 
+pub use postrender::{
+    Group, NoMap, PostRender, PostRenderError, Run, StepError, Strategy, StreamError,
+    UnknownStrategy,
+};
+
 /// What is to be rendered, and how.
 #[derive(Debug)]
 pub struct Request<'r> {
@@ -38,6 +44,8 @@ pub struct Request<'r> {
     pub sub_notes: bool,
     /// Templates that an earlier call gave back, perhaps of this chart.
     pub templates: Option<Templates>,
+    /// Who changes what was rendered, but for the notes, before it is told what are manifests and what are hooks.
+    pub post_render: Option<PostRender<'r>>,
 }
 
 /// What a release consists of.
@@ -84,12 +92,15 @@ pub enum Error {
     /// A template failed.
     #[error(transparent)]
     Render(#[from] render::Error),
+    /// What was rendered could not be handed out to be changed, or not be taken back.
+    #[error(transparent)]
+    PostRender(#[from] PostRenderError),
     /// A rendered text is no manifest.
     #[error("{error}")]
     Manifests {
         /// Which one, and why.
         error: manifests::Error,
-        /// All that was rendered, by file.
+        /// All that was rendered, by file; what came back if it was handed out.
         files: BTreeMap<String, Vec<u8>>,
     },
 }
@@ -97,7 +108,13 @@ pub enum Error {
 impl Error {
     /// Whether Helm has begun a release by then, of which a person can be shown what there is.
     pub fn is_of_release(&self) -> bool {
-        matches!(self, Self::KubeVersion { .. } | Self::Render(_) | Self::Manifests { .. })
+        match self {
+            Self::KubeVersion { .. }
+            | Self::Render(_)
+            | Self::PostRender(_)
+            | Self::Manifests { .. } => true,
+            Self::Name(..) | Self::Dependencies(_) | Self::Values(_) | Self::Schema(_) => false,
+        }
     }
 }
 
@@ -113,8 +130,16 @@ pub fn render(
     env: &Env,
     warnings: &mut Vec<Warning>,
 ) -> Result<Rendered, Error> {
-    let Request { mut chart, values: user, release, mode, skip_schema, sub_notes, templates } =
-        request;
+    let Request {
+        mut chart,
+        values: user,
+        release,
+        mode,
+        skip_schema,
+        sub_notes,
+        templates,
+        post_render,
+    } = request;
     let failed = |what: &str, error: &dyn ToString| {
         Warning::new(Level::Error, what).with("error", error.to_string())
     };
@@ -144,13 +169,20 @@ pub fn render(
     let values = &coalesced.values;
     let mut files = templates.render(&chart, values, &release, env, mode, warnings)?;
     let notes = take_notes(&mut files, &chart, sub_notes);
+    if let Some(post_render) = post_render {
+        files = postrender::apply(&post_render, files, warnings)?;
+    }
     let sorted = manifests::sort(&files, Order::Install);
     let sorted = sorted.map_err(|error| Error::Manifests { error, files })?;
     let Sorted { hooks, manifests, unknown_hooks } = sorted;
-    warnings.extend(unknown_hooks.into_iter().map(|events| {
+    warn_of_unknown_hooks(unknown_hooks, warnings);
+    Ok(Rendered { chart, templates, manifests, hooks, notes })
+}
+
+fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<Warning>) {
+    warnings.extend(unknown.into_iter().map(|events| {
         Warning::new(Level::Info, "skipping unknown hooks").with("hookTypes", events)
     }));
-    Ok(Rendered { chart, templates, manifests, hooks, notes })
 }
 
 /// The name of a release that a template gives.

@@ -83,6 +83,7 @@ pub(crate) fn render(
         skip_schema: false,
         sub_notes: false,
         templates,
+        post_render: None,
     };
     Ok(release::render(request, env, &mut Vec::new())?)
 }

@@ -67,7 +67,7 @@ pub enum EmitError {
 /// # Errors
 /// See [`EmitError`].
 pub fn emit(node: &Node, layout: &Layout) -> Result<String, EmitError> {
-    write(std::slice::from_ref(node), layout, MAX_OUTPUT)
+    write([(node, layout)], MAX_OUTPUT)
 }
 
 /// The texts of several nodes as one stream: all but the first begin with `---`.
@@ -78,16 +78,26 @@ pub fn emit_documents<'n>(
     nodes: impl IntoIterator<Item = &'n Node>,
     layout: &Layout,
 ) -> Result<String, EmitError> {
-    write(nodes, layout, MAX_OUTPUT)
+    write(nodes.into_iter().map(|node| (node, layout)), MAX_OUTPUT)
 }
 
-fn write<'n>(
-    nodes: impl IntoIterator<Item = &'n Node>,
-    layout: &Layout,
+/// As [`emit_documents`], each node with its own layout.
+///
+/// # Errors
+/// See [`EmitError`].
+pub fn emit_each<'n>(
+    nodes: impl IntoIterator<Item = (&'n Node, &'n Layout)>,
+) -> Result<String, EmitError> {
+    write(nodes, MAX_OUTPUT)
+}
+
+fn write<'n, 'l>(
+    nodes: impl IntoIterator<Item = (&'n Node, &'l Layout)>,
     limit: usize,
 ) -> Result<String, EmitError> {
-    let mut walk = Walk { emitter: Emitter::new(layout, limit), open: Vec::new() };
-    for node in nodes {
+    let mut walk = Walk { emitter: Emitter::new(limit), open: Vec::new() };
+    for (node, layout) in nodes {
+        walk.emitter.set_layout(layout);
         let is_document = node.kind == Kind::Document;
         if !is_document {
             walk.emitter.emit(&Event::new(EventKind::DocumentStart))?;

@@ -42,6 +42,7 @@ fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
         skip_schema: false,
         sub_notes,
         templates: None,
+        post_render: None,
     };
     render(request, &env, &mut Vec::new())
 }

@@ -71,16 +71,11 @@ pub(super) struct Emitter<'n> {
 
 impl<'n> Emitter<'n> {
     /// An emitter whose text will not be much longer than `limit`.
-    pub(super) fn new(layout: &Layout, limit: usize) -> Self {
-        let step = match layout.indent {
-            0 => 4,
-            indent @ 2..=9 => indent,
-            _ => 2,
-        };
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             writer: Writer::new(limit),
-            step,
-            compact_sequences: layout.compact_sequences,
+            step: 4,
+            compact_sequences: false,
             is_first_document: true,
             state: State::DocumentStart,
             states: Vec::new(),
@@ -93,6 +88,16 @@ impl<'n> Emitter<'n> {
             tail: "",
             key_line: "",
         }
+    }
+
+    /// How the next documents are laid out.
+    pub(super) fn set_layout(&mut self, layout: &Layout) {
+        self.step = match layout.indent {
+            0 => 4,
+            indent @ 2..=9 => indent,
+            _ => 2,
+        };
+        self.compact_sequences = layout.compact_sequences;
     }
 
     /// The text.

@@ -1,0 +1,295 @@
+//! Post-rendering: what templates gave goes through someone else's hands before it becomes manifests and hooks.
+//!
+//! Here: what is handed out, in which parts, and what becomes of the answer. Elsewhere: streams of documents as kyaml
+//! reads and writes them (`postrender/stream.rs`), their annotations (`postrender/annotation.rs`).
+//!
+//! Parity(helm 4): every document is parsed and written again even if nothing is changed, so quotes, indentation,
+//! comments and empty annotations come out as kyaml writes them.
+
+mod annotation;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use golang::strconv::{Quoting, quote};
+use goyaml::v3::Node;
+
+use super::Error;
+use crate::manifests::{self, Order, Sorted};
+use crate::warning::Warning;
+
+pub use annotation::NoMap;
+pub use stream::StreamError;
+
+/// The annotation that says of which file a document is while it is handed out.
+const FILE: &str = "postrenderer.helm.sh/postrender-filename";
+
+/// What a post-renderer does: a stream of documents to another.
+///
+/// It may be called on the thread that renders, which need not be the one that made it.
+pub type Run<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 'r;
+
+/// A post-renderer and what it gets to see.
+#[derive(Clone, Copy)]
+pub struct PostRender<'r> {
+    /// Which documents it gets.
+    pub strategy: Strategy,
+    /// What is called with them, once for each stream. An error is told on as it is.
+    pub run: &'r Run<'r>,
+    /// The plugin that it stands for.
+    ///
+    /// Parity(helm 4): it is plugins that may not answer with nothing; who calls Helm as a library may.
+    pub plugin: Option<&'r str>,
+}
+
+impl fmt::Debug for PostRender<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PostRender");
+        shown
+            .field("strategy", &self.strategy)
+            .field("plugin", &self.plugin)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How hooks and manifests are handed to a post-renderer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Both in one stream.
+    #[default]
+    Combined,
+    /// In a stream of hooks and one of manifests, so that an object may be in both.
+    Separate,
+    /// Only manifests; hooks stay as they are, as in Helm 3.
+    NoHooks,
+}
+
+impl Strategy {
+    /// The strategy that Helm gives this name; the empty one is [`Self::Combined`].
+    ///
+    /// # Errors
+    /// Helm has none of this name.
+    pub fn parse(name: &str) -> Result<Self, UnknownStrategy> {
+        match name {
+            "combined" | "" => Ok(Self::Combined),
+            "separate" => Ok(Self::Separate),
+            "nohooks" => Ok(Self::NoHooks),
+            _ => Err(UnknownStrategy(name.to_owned())),
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Combined => "combined",
+            Self::Separate => "separate",
+            Self::NoHooks => "nohooks",
+        }
+    }
+}
+
+/// There is no strategy of this name. As Helm says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown post-render strategy: '{0}'")]
+pub struct UnknownStrategy(pub String);
+
+/// What a post-renderer is given, as Helm's errors name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// All that was rendered.
+    All,
+    /// The hooks.
+    Hooks,
+    /// The manifests that are no hooks.
+    Manifests,
+}
+
+impl Group {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hooks => "hooks",
+            Self::All | Self::Manifests => "manifests",
+        }
+    }
+
+    fn run_on(self) -> &'static str {
+        if self == Self::All { "files" } else { self.name() }
+    }
+
+    fn of_output(self) -> String {
+        if self == Self::All { String::new() } else { format!(" for {}", self.name()) }
+    }
+
+    /// The file of a document of the answer that does not say of which it is.
+    fn generated(self, at: usize) -> String {
+        match self {
+            Self::All => format!("generated-by-postrender-{at}.yaml"),
+            Self::Hooks | Self::Manifests => {
+                format!("generated-by-postrender-{}-{at}.yaml", self.name())
+            }
+        }
+    }
+}
+
+/// Why post-rendering failed. Each text is Helm's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostRenderError {
+    /// What templates gave cannot be handed out.
+    #[error("error merging {}: {error}", group.name())]
+    Merge {
+        /// What was to be handed out.
+        group: Group,
+        /// Why not.
+        error: StepError,
+    },
+    /// The post-renderer failed.
+    #[error("error while running post render on {}: {error}", group.run_on())]
+    Run {
+        /// What it was given.
+        group: Group,
+        /// What it says.
+        error: String,
+    },
+    /// Its answer cannot be used.
+    #[error("error while parsing post rendered output{}: {error}", group.of_output())]
+    Output {
+        /// What it was given.
+        group: Group,
+        /// What is wrong with the answer.
+        error: StepError,
+    },
+}
+
+/// What was being done to a stream or a file, and why it failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{step}: {problem}")]
+pub struct StepError {
+    /// As Helm names it.
+    pub step: String,
+    /// What is wrong.
+    pub problem: StreamError,
+}
+
+fn at(step: impl Into<String>) -> impl FnOnce(StreamError) -> StepError {
+    |problem| StepError { step: step.into(), problem }
+}
+
+/// Hands rendered files out; gives the files that come back. Path → text, in both.
+///
+/// # Errors
+/// [`Error::PostRender`]; and [`Error::Manifests`] where hooks are to be told from manifests and cannot be.
+pub(super) fn apply(
+    post_render: &PostRender<'_>,
+    files: BTreeMap<String, Vec<u8>>,
+    warnings: &mut Vec<Warning>,
+) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    if post_render.strategy == Strategy::Combined {
+        return Ok(post_render.run(Group::All, &files)?);
+    }
+    let sorted = manifests::sort(&files, Order::Install);
+    let Sorted { hooks, manifests, unknown_hooks } =
+        sorted.map_err(|error| Error::Manifests { error, files })?;
+    super::warn_of_unknown_hooks(unknown_hooks, warnings);
+    let mut hook_files = BTreeMap::new();
+    for hook in hooks {
+        add(&mut hook_files, hook.path, hook.manifest.into_bytes());
+    }
+    let mut manifest_files = BTreeMap::new();
+    for manifest in manifests {
+        add(&mut manifest_files, manifest.path, manifest.content.into_bytes());
+    }
+    let mut result = BTreeMap::new();
+    for (group, files) in [(Group::Hooks, hook_files), (Group::Manifests, manifest_files)] {
+        if files.is_empty() {
+            continue;
+        }
+        let is_as_it_was = group == Group::Hooks && post_render.strategy == Strategy::NoHooks;
+        let files = if is_as_it_was { files } else { post_render.run(group, &files)? };
+        for (path, text) in files {
+            add(&mut result, path, text);
+        }
+    }
+    Ok(result)
+}
+
+/// Adds a text to a file, as another document.
+fn add(files: &mut BTreeMap<String, Vec<u8>>, path: String, text: Vec<u8>) {
+    match files.get_mut(&path) {
+        Some(known) => {
+            known.extend_from_slice(b"\n---\n");
+            known.extend_from_slice(&text);
+        }
+        None => {
+            files.insert(path, text);
+        }
+    }
+}
+
+impl PostRender<'_> {
+    fn run(
+        &self,
+        group: Group,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<BTreeMap<String, Vec<u8>>, PostRenderError> {
+        let merged = merge(files).map_err(|error| PostRenderError::Merge { group, error })?;
+        let failed = |error| PostRenderError::Run { group, error };
+        let answer = (self.run)(merged.as_bytes()).map_err(failed)?;
+        if let Some(plugin) = self.plugin
+            && is_blank(&answer)
+        {
+            let plugin = quote(plugin.as_bytes(), Quoting::Printable);
+            let plugin = String::from_utf8_lossy(&plugin);
+            return Err(failed(format!("post-renderer {plugin} produced empty output")));
+        }
+        take_apart(&answer, group).map_err(|error| PostRenderError::Output { group, error })
+    }
+}
+
+fn is_blank(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
+}
+
+/// One stream of all files, each document with the name of its file.
+fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, StepError> {
+    let mut merged = Vec::new();
+    for (path, text) in files {
+        if manifests::is_partial(path) {
+            continue;
+        }
+        for document in manifests::split(text) {
+            let nodes = stream::read(document).map_err(at(format!("parsing {path}")))?;
+            for mut node in nodes {
+                annotation::set(stream::root_mut(&mut node), FILE, path)
+                    .map_err(|error| at(format!("annotating {path}"))(error.into()))?;
+                merged.push(node);
+            }
+        }
+    }
+    stream::write(merged).map_err(at("writing merged docs"))
+}
+
+/// The files that an answer is made of.
+fn take_apart(answer: &[u8], group: Group) -> Result<BTreeMap<String, Vec<u8>>, StepError> {
+    let nodes = stream::read(answer).map_err(at("error parsing YAML"))?;
+    let mut files: BTreeMap<String, Vec<Node>> = BTreeMap::new();
+    for (index, mut node) in nodes.into_iter().enumerate() {
+        let root = stream::root_mut(&mut node);
+        if !annotation::has_metadata(root) {
+            return Err(at("getting metadata")(StreamError::NoMetadata));
+        }
+        let path = annotation::get(root, FILE).filter(|path| !path.is_empty());
+        let path = path.map_or_else(|| group.generated(index), str::to_owned);
+        annotation::clear(root, FILE)
+            .map_err(|error| at("clearing filename annotation")(error.into()))?;
+        files.entry(path).or_default().push(node);
+    }
+    let write = |(path, nodes): (String, Vec<Node>)| {
+        let text = stream::write(nodes).map_err(at(format!("re-writing {path}")))?;
+        Ok((path, text.into_bytes()))
+    };
+    files.into_iter().map(write).collect()
+}

@@ -1,0 +1,145 @@
+//! The annotations of an object as kyaml sets, reads and removes them, whatever shape the object has.
+//!
+//! Nodes are those below a document. Null passes for any kind and has no fields.
+//! Elsewhere: streams of them (`stream.rs`).
+
+use goyaml::v3::{self, Kind, Layout, Node, Style};
+
+/// How kyaml lays out what it writes, unless a document asks for something else.
+pub(super) const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+
+const METADATA: &str = "metadata";
+const ANNOTATIONS: &str = "annotations";
+
+/// A node is no map although it has to be one. As kyaml says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("wrong node kind: expected MappingNode but got {found}: node contents:\n{contents}")]
+pub struct NoMap {
+    /// What it is, as go-yaml names it.
+    pub found: &'static str,
+    /// Its text.
+    pub contents: String,
+}
+
+/// Whether a node has the tag of null.
+pub(super) fn is_null(node: &Node) -> bool {
+    node.tag == "!!null"
+}
+
+/// Whether a node is null, an empty list or an empty map.
+pub(super) fn is_empty(node: &Node) -> bool {
+    let is_collection = matches!(node.kind, Kind::Mapping | Kind::Sequence);
+    is_null(node) || is_collection && node.content.is_empty()
+}
+
+/// The value of the first key with this text, whatever kind of node the key is; none for what is no map.
+pub(super) fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    let mut entries = node.entries();
+    entries.find(|(key, _)| key.value == name).map(|(_, value)| value)
+}
+
+/// As [`field`], if the value is not empty.
+pub(super) fn filled<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    field(node, name).filter(|value| !is_empty(value))
+}
+
+/// The text of an annotation; empty for null.
+pub(super) fn get<'n>(root: &'n Node, name: &str) -> Option<&'n str> {
+    let value = field(filled(filled(root, METADATA)?, ANNOTATIONS)?, name)?;
+    Some(if is_null(value) { "" } else { &value.value })
+}
+
+/// Whether there is anything of what an object says about itself. Null passes, as in kyaml.
+pub(super) fn has_metadata(root: &Node) -> bool {
+    let has = |node: &Node, names: &[&str]| names.iter().any(|name| filled(node, name).is_some());
+    is_null(root)
+        || has(root, &["apiVersion", "kind"])
+        || filled(root, METADATA)
+            .is_some_and(|node| has(node, &["name", "namespace", "labels", ANNOTATIONS]))
+}
+
+/// Sets an annotation. A new one is in single quotes, one that is there keeps its own.
+pub(super) fn set(root: &mut Node, name: &str, value: &str) -> Result<(), NoMap> {
+    clear_empty(root)?;
+    let Some(metadata) = made(root, METADATA)? else { return Ok(()) };
+    let Some(annotations) = made(metadata, ANNOTATIONS)? else { return Ok(()) };
+    if is_null(annotations) {
+        return Ok(());
+    }
+    let value = Node { style: Style::SINGLE_QUOTED, ..Node::string(value) };
+    match position(annotations, name)?.and_then(|at| annotations.content.get_mut(at)) {
+        Some(known) => *known = Node { style: known.style, ..value },
+        None => {
+            let key = Node { value: name.to_owned(), ..Node::default() };
+            annotations.content.extend([key, value]);
+        }
+    }
+    Ok(())
+}
+
+/// Removes an annotation.
+pub(super) fn clear(root: &mut Node, name: &str) -> Result<(), NoMap> {
+    let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) else {
+        return Ok(());
+    };
+    let at = position(metadata, ANNOTATIONS)?;
+    let Some(annotations) = at.and_then(|at| metadata.content.get_mut(at)) else { return Ok(()) };
+    if let Some(at) = position(annotations, name)? {
+        annotations.content.drain(at - 1..=at);
+    }
+    Ok(())
+}
+
+/// Removes annotations without any in them, and metadata that then has nothing in it.
+///
+/// Parity(kyaml): a text or an alias in their place counts as nothing.
+pub(super) fn clear_empty(root: &mut Node) -> Result<(), NoMap> {
+    if let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) {
+        clear_field_if_empty(metadata, ANNOTATIONS)?;
+    }
+    clear_field_if_empty(root, METADATA)
+}
+
+fn clear_field_if_empty(map: &mut Node, name: &str) -> Result<(), NoMap> {
+    expect_map(map)?;
+    let is_it = |(key, value): (&Node, &Node)| key.value == name && value.content.is_empty();
+    let found = map.entries().position(is_it);
+    if let Some(entry) = found {
+        map.content.drain(2 * entry..2 * entry + 2);
+    }
+    Ok(())
+}
+
+/// The value of a key, which is a new map where there is no such key; none for null.
+fn made<'n>(map: &'n mut Node, name: &str) -> Result<Option<&'n mut Node>, NoMap> {
+    if is_null(map) {
+        return Ok(None);
+    }
+    let at = match position(map, name)? {
+        Some(at) => at,
+        None => {
+            let key = Node { value: name.to_owned(), ..Node::default() };
+            map.content.extend([key, Node { kind: Kind::Mapping, ..Node::default() }]);
+            map.content.len() - 1
+        }
+    };
+    Ok(map.content.get_mut(at))
+}
+
+/// Where the value of a key stands among a map's children.
+fn position(map: &Node, name: &str) -> Result<Option<usize>, NoMap> {
+    expect_map(map)?;
+    Ok(map.entries().position(|(key, _)| key.value == name).map(|entry| 2 * entry + 1))
+}
+
+fn expect_map(node: &Node) -> Result<(), NoMap> {
+    let found = match node.kind {
+        Kind::Mapping => return Ok(()),
+        _ if is_null(node) => return Ok(()),
+        Kind::Document => "DocumentNode",
+        Kind::Sequence => "SequenceNode",
+        Kind::Scalar => "ScalarNode",
+        Kind::Alias => "AliasNode",
+    };
+    Err(NoMap { found, contents: v3::emit(node, &LAYOUT).unwrap_or_default() })
+}

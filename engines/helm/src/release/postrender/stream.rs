@@ -1,0 +1,201 @@
+//! Streams of documents as kyaml reads and writes them, with the annotations that it leaves and removes.
+//!
+//! Nodes that are read are documents, or the items of a list that is a stream of its own.
+//! Elsewhere: the YAML of a document (`goyaml::v3`), its annotations (`annotation.rs`).
+
+use golang::Value;
+use golang::json::{self, Form};
+use golang::value::{IntKind, Integer};
+use goyaml::Limits;
+use goyaml::v3::{self, Documents, EmitError, Kind, Layout, Node};
+use serde_json::Value as Json;
+
+use super::annotation::{self, LAYOUT, NoMap};
+
+/// The annotations that say where in a stream a document was, the older name first.
+const INDEX: [&str; 2] = ["config.kubernetes.io/index", "internal.config.kubernetes.io/index"];
+/// Those that say of which file it was.
+const PATH: [&str; 2] = ["config.kubernetes.io/path", "internal.config.kubernetes.io/path"];
+const ID: [&str; 2] = ["config.k8s.io/id", "internal.config.kubernetes.io/id"];
+/// How far in lists are written.
+const LIST_INDENT: &str = "internal.config.kubernetes.io/seqindent";
+/// How kyaml calls the key of a list that it has wrapped.
+const WRAPPED_LIST: &str = "bareSeqNodeWrappingKey";
+
+/// Why a stream cannot be read or written. As kyaml says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// A line that begins with `---` has something else behind it.
+    #[error("invalid document separator: {0}")]
+    Separator(String),
+    /// A document is no YAML, or longer than it may be.
+    #[error("MalformedYAMLError: {0}")]
+    Yaml(#[from] goyaml::Error),
+    /// What has to be a map is none.
+    #[error(transparent)]
+    NoMap(#[from] NoMap),
+    /// A document is no object.
+    #[error("missing Resource metadata")]
+    NoMetadata,
+    /// A document cannot be written.
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    /// A document that is to be written as JSON has none.
+    #[error("json: error calling MarshalJSON for type *yaml.RNode: {0}")]
+    Json(String),
+}
+
+/// What is below a document; the node itself if it is none.
+pub(super) fn root_mut(node: &mut Node) -> &mut Node {
+    if node.kind == Kind::Document && !node.content.is_empty() {
+        return &mut node.content[0];
+    }
+    node
+}
+
+fn root(node: &Node) -> &Node {
+    if node.kind == Kind::Document { node.content.first().unwrap_or(node) } else { node }
+}
+
+/// The documents of a stream; those that hold nothing are left out, and a list that is alone is its items.
+///
+/// Parity(kyaml): what follows a document's `...` is dropped.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Node>, StreamError> {
+    let text = without_carriage_returns(text);
+    let parts = split(&text)?;
+    let is_alone = parts.len() == 1;
+    let mut nodes = Vec::new();
+    for part in parts {
+        let Some(document) = Documents::new(part, &Limits::default())?.next() else { continue };
+        let mut document = document?;
+        let root = root_mut(&mut document);
+        if annotation::is_null(root) {
+            continue;
+        }
+        for names in [PATH, INDEX, ID] {
+            agree(root, names)?;
+        }
+        for name in INDEX {
+            annotation::set(root, name, &nodes.len().to_string())?;
+        }
+        let kind = annotation::filled(root, "kind").map(|kind| kind.value.as_str());
+        let items = root.entries().position(|(key, _)| key.value == "items");
+        let is_list = is_alone
+            && matches!(kind, Some("ResourceList" | "List"))
+            && (items.is_some() || annotation::field(root, "functionConfig").is_some());
+        if !is_list {
+            nodes.push(document);
+        } else if let Some(items) = items.and_then(|at| root.content.get_mut(2 * at + 1)) {
+            nodes.append(&mut items.content);
+        }
+    }
+    Ok(nodes)
+}
+
+/// Gives an annotation with two names the value under both that it has under one.
+fn agree(root: &mut Node, [old, new]: [&str; 2]) -> Result<(), NoMap> {
+    let of = |name| annotation::get(root, name).unwrap_or_default().to_owned();
+    match (of(old), of(new)) {
+        (old, new) if old.is_empty() == new.is_empty() => Ok(()),
+        (text, _) if !text.is_empty() => annotation::set(root, new, &text),
+        (_, text) => annotation::set(root, old, &text),
+    }
+}
+
+fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
+    let mut result = Vec::with_capacity(text.len());
+    for (at, byte) in text.iter().enumerate() {
+        if *byte != b'\r' || text.get(at + 1) != Some(&b'\n') {
+            result.push(*byte);
+        }
+    }
+    result
+}
+
+/// Splits a stream at lines that begin with `---`, except for its first.
+///
+/// Parity(kyaml): of two such lines in a row the second belongs to the document.
+fn split(text: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
+    let mut parts = Vec::new();
+    if text.is_empty() {
+        return Ok(parts);
+    }
+    let (mut part_start, mut line_start) = (0, 0);
+    // The line break before a separator is part of it, so it may not be that of the separator before.
+    let mut may_separate = false;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let end = line_start + line.len();
+        let is_separator = may_separate && line.starts_with(b"---") && line.ends_with(b"\n");
+        if is_separator {
+            let line = String::from_utf8_lossy(line);
+            let behind = line[3..].trim();
+            if !behind.is_empty() && !behind.starts_with('#') {
+                return Err(StreamError::Separator(line.trim().to_owned()));
+            }
+            parts.push(&text[part_start..line_start]);
+            part_start = end;
+        }
+        may_separate = !is_separator;
+        line_start = end;
+    }
+    parts.push(&text[part_start..]);
+    Ok(parts)
+}
+
+/// The text of a stream, without the annotations that [`read`] leaves.
+///
+/// Parity(kyaml): a single document of a file `*.json` is written as JSON.
+pub(super) fn write(mut nodes: Vec<Node>) -> Result<String, StreamError> {
+    let is_json = matches!(&nodes[..], [node] if is_of_json_file(root(node)));
+    let mut layouts = Vec::with_capacity(nodes.len());
+    for node in &mut nodes {
+        let root = root_mut(node);
+        let is_wide = annotation::get(root, LIST_INDENT) == Some("wide");
+        layouts.push(Layout { compact_sequences: !is_wide, ..LAYOUT });
+        for name in [INDEX[1], INDEX[0], LIST_INDENT] {
+            annotation::clear(root, name)?;
+        }
+        annotation::clear_empty(root)?;
+    }
+    if let ([node], true) = (&nodes[..], is_json) {
+        return to_json(node);
+    }
+    let written =
+        nodes.iter().map(|node| annotation::filled(root(node), WRAPPED_LIST).unwrap_or(node));
+    Ok(v3::emit_each(written.zip(&layouts))?)
+}
+
+fn is_of_json_file(root: &Node) -> bool {
+    let path = annotation::get(root, PATH[1]).or_else(|| annotation::get(root, PATH[0]));
+    path.is_some_and(|path| path.trim_end_matches('/').ends_with(".json"))
+}
+
+fn to_json(node: &Node) -> Result<String, StreamError> {
+    let failed = |error: &dyn ToString| StreamError::Json(error.to_string());
+    let text = v3::emit(node, &LAYOUT)?;
+    let again = v3::parse(text.as_bytes(), &Limits::default())?;
+    let Some(document) = again.first() else { return Ok("{}\n".to_owned()) };
+    let value = v3::to_json(document, &Limits::default()).map_err(|error| failed(&error))?;
+    let form = Form { indent: Some("  "), ..Form::default() };
+    let text = json::encode(&decoded(&value), form, Limits::default().bytes);
+    Ok(text.map_err(|error| failed(&error))? + "\n")
+}
+
+/// What go-yaml decodes: other than from JSON, integers stay integers. No deeper than [`Limits::MAX_DEPTH`].
+fn decoded(json: &Json) -> Value {
+    match json {
+        Json::Array(items) => Value::list(items.iter().map(decoded)),
+        Json::Object(fields) => {
+            Value::map(fields.iter().map(|(key, value)| (key.as_str(), decoded(value))))
+        }
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(signed), _) => Value::int64(signed),
+            (None, Some(unsigned)) => {
+                Value::Integer(Integer::new(IntKind::Uint64, unsigned.cast_signed()))
+            }
+            (None, None) => Value::from_json(json),
+        },
+        Json::Null | Json::Bool(_) | Json::String(_) => Value::from_json(json),
+    }
+}
