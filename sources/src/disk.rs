@@ -1,18 +1,29 @@
 //! The folders of this machine as a build of kustomizations reads them.
 //!
 //! Here: following symbolic links, and Go's words for what is not there. Elsewhere: what may be read
-//! ([`kustomize::build`] decides), remote repositories and charts, which are refused.
+//! ([`kustomize::build`] decides), how what is remote is fetched ([`crate::bases`]), charts, which are refused.
 
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kustomize::{Error, Files, Place, path_text};
+use kustomize::{Error, Files, Place, Repository, path_text};
+use tempfile::TempDir;
 
-/// This machine's disk.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Disk;
+use crate::bases::{program, web};
+use crate::http::{self, Egress, Tls};
+
+/// This machine's disk, and what a person can reach from it: web servers, and Git repositories by the `git` program.
+///
+/// Meant for builds that a person starts, since it reads what that person may read. Blocks; not from within a future.
+///
+/// # Guarantees
+/// Repositories are in folders for temporary files, which are removed when this is dropped.
+#[derive(Debug, Default)]
+pub struct Disk {
+    clones: Mutex<Vec<TempDir>>,
+}
 
 impl Files for Disk {
     fn resolve(&self, path: &str) -> Result<Place, Error> {
@@ -35,6 +46,24 @@ impl Files for Disk {
             let doing = if error.kind() == io::ErrorKind::IsADirectory { "read" } else { "open" };
             Error::new(format!("{doing} {path}: {}", reason(&error)))
         })
+    }
+
+    fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
+        let setup = |why: String| Error::new(format!("no HTTP client can be set up: {why}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| setup(error.to_string()))?;
+        let client = http::client(&Tls::default(), None);
+        let client = client.map_err(|error| Error::new(error.to_string()))?;
+        runtime.block_on(web::get(&client, Egress::Anywhere, url, web::Limits::default()))
+    }
+
+    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+        let clone = program::checkout(repository)?;
+        let path = fs::canonicalize(clone.path())
+            .map_err(|error| Error::new(format!("{}: {}", clone.path().display(), reason(&error))));
+        let path = text(&path?)?.to_owned();
+        self.clones.lock().unwrap_or_else(PoisonError::into_inner).push(clone);
+        Ok(path)
     }
 }
 
@@ -88,15 +117,15 @@ mod tests {
         fs::create_dir(at("real")).unwrap();
         fs::write(at("real/file"), "text").unwrap();
         symlink("real", at("link")).unwrap();
-        assert_eq!(Disk.resolve(&at("link")), Ok(Place::Dir(at("real"))));
+        assert_eq!(Disk::default().resolve(&at("link")), Ok(Place::Dir(at("real"))));
         let file = Place::File { dir: at("real"), name: "file".to_owned() };
-        assert_eq!(Disk.resolve(&at("link/file")), Ok(file));
-        assert_eq!(Disk.read(&at("link/file")).unwrap()[..], b"text"[..]);
-        let missing = Disk.resolve(&at("none/below")).unwrap_err().to_string();
+        assert_eq!(Disk::default().resolve(&at("link/file")), Ok(file));
+        assert_eq!(Disk::default().read(&at("link/file")).unwrap()[..], b"text"[..]);
+        let missing = Disk::default().resolve(&at("none/below")).unwrap_err().to_string();
         assert_eq!(missing, format!("lstat {}: no such file or directory", at("none")));
-        let missing = Disk.read(&at("none")).unwrap_err().to_string();
+        let missing = Disk::default().read(&at("none")).unwrap_err().to_string();
         assert_eq!(missing, format!("open {}: no such file or directory", at("none")));
-        let dir = Disk.read(&at("real")).unwrap_err().to_string();
+        let dir = Disk::default().read(&at("real")).unwrap_err().to_string();
         assert_eq!(dir, format!("read {}: is a directory", at("real")));
     }
 
@@ -111,7 +140,7 @@ mod tests {
         symlink("../secret.yaml", app.join("s.yaml")).unwrap();
         fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
         let app = app.to_str().unwrap();
-        let error = build(&Disk, app, &Options::default(), &mut Vec::new()).unwrap_err();
+        let error = build(&Disk::default(), app, &Options::default(), &mut Vec::new()).unwrap_err();
         let wanted = format!("security; file '{app}/s.yaml' is not in or below '{app}'");
         assert!(error.to_string().contains(&wanted), "{error}");
     }

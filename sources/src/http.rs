@@ -1,8 +1,9 @@
 //! The HTTP client that every source shares: whom it trusts, as whom it answers, how it connects.
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
-//! Elsewhere: the proxy ([`Proxy`]); credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+//! Elsewhere: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]); credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
 
+mod egress;
 mod proxy;
 
 use std::error::Error as StdError;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use objects::Redacted;
 use reqwest::redirect::Policy;
 
+pub use egress::{Egress, Refused};
 pub use proxy::Proxy;
 
 /// Whom a connection trusts and what it shows of itself.
@@ -62,6 +64,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Says which key of the Secret cannot be used. No text of the Secret is repeated.
 pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
+    client_within(tls, proxy, Egress::Anywhere)
+}
+
+/// As [`client`], for servers that may be asked. Addresses in URLs are for the caller to check, by [`Egress::admits`].
+///
+/// # Errors
+/// As [`client`].
+pub fn client_within(
+    tls: &Tls,
+    proxy: Option<&Proxy>,
+    egress: Egress,
+) -> Result<reqwest::Client, Error> {
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::none())
@@ -81,6 +95,9 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
         pem.extend_from_slice(certificate);
         let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
         builder = builder.identity(identity);
+    }
+    if egress == Egress::Public {
+        builder = builder.dns_resolver(egress::PublicOnly::from_environment());
     }
     if let Some(proxy) = proxy {
         builder = builder.proxy(proxy.for_client()?);

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
 use kustomize::{Built, HelmOptions, Object, Options, Order, Restriction, Warning};
-use sources::disk;
+use sources::disk::{self, Disk};
 
 /// The flags of `kustomize build`.
 #[derive(Debug, ClapArgs)]
@@ -98,7 +98,7 @@ fn build(args: &Args) -> anyhow::Result<()> {
         _ => bail!("specify one path to kustomization.yaml"),
     };
     let mut warnings = Vec::new();
-    let files = charts::WithCharts { command: &args.helm_command };
+    let files = charts::WithCharts { command: &args.helm_command, disk: Disk::default() };
     let built = kustomize::build(&files, path, &options, &mut warnings);
     warnings.iter().for_each(warn);
     write(&built?, &args.output)

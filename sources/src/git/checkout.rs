@@ -158,7 +158,7 @@ fn fetch_submodules(
             if parts.len() > MOST_SUBMODULES {
                 return Err(too_many("the number of submodules", MOST_SUBMODULES));
             }
-            let received: u64 = parts.iter().map(|part| part.fetched.received).sum();
+            let received = received(parts);
             let budget = Budget {
                 timeout: root.timeout.saturating_sub(begun.elapsed()),
                 received: root.limits.received.saturating_sub(received),
@@ -217,6 +217,10 @@ fn fetch_one(
     }
 }
 
+fn received(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.fetched.received).sum()
+}
+
 fn entries(parts: &[Part]) -> usize {
     parts.iter().map(|part| part.listing.entries.len() + part.listing.unreadable.len()).sum()
 }
@@ -239,6 +243,11 @@ fn items(parts: &[Part], sparse: &Sparse, remote: &Remote) -> Result<Vec<Item>, 
 }
 
 impl Checkout {
+    /// Bytes that came from remotes.
+    pub fn received(&self) -> u64 {
+        received(&self.parts)
+    }
+
     /// What is wanted of the commit and its submodules, in no particular order.
     pub fn items(&self) -> &[Item] {
         &self.items

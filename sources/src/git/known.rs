@@ -12,7 +12,7 @@ use gix::hash::ObjectId;
 use sha2::{Digest, Sha256};
 
 use super::{Auth, Remote};
-use crate::http::{self, Proxy, Tls};
+use crate::http::{self, Egress, Proxy, Tls};
 
 /// Remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
@@ -38,6 +38,7 @@ pub struct Known {
     handshakes: Mutex<Lately<Vec<u8>>>,
     commits: Mutex<Lately<Option<i64>>>,
     clients: Mutex<Lately<(reqwest::Client, Instant)>>,
+    egress: Egress,
 }
 
 impl Default for Known {
@@ -46,6 +47,7 @@ impl Default for Known {
             handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
             commits: Mutex::new(Lately::new(MOST_COMMITS)),
             clients: Mutex::new(Lately::new(MOST_CLIENTS)),
+            egress: Egress::default(),
         }
     }
 }
@@ -65,6 +67,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Known {
+    /// For operations that ask some servers only, over HTTP; SSH goes anywhere.
+    pub fn within(egress: Egress) -> Self {
+        Self { egress, ..Self::default() }
+    }
+
+    /// Which servers may be asked.
+    pub fn egress(&self) -> Egress {
+        self.egress
+    }
+
     /// What a remote said at an earlier handshake that was had with the same credentials.
     pub(super) fn handshake(&self, remote: &Remote) -> Option<Vec<u8>> {
         locked(&self.handshakes).get(&remote_key(remote)?).cloned()
@@ -113,7 +125,7 @@ impl Known {
                 return Ok(client.clone());
             }
         }
-        let client = http::client(tls, proxy)?;
+        let client = http::client_within(tls, proxy, self.egress)?;
         locked(&self.clients).put(key, (client.clone(), Instant::now()));
         Ok(client)
     }

@@ -21,6 +21,7 @@ use super::known::Known;
 use super::remote::without_userinfo;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
+use crate::http::Egress;
 use exchange::{Body, Exchange, Flight, Lines, Upload, accepted, send};
 
 /// Go's number.
@@ -51,8 +52,8 @@ pub(super) fn transport(
         url: origin.to_string(),
         reason: error.probable_cause().to_string(),
     })?;
-    let (base, wire) = (None, wire.clone());
-    let smart = SmartHttp { client, authorization, origin, base, remembered, wire };
+    let (base, egress, wire) = (None, known.egress(), wire.clone());
+    let smart = SmartHttp { client, authorization, origin, base, remembered, egress, wire };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
 
@@ -86,6 +87,7 @@ struct SmartHttp {
     base: Option<String>,
     /// What the server is known to answer to the first request.
     remembered: Option<Vec<u8>>,
+    egress: Egress,
     wire: Wire,
 }
 
@@ -113,6 +115,10 @@ impl SmartHttp {
     fn get_following(&self, url: &str, headers: &HeaderMap) -> io::Result<(Response, Url)> {
         let mut at = Url::parse(url).map_err(io::Error::other)?;
         for _ in 0..=MOST_REDIRECTS {
+            self.egress.admits(&at).map_err(|refused| {
+                let (host, cause) = (self.wire.host(), refused.to_string());
+                self.wire.fail(Error::Unreachable { host, cause })
+            })?;
             let request = self.client.get(at.clone()).headers(headers.clone());
             let answer = send(&self.wire, self.authorized(request, &at))?;
             if !answer.status().is_redirection() {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod again;
+mod bases;
 mod hostile;
 mod http;
 mod http_server;

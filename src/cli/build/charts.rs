@@ -5,22 +5,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use kustomize::{Error, Files, Inflation, Place};
+use kustomize::{Error, Files, Inflation, Place, Repository};
 use sources::disk::{self, Disk};
 
 /// The disk, and the program that renders charts.
 #[derive(Debug)]
 pub(super) struct WithCharts<'c> {
     pub(super) command: &'c str,
+    pub(super) disk: Disk,
 }
 
 impl Files for WithCharts<'_> {
     fn resolve(&self, path: &str) -> Result<Place, Error> {
-        Disk.resolve(path)
+        self.disk.resolve(path)
     }
 
     fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
-        Disk.read(path)
+        self.disk.read(path)
+    }
+
+    fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
+        self.disk.fetch(url)
+    }
+
+    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+        self.disk.checkout(repository)
     }
 
     fn prepare(&self, inflation: &Inflation) -> Result<(), Error> {

@@ -1,0 +1,287 @@
+//! The remote parts of a build, for a service: public repositories by our own Git, files by our own client.
+//!
+//! No program is run, nothing of the service's own is shown to a server, and everything has a limit.
+//! Elsewhere: which servers may be asked ([`Egress`], of [`git::Known`]), a commit as a folder (`worktree`).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kustomize::{Error, Files, Inflation, Place, Repository};
+
+use super::web::{self, without_credentials};
+use super::worktree::{self, Astray, Worktree};
+use crate::git::{self, Content, Context, Credentials, Reference, Remote, RemoteUrl, Scheme};
+use crate::http::{self, Tls};
+
+/// Below it each repository has a folder of its own, in the order in which they are asked for.
+const ROOT: &str = "/.remote/";
+
+/// How much the remote parts of one build may take together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the making of [`Remotes`] to the last byte received.
+    pub time: Duration,
+    /// Files and repositories that are asked for. A repository that an HTTP address names takes two, as it could be a
+    /// file too; what was fetched before takes none.
+    pub parts: usize,
+    /// Bytes received of all parts; and bytes read, of each repository.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    /// Five minutes, 128 parts, 256 MiB.
+    fn default() -> Self {
+        Self { time: Duration::from_secs(300), parts: 128, bytes: 256 << 20 }
+    }
+}
+
+/// Files of a build, with its remote parts beside them, each of which is fetched once.
+///
+/// Blocks; not from within a future.
+///
+/// Differs(flux): no program is run, so that there are no credentials of a user or system, no SSH and no local
+/// repositories; a repository that wants credentials is for a GitRepository.
+///
+/// # Guarantees
+/// Errors of this show no credentials; in those of a build, which repeat what a file names, [`without_credentials`] hides
+/// them. Repositories are in [`Context::scratch`], and gone when this is dropped.
+pub struct Remotes<F> {
+    files: F,
+    context: Context,
+    limits: Limits,
+    begun: Instant,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    fetched: BTreeMap<String, Arc<[u8]>>,
+    received: u64,
+    /// By URL, reference, and whether submodules are in it.
+    repositories: BTreeMap<(String, String, bool), Rc<Worktree>>,
+    /// By the number in their path. A repository that is named again is in another folder, as with kustomize, which
+    /// tells by folders whether a kustomization leads back to itself.
+    mounted: Vec<Rc<Worktree>>,
+    asked: usize,
+}
+
+impl<F: Files> Remotes<F> {
+    /// Starts the clock. [`git::Known::within`] says in the context which servers may be asked.
+    pub fn new(files: F, context: Context, limits: Limits) -> Self {
+        Self { files, context, limits, begun: Instant::now(), state: RefCell::default() }
+    }
+
+    /// Whether the build asked for something remote, so that its own files do not tell what its result is.
+    pub fn is_used(&self) -> bool {
+        self.state.borrow().asked > 0
+    }
+
+    /// What is left of the time, if one more part may be fetched.
+    fn admit(&self, shown: &str) -> Result<Duration, Error> {
+        let mut state = self.state.borrow_mut();
+        state.asked += 1;
+        if state.asked > self.limits.parts {
+            let most = self.limits.parts;
+            let text = format!("'{shown}': a build may ask for {most} remote parts");
+            return Err(Error::new(text));
+        }
+        let left = self.limits.time.saturating_sub(self.begun.elapsed());
+        if left.is_zero() {
+            let time = self.limits.time;
+            let text = format!("'{shown}': the remote parts took longer than {time:?}");
+            return Err(Error::new(text));
+        }
+        Ok(left)
+    }
+
+    fn commit(&self, repository: &Repository) -> Result<Rc<Worktree>, Error> {
+        let url = repository.url();
+        let key = (url.clone(), repository.reference.clone(), repository.submodules);
+        if let Some(known) = self.state.borrow().repositories.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let shown = without_credentials(&url);
+        let left = self.admit(&shown)?;
+        let within = |why: &str| Error::new(format!("'{shown}': {why}"));
+        let parsed = RemoteUrl::parse(&url).ok().filter(|url| url.scheme() != Scheme::Ssh);
+        let Some(parsed) = parsed else {
+            return Err(within("only repositories that http:// or https:// leads to are fetched"));
+        };
+        if shown != url {
+            return Err(within("remote repositories are fetched without credentials"));
+        }
+        let limits = git::Limits {
+            received: self.limits.bytes.saturating_sub(self.state.borrow().received),
+            total: self.limits.bytes,
+            ..git::Limits::default()
+        };
+        let remote = Remote {
+            url: parsed,
+            credentials: Credentials::default(),
+            proxy: None,
+            timeout: left.min(Duration::from_nanos(repository.timeout)),
+            limits,
+        };
+        let content = Content { submodules: repository.submodules, ..Content::default() };
+        let found = checkout(&remote, &repository.reference, &content, &self.context);
+        let found = found.map_err(|error| match error {
+            git::Error::AuthenticationFailed { .. } | git::Error::RepositoryNotFound { .. } => {
+                within(
+                    "no public repository is there, and remote repositories are fetched without credentials; a \
+                     GitRepository can have some",
+                )
+            }
+            error => within(&chain(&error)),
+        })?;
+        let mut state = self.state.borrow_mut();
+        state.received = state.received.saturating_add(found.received());
+        let found = Rc::new(Worktree::new(found));
+        state.repositories.insert(key, Rc::clone(&found));
+        Ok(found)
+    }
+
+    /// The repository that a path leads into, the path of its folder, and the path in it.
+    fn mounted<'p>(&self, path: &'p str) -> Option<(Rc<Worktree>, &'p str, &'p str)> {
+        let rest = path.strip_prefix(ROOT)?;
+        let (number, inside) = rest.split_once('/').unwrap_or((rest, ""));
+        let state = self.state.borrow();
+        let worktree = Rc::clone(state.mounted.get(number.parse::<usize>().ok()?)?);
+        Some((worktree, &path[..ROOT.len() + number.len()], inside))
+    }
+}
+
+/// Fetches what Git finds under a name, in Git's order: the full name, a tag, a branch.
+fn checkout(
+    remote: &Remote,
+    reference: &str,
+    content: &Content,
+    context: &Context,
+) -> Result<git::Checkout, git::Error> {
+    let is_hash = reference.len() == 40 && reference.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let named = |name: String| Reference::Name(name);
+    let candidates = match reference {
+        "" | "HEAD" => vec![named("HEAD".to_owned())],
+        sha if is_hash => {
+            vec![Reference::Commit { sha: sha.to_ascii_lowercase(), branch: None, name: None }]
+        }
+        name if name.starts_with("refs/") => vec![named(name.to_owned())],
+        name => {
+            // Git tries `refs/` first, which is of use only where more of the name is given.
+            let full = name.contains('/').then(|| named(format!("refs/{name}")));
+            let short = [Reference::Tag(name.to_owned()), Reference::Branch(name.to_owned())];
+            full.into_iter().chain(short).collect()
+        }
+    };
+    let mut last = None;
+    for candidate in &candidates {
+        match git::checkout(remote, candidate, content, context) {
+            Err(error @ git::Error::NoSuchRef { .. }) => last = Some(error),
+            otherwise => return otherwise,
+        }
+    }
+    let missing = || git::Error::NoSuchRef {
+        remote: remote.url.to_string(),
+        reference: format!("branch, tag or commit `{reference}`"),
+    };
+    Err(last.filter(|_| candidates.len() == 1).unwrap_or_else(missing))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+impl<F: Files> Files for Remotes<F> {
+    fn resolve(&self, path: &str) -> Result<Place, Error> {
+        let Some((worktree, mount, inside)) = self.mounted(path) else {
+            return self.files.resolve(path);
+        };
+        let at = |inside: &str| kustomize::path_text::join(mount, inside);
+        match worktree.resolve(inside) {
+            Ok(worktree::Place::Dir(dir)) => Ok(Place::Dir(at(&dir))),
+            Ok(worktree::Place::File(file)) => {
+                let path = at(&file);
+                let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
+                Ok(Place::File { dir: dir.to_owned(), name: name.to_owned() })
+            }
+            Err(error) => Err(astray("lstat", &error, at)),
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
+        let Some((worktree, mount, inside)) = self.mounted(path) else {
+            return self.files.read(path);
+        };
+        let at = |inside: &str| kustomize::path_text::join(mount, inside);
+        match worktree.read(inside) {
+            Ok(Some(content)) => Ok(content.into()),
+            Ok(None) => Err(Error::new(format!("read {path}: is a directory"))),
+            Err(error) => Err(astray("open", &error, at)),
+        }
+    }
+
+    fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
+        if let Some(known) = self.state.borrow().fetched.get(url) {
+            return Ok(Arc::clone(known));
+        }
+        let shown = without_credentials(url);
+        let left = self.admit(&shown)?;
+        if shown != url {
+            let text = format!("'{shown}': remote files are fetched without credentials");
+            return Err(Error::new(text));
+        }
+        let egress = self.context.known.egress();
+        let client = http::client_within(&Tls::default(), None, egress);
+        let client = client.map_err(|error| Error::new(error.to_string()))?;
+        let limits = web::Limits::default();
+        let limits = web::Limits {
+            time: limits.time.min(left),
+            bytes: limits.bytes.min(self.limits.bytes.saturating_sub(self.state.borrow().received)),
+        };
+        let cancel = &self.context.cancel;
+        let content = self.context.runtime.block_on(async {
+            tokio::select! {
+                () = cancel.cancelled() => Err(Error::new(format!("fetching '{url}' was cancelled"))),
+                content = web::get(&client, egress, url, limits) => content,
+            }
+        })?;
+        let mut state = self.state.borrow_mut();
+        state.received = state.received.saturating_add(content.len() as u64);
+        state.fetched.insert(url.to_owned(), Arc::clone(&content));
+        Ok(content)
+    }
+
+    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+        let commit = self.commit(repository)?;
+        let mounted = &mut self.state.borrow_mut().mounted;
+        mounted.push(commit);
+        Ok(format!("{ROOT}{}", mounted.len() - 1))
+    }
+
+    fn prepare(&self, chart: &Inflation) -> Result<(), Error> {
+        self.files.prepare(chart)
+    }
+
+    fn inflate(&self, chart: &Inflation) -> Result<Vec<u8>, Error> {
+        self.files.inflate(chart)
+    }
+}
+
+/// Go's words for a path that leads nowhere.
+fn astray(doing: &str, error: &Astray, at: impl Fn(&str) -> String) -> Error {
+    match error {
+        Astray::Missing(path) | Astray::Outside(path) | Astray::TooManyLinks(path) => {
+            Error::new(format!("{doing} {}: {error}", at(path)))
+        }
+        Astray::Git(error) => Error::new(chain(error)),
+    }
+}

@@ -1,0 +1,125 @@
+//! A commit as a folder: where symbolic links lead, and files that are read when they are wanted.
+//!
+//! Elsewhere: fetching the commit ([`crate::git`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::git::{Checkout, Error, Item, Kind};
+
+/// Go's number for symbolic links on the way to a file.
+const MOST_LINKS: usize = 255;
+
+/// A commit with the folders that its paths imply.
+#[derive(Debug)]
+pub(super) struct Worktree {
+    checkout: Checkout,
+    /// By path; the root has an empty one.
+    nodes: BTreeMap<String, Node>,
+}
+
+#[derive(Debug)]
+enum Node {
+    Dir,
+    File(Item),
+    Link(Item),
+}
+
+/// Where a path leads, relative to the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Dir(String),
+    File(String),
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Astray {
+    /// Nothing is at this path.
+    #[error("no such file or directory")]
+    Missing(String),
+    /// A link at this path cannot be followed.
+    #[error("it leads out of the repository")]
+    Outside(String),
+    #[error("too many links")]
+    TooManyLinks(String),
+    #[error(transparent)]
+    Git(#[from] Error),
+}
+
+impl Worktree {
+    pub(super) fn new(checkout: Checkout) -> Self {
+        let mut nodes = BTreeMap::from([(String::new(), Node::Dir)]);
+        for item in checkout.items() {
+            let mut path = item.path.as_str();
+            while let Some((parent, _)) = path.rsplit_once('/') {
+                if nodes.contains_key(parent) {
+                    break;
+                }
+                nodes.insert(parent.to_owned(), Node::Dir);
+                path = parent;
+            }
+            let node = match item.kind {
+                Kind::Submodule => Node::Dir,
+                Kind::Symlink => Node::Link(item.clone()),
+                Kind::File { .. } => Node::File(item.clone()),
+            };
+            nodes.insert(item.path.clone(), node);
+        }
+        Self { checkout, nodes }
+    }
+
+    /// Follows a path, relative to the root, with all its links.
+    pub(super) fn resolve(&self, path: &str) -> Result<Place, Astray> {
+        let split = |text: &str| -> Vec<String> { text.split('/').map(str::to_owned).collect() };
+        let mut left = VecDeque::from(split(path));
+        let mut at = String::new();
+        let mut links = 0;
+        while let Some(part) = left.pop_front() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." if at.is_empty() => return Err(Astray::Outside(path.to_owned())),
+                ".." => {
+                    at.truncate(at.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let next = if at.is_empty() { part } else { format!("{at}/{part}") };
+            match self.nodes.get(&next) {
+                None => return Err(Astray::Missing(next)),
+                Some(Node::Dir) => at = next,
+                Some(Node::File(_)) if left.iter().all(String::is_empty) => {
+                    return Ok(Place::File(next));
+                }
+                Some(Node::File(_)) => return Err(Astray::Missing(next)),
+                Some(Node::Link(item)) => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Astray::TooManyLinks(path.to_owned()));
+                    }
+                    let target = self.checkout.read(item)?;
+                    let target = String::from_utf8_lossy(&target);
+                    if target.starts_with('/') {
+                        return Err(Astray::Outside(next));
+                    }
+                    let rest = std::mem::take(&mut left);
+                    left = split(&target).into_iter().chain(rest).collect();
+                }
+            }
+        }
+        Ok(Place::Dir(at))
+    }
+
+    /// The content of a file, links followed.
+    ///
+    /// `None` for a folder.
+    pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, Astray> {
+        match self.resolve(path)? {
+            Place::Dir(_) => Ok(None),
+            Place::File(path) => match self.nodes.get(&path) {
+                Some(Node::File(item)) => Ok(Some(self.checkout.read(item)?)),
+                _ => Err(Astray::Missing(path)),
+            },
+        }
+    }
+}

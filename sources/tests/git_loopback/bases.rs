@@ -1,0 +1,263 @@
+//! Builds whose bases are in repositories and files of web servers, as a service fetches them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kustomize::{InTree, Options, Restriction, build};
+use sources::bases::{Limits, Remotes, without_credentials};
+use sources::git::{Context, Known};
+use sources::http::Egress;
+use tokio_util::sync::CancellationToken;
+use tree::Memory;
+
+use crate::RUNTIME;
+use crate::http_server::{Manners, Server};
+use crate::repository::Repository;
+use crate::submodules::{beside, modules};
+
+const OBJECT: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}";
+
+/// Moves `main` to a commit of files, of which those with a mode of a link are one.
+fn commit(repository: &Repository, files: &[(&str, &str, &str)]) -> String {
+    repository.git(&["read-tree", "--empty"], b"");
+    for (mode, path, content) in files {
+        let id = match *mode {
+            "160000" => (*content).to_owned(),
+            _ => repository.object("blob", content.as_bytes()),
+        };
+        let entry = format!("{mode},{id},{path}");
+        repository.git(&["update-index", "--add", "--cacheinfo", &entry], b"");
+    }
+    let tree = repository.git(&["write-tree"], b"");
+    repository.git(&["symbolic-ref", "HEAD", "refs/heads/main"], b"");
+    repository.commit_tree(&tree, "a commit", None, "main")
+}
+
+/// A repository with a base that a tag, a branch and the default branch have in different states.
+fn repository() -> Repository {
+    let repository = Repository::empty();
+    for name in ["tagged", "branched", "newest"] {
+        let object = OBJECT.replace("one", name);
+        commit(
+            &repository,
+            &[
+                ("100644", "base/kustomization.yaml", "resources: [../other, link.yaml]"),
+                ("100644", "other/kustomization.yaml", "resources: [a.yaml]"),
+                ("100644", "other/a.yaml", &object),
+                ("100644", "base/real.yaml", &OBJECT.replace("one", "linked")),
+                ("120000", "base/link.yaml", "../folder/real.yaml"),
+                ("120000", "folder", "base"),
+                ("120000", "out", "/etc"),
+                ("120000", "round", "round"),
+            ],
+        );
+        match name {
+            "tagged" => drop(repository.git(&["tag", "-f", "v1", "main"], b"")),
+            "branched" => drop(repository.git(&["branch", "-f", "feature/x", "main"], b"")),
+            _ => {}
+        }
+    }
+    repository
+}
+
+struct Bed {
+    scratch: tempfile::TempDir,
+    egress: Egress,
+    limits: Limits,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        Self { scratch, egress: Egress::Anywhere, limits: Limits::default() }
+    }
+
+    /// The names of the objects that an overlay of these resources has, and whether remote parts were asked for.
+    fn build(&self, resources: &[&str]) -> (Result<Vec<String>, String>, bool) {
+        let context = Context {
+            runtime: RUNTIME.handle().clone(),
+            cancel: CancellationToken::new(),
+            scratch: self.scratch.path().to_owned(),
+            known: Arc::new(Known::within(self.egress)),
+        };
+        let listed: String =
+            resources.iter().map(|resource| format!("- \"{resource}\"\n")).collect();
+        let overlay = format!("namePrefix: my-\nresources:\n- own.yaml\n{listed}");
+        let tree = Memory::from_files([
+            ("app/kustomization.yaml", overlay.as_str()),
+            ("app/own.yaml", OBJECT),
+        ])
+        .unwrap();
+        let remotes = Remotes::new(InTree(tree), context, self.limits);
+        let options = Options { restriction: Restriction::None, ..Options::default() };
+        let built = build(&remotes, "/app", &options, &mut Vec::new());
+        let built = built.and_then(|built| built.objects());
+        let names = built
+            .map(|objects| objects.into_iter().map(|object| object.id.name).collect())
+            .map_err(|error| error.to_string());
+        let is_used = remotes.is_used();
+        drop(remotes);
+        let left = std::fs::read_dir(self.scratch.path()).unwrap().count();
+        assert_eq!(left, 0, "a scratch repository is left");
+        (names, is_used)
+    }
+
+    fn names(&self, resources: &[&str]) -> Vec<String> {
+        self.build(resources).0.unwrap()
+    }
+
+    fn refused(&self, resource: &str) -> String {
+        let (names, is_used) = self.build(&[resource]);
+        assert!(is_used);
+        names.unwrap_err()
+    }
+}
+
+fn served(repository: &Repository) -> Server {
+    Server::start(repository.root.path(), Manners::default())
+}
+
+#[test]
+fn an_overlay_has_its_bases_in_a_repository() {
+    let repository = repository();
+    let sha = repository.commit_of("v1");
+    let server = served(&repository);
+    let (bed, url) = (Bed::new(), server.url());
+    let base = |query: &str| bed.names(&[&format!("{url}//base{query}")]);
+    assert_eq!(base(""), ["my-one", "my-newest", "my-linked"]);
+    assert_eq!(base("?ref=v1"), ["my-one", "my-tagged", "my-linked"]);
+    assert_eq!(base("?ref=feature/x"), ["my-one", "my-branched", "my-linked"]);
+    assert_eq!(base("?ref=refs/heads/feature/x"), ["my-one", "my-branched", "my-linked"]);
+    assert_eq!(base(&format!("?ref={sha}")), ["my-one", "my-tagged", "my-linked"]);
+    let error = bed.refused(&format!("{url}//base?ref=none"));
+    assert!(error.contains("has no branch, tag or commit `none`"), "{error}");
+}
+
+#[test]
+fn a_build_without_remote_parts_says_so() {
+    assert!(!Bed::new().build(&[]).1);
+}
+
+#[test]
+fn a_repository_that_is_named_twice_is_fetched_once() {
+    let repository = repository();
+    let server = served(&repository);
+    let (bed, url) = (Bed::new(), server.url());
+    bed.names(&[&format!("{url}//base")]);
+    let conversations =
+        || server.seen().iter().filter(|seen| seen.target.contains("upload-pack")).count();
+    let once = conversations();
+    let both = bed.names(&[&format!("{url}//base"), &format!("{url}//other?ref=v1")]);
+    assert_eq!(both, ["my-one", "my-newest", "my-linked", "my-tagged"]);
+    let three = conversations();
+    let (other, base) = (format!("{url}//other"), format!("{url}//base/../base/"));
+    let error = bed.build(&[&other, &base]).0.unwrap_err();
+    assert!(error.contains("newest"), "{error}");
+    assert_eq!(conversations() - three, once);
+}
+
+#[test]
+fn a_base_does_not_leave_its_repository() {
+    let repository = repository();
+    let server = served(&repository);
+    let (bed, url) = (Bed::new(), server.url());
+    for (folder, said) in [
+        ("out", "/.remote/0/out: it leads out of the repository"),
+        ("round", "/.remote/0/round: too many links"),
+        ("none", "/.remote/0/none: no such file or directory"),
+        ("base/real.yaml", "refers to file 'real.yaml'; expecting directory"),
+    ] {
+        let error = bed.refused(&format!("{url}//{folder}"));
+        assert!(error.contains(said), "{error}");
+    }
+    commit(&repository, &[("100644", "kustomization.yaml", "resources: [../../app]")]);
+    let error = bed.refused(&url);
+    assert!(error.contains("must be within the repo"), "{error}");
+    commit(&repository, &[("100644", "kustomization.yaml", "resources: [../../app/own.yaml]")]);
+    let error = bed.refused(&url);
+    assert!(error.contains("is not in or below '/.remote/0'"), "{error}");
+}
+
+#[test]
+fn submodules_come_too_unless_they_are_not_wanted() {
+    let (outer, inner) = (Repository::empty(), repository());
+    let sha = inner.commit_of("main");
+    let file = modules(&[("inner", "../inner.git")]);
+    let entries = [("100644", ".gitmodules", file.as_str()), ("160000", "inner", sha.as_str())];
+    commit(&outer, &entries);
+    beside(&outer, "inner", &inner);
+    let server = served(&outer);
+    let (bed, url) = (Bed::new(), server.url());
+    assert_eq!(bed.names(&[&format!("{url}//inner/other")]), ["my-one", "my-newest"]);
+    let error = bed.refused(&format!("{url}//inner/other?submodules=false"));
+    assert!(error.contains("/.remote/0/inner/other: no such file or directory"), "{error}");
+}
+
+#[test]
+fn credentials_and_other_schemes_are_refused() {
+    let repository = repository();
+    let server = served(&repository);
+    let bed = Bed::new();
+    let with = server.url().replace("http://", "http://me:hunter2@");
+    let error = without_credentials(&bed.refused(&format!("{with}//base")));
+    assert!(error.contains("without credentials") && !error.contains("hunter2"), "{error}");
+    for address in ["file:///etc//passwd", "ssh://git@host/a/b", "git@github.com:a/b"] {
+        let error = bed.refused(address);
+        assert!(error.contains("only repositories that http:// or https:// leads to"), "{error}");
+    }
+    assert!(server.seen().is_empty());
+    server.change(|manners| manners.authorization = Some("nobody".to_owned()));
+    let error = bed.refused(&format!("{}//base", server.url()));
+    assert!(error.contains("a GitRepository can have some"), "{error}");
+}
+
+#[test]
+fn only_public_servers_are_asked_where_that_is_wished() {
+    let repository = repository();
+    let server = served(&repository);
+    let bed = Bed { egress: Egress::Public, ..Bed::new() };
+    let port = server.address.port();
+    for host in ["127.0.0.1", "127.1", "[::1]", "localhost", "169.254.169.254"] {
+        for path in ["app.git//base", "a.yaml"] {
+            let error = bed.refused(&format!("http://{host}:{port}/{path}"));
+            assert!(error.contains("has no public address, and others are not asked"), "{error}");
+        }
+    }
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn remote_parts_have_limits_together() {
+    let repository = repository();
+    let server = served(&repository);
+    let url = server.url();
+    let few = Bed { limits: Limits { parts: 2, ..Limits::default() }, ..Bed::new() };
+    let base = format!("{url}//other");
+    assert_eq!(few.names(&[&base]), ["my-one", "my-newest"]);
+    let error = few.build(&[&base, &format!("{url}//other?ref=v1")]).0.unwrap_err();
+    assert!(error.contains("a build may ask for 2 remote parts"), "{error}");
+    let bytes = Bed { limits: Limits { bytes: 100, ..Limits::default() }, ..Bed::new() };
+    let error = bytes.refused(&base);
+    assert!(error.contains("100 bytes"), "{error}");
+    let both = [base.as_str(), &format!("{url}//base?ref=v1")];
+    let enough = |bytes| Bed { limits: Limits { bytes, ..Limits::default() }, ..Bed::new() };
+    let least = (100..100_000).step_by(100).find(|bytes| enough(*bytes).build(&[&base]).0.is_ok());
+    let error = enough(least.unwrap()).build(&both).0.unwrap_err();
+    assert!(error.contains("bytes"), "{error}");
+    let time = Bed { limits: Limits { time: Duration::ZERO, ..Limits::default() }, ..Bed::new() };
+    let error = time.refused(&base);
+    assert!(error.contains("took longer than 0ns"), "{error}");
+}
+
+#[test]
+fn a_file_of_a_web_server_is_a_resource() {
+    let repository = repository();
+    let body = OBJECT.replace("one", "remote");
+    let length = body.len();
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    let answer = Some(answer.into_bytes());
+    let server = Server::start(repository.root.path(), Manners { answer, ..Manners::default() });
+    let url = format!("http://{}/a.yaml", server.address);
+    assert_eq!(Bed::new().names(&[&url]), ["my-one", "my-remote"]);
+}
