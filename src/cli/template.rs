@@ -12,7 +12,7 @@ mod output;
 mod usage;
 mod values;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -120,7 +120,12 @@ fn render(flags: &Flags, said: &mut Said) -> Result<(), Failed> {
         post_render: None,
     };
     match release::render(request, &env, &mut said.warnings) {
-        Ok(rendered) => output::print(flags, &release, &rendered, &mut said.stdout).map_err(failed),
+        Ok(rendered) => {
+            let printed = output::print(flags, &release, &rendered, &mut said.stdout);
+            // The process ends; taking templates and manifests apart would only delay it.
+            std::mem::forget(rendered);
+            printed.map_err(failed)
+        }
         Err(error) if flags.debug && error.is_of_release() => {
             // Parity(helm 4): what cannot be shown does not hide why.
             let printed = output::print_partial(flags, &release, &error, &mut said.stdout);
@@ -166,8 +171,9 @@ fn local_zone() -> Zone {
 }
 
 fn fill(buffer: &mut [u8]) {
-    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
-    if random.fill(buffer).is_err() {
+    // The library for TLS measures the processor for 40 ms before its first random byte.
+    let filled = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
+    if filled.is_err() {
         // Certificates and passwords must not be made of anything else.
         std::process::abort();
     }

@@ -33,6 +33,9 @@ pub const MAX_PATTERN: usize = 32 << 10;
 /// characters is one, so a few patterns such as `\pL{1000}` are too large here and not there.
 pub const MAX_COMPILED: usize = 32 << 20;
 
+/// Most bytes that a pattern takes which [`Regexp::is_small`].
+const SMALL: usize = 256 << 10;
+
 /// Most bytes of a text with replacements. Differs(go): it has no limit.
 pub const MAX_REPLACED: usize = 64 << 20;
 
@@ -122,6 +125,7 @@ impl Error {
 pub struct Regexp {
     pattern: String,
     regex: regex::Regex,
+    is_small: bool,
     /// The names of the groups, in order; those without a name are empty. The first is the whole match.
     names: Vec<String>,
 }
@@ -136,14 +140,22 @@ impl Regexp {
             return Err(Error::pattern(Fault::TooLarge, pattern));
         }
         let parse::Parsed { regex, names } = parse::parse(pattern)?;
-        let regex = RegexBuilder::new(&regex)
-            .size_limit(MAX_COMPILED)
-            .dfa_size_limit(2 << 20)
-            .nest_limit(u32::MAX)
-            .build()
+        let build = |size| {
+            let mut builder = RegexBuilder::new(&regex);
+            builder.size_limit(size).dfa_size_limit(2 << 20).nest_limit(u32::MAX).build()
+        };
+        let small = build(SMALL);
+        let is_small = small.is_ok();
+        let regex = small
+            .or_else(|_| build(MAX_COMPILED))
             // Whatever Go refuses has been refused, so the size is all that is left.
             .map_err(|_| Error::pattern(Fault::TooLarge, pattern))?;
-        Ok(Self { pattern: pattern.to_owned(), regex, names })
+        Ok(Self { pattern: pattern.to_owned(), regex, is_small, names })
+    }
+
+    /// Whether it takes so little memory, a few hundred KiB and 2 MiB while it is used, that it can be kept.
+    pub fn is_small(&self) -> bool {
+        self.is_small
     }
 
     /// The pattern as it was written.

@@ -5,6 +5,7 @@
 
 mod head;
 mod order;
+mod plain;
 #[cfg(test)]
 mod tests;
 
@@ -138,6 +139,10 @@ pub fn split(text: &[u8]) -> Vec<&[u8]> {
 
 /// A text without the white space before it; what is not UTF-8 is none.
 fn trim_start(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii_start();
+    if text.first().is_none_or(|first| first.is_ascii() && *first != b'\x0b') {
+        return text;
+    }
     let valid = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     &text[valid.len() - valid.trim_start().len()..]
 }
@@ -163,7 +168,7 @@ pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result
         for document in split(text.as_ref()) {
             match Head::parse(document) {
                 // YAML is UTF-8, as far as it was read.
-                Ok(head) => sorted.take(path, &String::from_utf8_lossy(document), head),
+                Ok(head) => sorted.take(path, String::from_utf8_lossy(document).into_owned(), head),
                 Err(problem) => {
                     return Err(Error { path: path.clone(), problem, before: Box::new(sorted) });
                 }
@@ -176,8 +181,8 @@ pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result
 }
 
 impl Sorted {
-    fn take(&mut self, path: &str, document: &str, head: Head) {
-        let (path, content) = (path.to_owned(), document.to_owned());
+    fn take(&mut self, path: &str, content: String, head: Head) {
+        let path = path.to_owned();
         let Some(hook) = head.annotation("helm.sh/hook") else {
             self.manifests.push(Manifest { path, content, head });
             return;

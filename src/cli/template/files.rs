@@ -84,6 +84,19 @@ fn cleaned(path: &Path) -> PathBuf {
     cleaned
 }
 
+/// Where following a link comes to an end, as Go names it: the first part of its target that is not there.
+fn missing(link: &Path) -> PathBuf {
+    /// Links in a circle come to an end, too.
+    const MAX_LINKS: usize = 255;
+    let mut target = link.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = std::fs::read_link(&target) else { break };
+        target = cleaned(&target.parent().unwrap_or(Path::new("/")).join(next));
+    }
+    let missing = target.ancestors().filter(|part| part.symlink_metadata().is_err()).last();
+    missing.unwrap_or(&target).to_owned()
+}
+
 /// Loads a chart from a folder or an archive.
 ///
 /// # Errors
@@ -143,7 +156,9 @@ impl<'w> Walk<'w> {
         let mut known = known.map_err(|error| go_error("lstat", &shown, &error))?;
         if known.is_symlink() {
             let resolved = std::fs::canonicalize(path).map_err(|error| {
-                format!("error evaluating symlink {shown}: {}", go_error("lstat", &shown, &error))
+                let missing = missing(path);
+                let error = go_error("lstat", &missing.to_string_lossy(), &error);
+                format!("error evaluating symlink {shown}: {error}")
             })?;
             let text = "found symbolic link in path. Contents of linked file included and used";
             let warning = Warning::new(Level::Info, text).with("path", &*shown);

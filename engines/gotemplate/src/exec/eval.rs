@@ -167,13 +167,14 @@ impl<'s> Run<'s, '_> {
             (Type::Any | Type::Reflected | Type::String, Form::String(_, _, text)) => {
                 Value::String(text.clone())
             }
-            (Type::Float64, Form::Number(Number { float: Some(float), .. }, _)) => {
-                Value::Float(*float)
-            }
-            (
-                Type::Complex128,
-                Form::Number(Number { complex: Some((real, imaginary)), .. }, _),
-            ) => Value::Complex(*real, *imaginary),
+            (Type::Float64, Form::Number(number, _)) => match number.float {
+                Some(float) => Value::Float(float),
+                None => return Err(self.error(expected(wanted, &shown(self)))),
+            },
+            (Type::Complex128, Form::Number(number, _)) => match number.complex {
+                Some((real, imaginary)) => Value::Complex(real, imaginary),
+                None => return Err(self.error(expected(wanted, &shown(self)))),
+            },
             (Type::Integer(kind), Form::Number(number, _)) => {
                 let known = match kind.is_signed() {
                     true => number.int,

@@ -124,7 +124,15 @@ fn is_alphanumeric(character: char) -> bool {
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len().max(1)).position(|window| window == wanted)
+    let first = *wanted.first()?;
+    let mut from = 0;
+    loop {
+        let at = from + text[from..].iter().position(|byte| *byte == first)?;
+        if text[at..].starts_with(wanted) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
 }
 
 fn newlines(text: &[u8]) -> usize {
@@ -378,10 +386,21 @@ impl<'a> Lexer<'a> {
         self.token(Kind::Space)
     }
 
-    fn identifier(&mut self) -> Token {
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
+    /// Passes letters, digits and underscores.
+    fn word(&mut self) {
+        loop {
+            let rest = self.rest();
+            let is_plain = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+            self.at += rest.iter().take_while(is_plain).count();
+            match self.peek() {
+                Some(other) if !other.is_ascii() && is_alphanumeric(other) => self.next(),
+                _ => return,
+            };
         }
+    }
+
+    fn identifier(&mut self) -> Token {
+        self.word();
         let word = &self.text[self.start..self.at];
         if !self.at_terminator() {
             return self.bad_character();
@@ -417,9 +436,7 @@ impl<'a> Lexer<'a> {
         if self.at_terminator() {
             return self.token(alone);
         }
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
-        }
+        self.word();
         if self.at_terminator() { self.token(kind) } else { self.bad_character() }
     }
 

@@ -53,7 +53,7 @@ pub(crate) enum Form {
     Chain(Id, Vec<Arc<str>>),
     Bool(bool),
     /// A number and its text.
-    Number(Number, Arc<str>),
+    Number(Box<Number>, Arc<str>),
     /// A string: its text with quotes as a range, and what it means.
     String(usize, usize, golang::value::Str),
     Branch(Branch),
@@ -112,7 +112,10 @@ impl Source {
         match &self.node(root).form {
             Form::List(ids) => ids.iter().all(|id| match &self.node(*id).form {
                 Form::Text(start, end) => {
-                    String::from_utf8_lossy(&self.text[*start..*end]).trim().is_empty()
+                    let text = self.text[*start..*end].trim_ascii_start();
+                    // Beyond ASCII there is more white space.
+                    text.first().is_none_or(|first| !(' '..='~').contains(&char::from(*first)))
+                        && String::from_utf8_lossy(text).trim().is_empty()
                 }
                 _ => false,
             }),

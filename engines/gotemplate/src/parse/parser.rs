@@ -588,7 +588,7 @@ impl<'a> Parser<'a> {
             Kind::CharConstant | Kind::Complex | Kind::Number => {
                 let text = &self.text[token.start..token.end];
                 let number = Number::parse(text, token.kind).map_err(|error| self.error(error))?;
-                Form::Number(number, shown(self).into())
+                Form::Number(Box::new(number), shown(self).into())
             }
             Kind::LeftParen => return self.parenthesis().map(Some),
             Kind::String | Kind::RawString => {

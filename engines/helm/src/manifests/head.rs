@@ -2,11 +2,13 @@
 //!
 //! Helm reads into a struct, so keys match without regard to case, numbers and truths become texts, and a value of
 //! another shape is an error in the words of Go's `encoding/json`.
-//! Elsewhere: YAML (`goyaml`).
+//! Elsewhere: manifests of which only a part has to be read (`plain.rs`), YAML (`goyaml`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
+
+use super::plain;
 
 /// The part of a manifest that Helm reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +56,12 @@ impl Head {
     /// # Errors
     /// It is no YAML, or has another shape than an object.
     pub fn parse(text: &[u8]) -> Result<Self, HeadError> {
+        // An error is about the whole text: it names lines.
+        let head = plain::entries(text, is_read).and_then(|text| Self::read(text.as_bytes()).ok());
+        head.map_or_else(|| Self::read(text), Ok)
+    }
+
+    pub(super) fn read(text: &[u8]) -> Result<Self, HeadError> {
         let mut head = Self::default();
         match goyaml::to_json(text)? {
             Value::Null => Ok(head),
@@ -108,6 +116,11 @@ impl Head {
         }
         Ok(())
     }
+}
+
+/// Whether anything is read of the entry with this key.
+pub(super) fn is_read(key: &str) -> bool {
+    ["apiVersion", "kind", "metadata"].iter().any(|field| is_field(key, field))
 }
 
 /// Whether `encoding/json` takes a key for this field: two letters outside of ASCII count as their ASCII ones.

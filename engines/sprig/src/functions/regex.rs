@@ -3,6 +3,8 @@
 //! Differs(helm 4): bytes that are not UTF-8 are U+FFFD here, in what is found and in what is left.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use golang::Value;
 use golang::regexp::{Error, Regexp, quote_meta};
@@ -11,6 +13,9 @@ use gotemplate::{Call, Failure};
 
 use crate::arguments::{Outcome, int, made, text};
 use crate::table::{Entry, bounded, plain};
+
+/// How many patterns stay compiled.
+const MAX_KEPT: usize = 32;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     bounded("mustRegexFind", "func(string, string) (string, error)", must_find),
@@ -163,15 +168,34 @@ fn strings(call: &mut Call<'_>, texts: Vec<&str>) -> Outcome {
 }
 
 /// The pattern, which comes first; Go panics where it is none.
-fn compile(call: &mut Call<'_>, args: &[Value]) -> Result<Regexp, Failure> {
+fn compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
     let pattern = pattern(call, args)?;
-    Regexp::new(&pattern).map_err(|error| error.as_panic(&pattern).into())
+    compiled(&pattern).map_err(|error| error.as_panic(&pattern).into())
 }
 
 /// The pattern, which comes first.
-fn must_compile(call: &mut Call<'_>, args: &[Value]) -> Result<Regexp, Failure> {
+fn must_compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
     let pattern = pattern(call, args)?;
-    Regexp::new(&pattern).map_err(|error| error.to_string().into())
+    compiled(&pattern).map_err(|error| error.to_string().into())
+}
+
+/// A pattern that is ready to be used. The small ones are kept, as charts use the same few again and again.
+fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
+    static KEPT: Mutex<BTreeMap<String, Arc<Regexp>>> = Mutex::new(BTreeMap::new());
+    // Nothing panics while the map is held.
+    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept().get(pattern) {
+        return Ok(Arc::clone(known));
+    }
+    let regexp = Arc::new(Regexp::new(pattern)?);
+    if regexp.is_small() {
+        let mut kept = kept();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(pattern.to_owned(), Arc::clone(&regexp));
+    }
+    Ok(regexp)
 }
 
 /// The text of the pattern, counted as the work that it makes together with the text that is searched.
