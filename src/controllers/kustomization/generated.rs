@@ -292,7 +292,7 @@ fn is_remote(path: &str) -> bool {
         ["git::", "gh:", "ssh://", "https://", "http://", "git@", "github.com:", "github.com/"];
     let lower = path.to_lowercase();
     let begins = |beginning: &&str| lower.starts_with(*beginning) && lower.len() > beginning.len();
-    BEGINNINGS.iter().any(|beginning| begins(beginning))
+    BEGINNINGS.iter().any(begins)
         || path.starts_with('/')
         || lower.trim_start_matches("file://").starts_with('/')
 }
