@@ -177,7 +177,8 @@ fn listed(files: &dyn Files, folder: &RelPath) -> Result<Map<String, Value>, Err
     fields.insert("apiVersion".into(), "kustomize.config.k8s.io/v1beta1".into());
     fields.insert("kind".into(), "Kustomization".into());
     if resources.is_empty() {
-        // Parity(flux): as above; there is nothing that would be put into this namespace.
+        // Parity(flux): this very text, since kustomize refuses a file that says nothing. No object is there to be put
+        // into such a namespace.
         fields.insert("namespace".into(), "_placeholder".into());
     } else {
         fields.insert("resources".into(), Value::Array(resources));
