@@ -8,6 +8,7 @@
 
 pub(crate) mod artifact;
 pub(crate) mod context;
+pub(crate) mod external_artifact;
 pub(crate) mod gate;
 pub(crate) mod git_repository;
 pub(crate) mod hold;
@@ -19,5 +20,6 @@ pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod registry;
 pub(crate) mod run;
+pub(crate) mod source;
 pub(crate) mod target;
 pub(crate) mod window;

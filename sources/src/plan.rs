@@ -2,37 +2,39 @@
 //!
 //! Here: the decision. Elsewhere: asking the remote and fetching (one module a protocol), the store.
 
-use reconcile::{Kind, Rest, Verdict, reason};
+use std::collections::BTreeMap;
+
+use reconcile::{Kind, Reason, Rest, Verdict};
+use serde_json::Value;
 
 /// Marks the decision of a source's run.
 pub struct Fetching;
 
-/// What shapes an archive besides the revision of its source. A change of any of it makes a new artifact.
+/// What shapes an artifact besides the revision of its source, by the field of the spec. A change of any of it makes a
+/// new artifact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// `spec.ignore`.
-    pub ignore: Option<String>,
-    /// `spec.recurseSubmodules`.
-    pub submodules: bool,
-    /// `spec.sparseCheckout`.
-    pub sparse_checkout: Vec<String>,
-    /// `spec.include`, in its order.
-    pub include: Vec<Included>,
+pub struct Shape(BTreeMap<&'static str, Value>);
+
+impl Shape {
+    /// With the value of one more field. A field that is absent, false, an empty text or an empty list says nothing.
+    #[must_use]
+    pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        if !says_nothing(&value) {
+            self.0.insert(field, value);
+        }
+        self
+    }
 }
 
-/// The artifact of another source, or a part of it, as a part of this one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Included {
-    /// The other source.
-    pub name: String,
-    /// What is copied, as it was given.
-    pub from: Option<String>,
-    /// Where to, as it was given.
-    pub to: Option<String>,
-    /// Revision of the other's artifact.
-    pub revision: String,
-    /// Digest of the other's artifact.
-    pub digest: String,
+/// True for what a spec or a status leaves out: null, false, an empty text, an empty list.
+pub fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => false,
+    }
 }
 
 /// What the artifact of a source should be like.
@@ -49,6 +51,8 @@ pub struct Observed {
     pub remote: String,
     /// The artifact that is kept, if its bytes are there and are what its digest says.
     pub kept: Option<Kept>,
+    /// What is said when both agree: the reason and the message of `Ready`.
+    pub settled: (Reason, String),
 }
 
 /// An artifact whose bytes can be fetched.
@@ -78,8 +82,8 @@ impl Kind for Fetching {
     fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
         match &observed.kept {
             Some(kept) if kept.revision == observed.remote && kept.shape == desired.shape => {
-                let text = format!("stored artifact for revision '{}'", kept.revision);
-                Verdict::Rest(Rest::Settled(reason::SUCCEEDED, text))
+                let (reason, text) = observed.settled.clone();
+                Verdict::Rest(Rest::Settled(reason, text))
             }
             Some(_) | None => Verdict::Act(vec![Step::Fetch { revision: observed.remote.clone() }]),
         }
@@ -89,13 +93,22 @@ impl Kind for Fetching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reconcile::reason::SUCCEEDED;
+    use serde_json::json;
 
     fn acts(remote: &str, kept: Option<(&str, &Shape)>, shape: &Shape) -> bool {
         let kept = kept
             .map(|(revision, shape)| Kept { revision: revision.to_owned(), shape: shape.clone() });
-        let observed = Observed { remote: remote.to_owned(), kept };
+        let settled = (SUCCEEDED, "stored".to_owned());
+        let observed = Observed { remote: remote.to_owned(), kept, settled: settled.clone() };
         let desired = Desired { shape: shape.clone() };
-        matches!(Fetching::plan(&desired, &observed), Verdict::Act(_))
+        match Fetching::plan(&desired, &observed) {
+            Verdict::Act(_) => true,
+            Verdict::Rest(rest) => {
+                assert_eq!(rest, Rest::Settled(settled.0, settled.1));
+                false
+            }
+        }
     }
 
     #[test]
@@ -105,19 +118,13 @@ mod tests {
         assert!(acts(one, None, &plain));
         assert!(!acts(one, Some((one, &plain)), &plain));
         assert!(acts("main@sha1:2", Some((one, &plain)), &plain));
-        let included = |digest: &str| Included {
-            name: "lib".to_owned(),
-            from: None,
-            to: None,
-            revision: one.to_owned(),
-            digest: digest.to_owned(),
-        };
+        let include = |digest: &str| json!([{"name": "lib", "digest": digest}]);
         let shapes = [
-            Shape { ignore: Some("*.md".to_owned()), ..Shape::default() },
-            Shape { submodules: true, ..Shape::default() },
-            Shape { sparse_checkout: vec!["app".to_owned()], ..Shape::default() },
-            Shape { include: vec![included("sha256:1")], ..Shape::default() },
-            Shape { include: vec![included("sha256:2")], ..Shape::default() },
+            Shape::default().with("ignore", "*.md"),
+            Shape::default().with("recurseSubmodules", true),
+            Shape::default().with("sparseCheckout", vec!["app"]),
+            Shape::default().with("include", include("sha256:1")),
+            Shape::default().with("include", include("sha256:2")),
         ];
         for (number, shape) in shapes.iter().enumerate() {
             for other in shapes[..number].iter().chain([&plain]) {
@@ -125,5 +132,11 @@ mod tests {
             }
             assert!(!acts(one, Some((one, shape)), shape), "{shape:?}");
         }
+    }
+
+    #[test]
+    fn what_says_nothing_is_as_if_it_were_absent() {
+        let shape = Shape::default().with("a", None::<String>).with("b", false).with("c", "");
+        assert_eq!(shape.with("d", Vec::<String>::new()), Shape::default());
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::hub::Hub;
 use super::observer::Observer;
+use super::source::catalog::Catalog;
 use super::target::Targets;
 use crate::cluster::Cluster;
 use crate::metrics::Metrics;
@@ -38,14 +39,14 @@ pub(crate) struct Context {
     pub(crate) artifacts: Arc<sources::store::Store>,
     /// Numbers.
     pub(crate) metrics: Arc<Metrics>,
-    /// Every GitRepository, as last seen.
-    pub(crate) git_repositories: Store<GitRepository>,
+    /// Every source, as last seen.
+    pub(crate) sources: Catalog,
     /// Every Kustomization, as last seen.
     pub(crate) kustomizations: Store<Kustomization>,
     /// What Kustomizations remember.
     pub(crate) kustomization_memory: Memories<super::kustomization::Memory>,
     /// What GitRepositories remember.
-    pub(crate) git_memory: Memories<super::git_repository::Memory>,
+    pub(crate) git_memory: Memories<super::source::Memory<GitRepository>>,
     /// What was learned about Git servers.
     pub(crate) git_known: Arc<sources::git::Known>,
 }

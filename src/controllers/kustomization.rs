@@ -158,7 +158,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration> {
     // After a start a source may only seem to be missing; an error means that the process ends.
-    context.git_repositories.wait_until_ready().await.ok()?;
+    context.sources.wait_until_ready().await.ok()?;
     let node = node_of(&*seen);
     let memory = context.kustomization_memory.of(&node);
     let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();

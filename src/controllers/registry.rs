@@ -16,6 +16,7 @@ use super::context::{Context, Memories};
 use super::hub::Hub;
 use super::observer::Observer;
 use super::run::run_kind;
+use super::source::catalog::Catalog;
 use super::target::Targets;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
@@ -33,7 +34,7 @@ pub(crate) async fn run(
     readiness: Readiness,
     stop: CancellationToken,
 ) {
-    let (git_repositories, git_writer) = store();
+    let (sources, source_writers) = Catalog::new();
     let (kustomizations, kustomization_writer) = store();
     let hub = Arc::new(Hub::new(metrics.clone()));
     let observer = Observer::new(cluster.clone(), hub.clone());
@@ -52,7 +53,7 @@ pub(crate) async fn run(
         observer,
         artifacts,
         metrics,
-        git_repositories,
+        sources,
         kustomizations,
         kustomization_memory: Memories::default(),
         git_memory: Memories::default(),
@@ -60,7 +61,8 @@ pub(crate) async fn run(
     });
     let told = || stop.clone().cancelled_owned();
     tokio::join!(
-        run_kind(context.clone(), git_writer, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.external_artifacts, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.git_repositories, UNBOUNDED, told()),
         run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
@@ -74,9 +76,9 @@ async fn until(stop: impl Future<Output = ()>, work: impl Future<Output = ()>) {
 
 /// Ready means that every kind has listed its objects once.
 async fn tell_ready(context: &Context, readiness: Readiness) {
-    let git = context.git_repositories.wait_until_ready().await;
+    let sources = context.sources.wait_until_ready().await;
     let kustomizations = context.kustomizations.wait_until_ready().await;
-    if git.is_ok() && kustomizations.is_ok() {
+    if sources.is_ok() && kustomizations.is_ok() {
         readiness.ready();
         tracing::info!("ready");
     }

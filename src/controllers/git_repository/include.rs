@@ -10,7 +10,7 @@ use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use reconcile::{Edge, Node, Rest, Wake};
-use sources::plan::Included;
+use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
@@ -33,20 +33,14 @@ pub(super) struct Include {
 
 impl Include {
     /// As the plan compares it.
-    pub(super) fn shape(&self) -> Included {
+    pub(super) fn shape(&self) -> Value {
         shape(&self.spec, &self.artifact)
     }
 }
 
 /// An entry of the spec, or of the status, together with the artifact that it stood for.
-pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Included {
-    Included {
-        name: spec.repository.name.clone(),
-        from: spec.from_path.clone(),
-        to: spec.to_path.clone(),
-        revision: artifact.revision.clone(),
-        digest: artifact.digest.clone(),
-    }
+pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
+    json!([spec.repository.name, spec.from_path, spec.to_path, artifact.revision, artifact.digest])
 }
 
 /// Tells the hub who is included, so that a new artifact there makes one here.
@@ -67,7 +61,8 @@ pub(super) fn resolve(
     object: &GitRepository,
 ) -> Result<Vec<Include>, Rest> {
     let (namespace, name) = (&node.namespace, object.name_any());
-    let find = |name: &str| context.git_repositories.get(&ObjectRef::new(name).within(namespace));
+    let find =
+        |name: &str| context.sources.git_repositories.get(&ObjectRef::new(name).within(namespace));
     let names = |object: &GitRepository| {
         object.spec.include.iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
     };

@@ -3,26 +3,16 @@
 use std::time::Duration;
 
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
-use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake, reason};
 use sources::git::{Content, Credentials, Limits, Reference, Remote, RemoteUrl, Scheme, Sparse};
 use sources::http::Proxy;
-use sources::plan::{Desired, Shape};
+use sources::plan::Shape;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::include::Include;
 use super::resolve::Resolved;
-use super::world::classify;
-use crate::controllers::context::Context;
-
-/// A spec that can be worked on.
-pub(super) struct Wish {
-    pub(super) remote: Remote,
-    pub(super) reference: Reference,
-    pub(super) content: Content,
-    pub(super) include: Vec<Include>,
-    pub(super) desired: Desired,
-}
+use super::world::{Work, classify};
+use crate::controllers::source::Wished;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -54,7 +44,7 @@ fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wish, Rest> {
+pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<Work>, Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -75,19 +65,19 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wish, R
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let sparse = Sparse::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
-    let shape = Shape {
-        ignore: spec.ignore.clone(),
-        submodules: spec.recurse_submodules,
-        sparse_checkout: spec.sparse_checkout.clone(),
-        include: resolved.include.iter().map(Include::shape).collect(),
-    };
-    Ok(Wish {
+    let include = resolved.include.iter().map(Include::shape).collect::<Vec<_>>();
+    let shape = Shape::default()
+        .with("ignore", spec.ignore.clone())
+        .with("recurseSubmodules", spec.recurse_submodules)
+        .with("sparseCheckout", spec.sparse_checkout.clone())
+        .with("include", include);
+    let work = Work {
         remote: Remote { url, credentials, proxy, timeout, limits: Limits::default() },
         reference: reference(spec)?,
         content: Content { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
-        desired: Desired { shape },
-    })
+    };
+    Ok(Wished { work, shape })
 }
 
 /// The proxy that the spec asks for.
@@ -119,18 +109,6 @@ fn reference(spec: &GitRepositorySpec) -> Result<Reference, Rest> {
         GitRepositoryRef { branch: Some(branch), .. } => Reference::Branch(branch),
         GitRepositoryRef { branch: None, .. } => Reference::default(),
     })
-}
-
-/// The interval with jitter; each object has its own, the same in every process.
-pub(super) fn interval(context: &Context, object: &GitRepository) -> Duration {
-    let interval =
-        reconcile::parse_duration(object.spec.interval.as_str()).unwrap_or(Duration::from_secs(60));
-    let percent = context.settings.interval_jitter_percentage;
-    reconcile::jittered(
-        interval.max(reconcile::SHORTEST_INTERVAL),
-        percent,
-        crate::controllers::gate::seed(&object.uid().unwrap_or_default()),
-    )
 }
 
 #[cfg(test)]

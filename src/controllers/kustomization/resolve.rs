@@ -2,22 +2,22 @@
 
 use std::collections::BTreeSet;
 
+use crds::Artifact;
 use crds::kustomize::Kustomization;
-use crds::source::GitRepository;
-use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
 use reconcile::{Edge, Node, Rest, Time, Wake, reason};
 
 use crate::controllers::context::Context;
 use crate::controllers::gate::named;
 use crate::controllers::run::node_named;
+use crate::controllers::source::catalog::SOURCES;
 
 /// The node of the source that a Kustomization names.
 fn source_node(object: &Kustomization) -> Node {
     let namespace = object.namespace().unwrap_or_default();
     let source = &object.spec.source_ref;
-    node_named::<GitRepository>(source.namespace.as_deref().unwrap_or(&namespace), &source.name)
+    let namespace = source.namespace.as_deref().unwrap_or(&namespace);
+    Node::new(SOURCES, source.kind.as_str(), namespace, &source.name)
 }
 
 /// Tells the hub on whom the Kustomization depends, so that their changes wake it.
@@ -54,21 +54,16 @@ pub(super) fn artifact(
     let blocked = |text: String| {
         Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
     };
-    let found = context.git_repositories.get(&ObjectRef::new(&node.name).within(&node.namespace));
-    let Some(source) = found else {
+    let Some(source) = context.sources.find(&node, &context.settings) else {
         return Err(blocked(format!(
             "source '{node}' not found; create it or correct spec.sourceRef"
         )));
     };
-    source
-        .artifact()
-        .cloned()
-        .ok_or_else(|| blocked(format!("source '{node}' has no artifact yet")))
+    source.artifact.ok_or_else(|| blocked(format!("source '{node}' has no artifact yet")))
 }
 
 /// Whether the source belongs to another shard, so that its artifact is in another process' store.
 pub(super) fn is_elsewhere(context: &Context, object: &Kustomization) -> bool {
     let node = source_node(object);
-    let found = context.git_repositories.get(&ObjectRef::new(&node.name).within(&node.namespace));
-    found.is_some_and(|source| !context.settings.selects(source.labels()))
+    context.sources.find(&node, &context.settings).is_some_and(|source| source.is_elsewhere)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use apply::ignore::{Rules, Target};
 use apply::{Desired, HealthWish};
 use crds::IgnoreRule;
-use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind, KustomizationSpec};
+use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use gocel::HealthChecks;
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
@@ -17,6 +17,7 @@ use tree::{Recorder, Trace};
 use super::substitution::Substitution;
 use super::{expressions, generated, manifests};
 use crate::controllers::gate::unsupported_text;
+use crate::controllers::source::catalog::Catalog;
 use crate::settings::Settings;
 
 /// How long definitions and classes may take to be ready.
@@ -81,7 +82,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
     } = spec;
     let given = [
         ("spec.decryption", decryption.is_some()),
-        ("spec.sourceRef.kind", source_ref.kind != KustomizationSourceKind::GitRepository),
+        ("spec.sourceRef.kind", !Catalog::has(source_ref.kind.as_str())),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }

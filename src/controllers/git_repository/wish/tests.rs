@@ -16,7 +16,7 @@ fn object(more: &Value) -> GitRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wish, Rest> {
+fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wished<Work>, Rest> {
     let data = |keys: &[(&str, &str)]| {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
@@ -89,7 +89,7 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("none", "branch `master`"),
     ] {
         let wished = wished(&json!({"ref": given}), None).ok().unwrap();
-        assert_eq!(wished.reference.to_string(), expected);
+        assert_eq!(wished.work.reference.to_string(), expected);
         given.as_object_mut().unwrap().remove(field);
     }
 }
@@ -109,7 +109,7 @@ fn only_a_change_of_spec_helps_against_a_range_or_a_folder_that_is_none() {
 #[test]
 fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
     let keys = [("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")];
-    let remote = wished(&json!({}), Some(&keys)).ok().unwrap().remote;
+    let remote = wished(&json!({}), Some(&keys)).ok().unwrap().work.remote;
     assert_eq!(remote.proxy.as_ref().unwrap().to_string(), "http://p:3128");
     assert!(!format!("{remote:?}").contains("hunter2"));
 

@@ -2,9 +2,11 @@
 
 use crds::Artifact;
 use expect_test::{Expect, expect};
-use reconcile::Wake;
+use reconcile::{Time, Wake, reason};
 
 use super::*;
+use crate::controllers::record::conditions_of;
+use crate::controllers::source::report::{Report, report};
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
@@ -27,7 +29,11 @@ fn stored() -> Stored {
         "revision": "main@sha1:1", "url": "http://a/gitrepository/shop/app/1.tar.gz",
     }))
     .unwrap();
-    Stored { artifact, subject: "Greet politely".to_owned(), included: Vec::new() }
+    Stored {
+        artifact,
+        news: "stored artifact for commit 'Greet politely'".to_owned(),
+        status: Map::new(),
+    }
 }
 
 fn settled() -> Rest {
@@ -104,8 +110,9 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
 
 #[test]
 fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
-    let included = stored().artifact;
-    let with = Stored { included: vec![included], ..stored() };
+    let included = json!([stored().artifact]);
+    let status = Map::from_iter([("includedArtifacts".to_owned(), included)]);
+    let with = Stored { status, ..stored() };
     let mut object = repository(json!({}));
     object.spec.recurse_submodules = true;
     object.spec.sparse_checkout = vec!["app".to_owned()];

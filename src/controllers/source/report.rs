@@ -1,108 +1,95 @@
-//! What happened to a GitRepository, as status and events.
+//! What happened to a source, as status and events.
 
 use std::collections::BTreeMap;
 
-use crds::Source as _;
-use crds::source::GitRepository;
-use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Conditions, Reason, Rest, Status, Time, reason};
+use kube::core::ResourceExt as _;
+use reconcile::{Reason, Rest, Status, Time};
 use serde_json::{Value, json};
-use sources::reason::{
-    ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
-};
 
+use super::Sourced;
 use super::world::Stored;
 use crate::cluster::events::{News, Severity};
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::REQUESTED_AT;
 
 const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
-const FETCH_FAILED: &str = "FetchFailed";
-const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
-const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
+/// The remote could not be asked or fetched.
+pub(crate) const FETCH_FAILED: &str = "FetchFailed";
+/// The artifact could not be kept.
+pub(crate) const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 
-/// Conditions that this kind sets; others in the status are kept.
-const OWNED: [&str; 8] = [
-    ARTIFACT_IN_STORAGE,
-    FETCH_FAILED,
-    "ArtifactOutdated",
-    STORAGE_OPERATION_FAILED,
-    "SourceVerified",
-    INCLUDE_UNAVAILABLE,
-    "BuildFailed",
-    "GarbageCollectionSucceeded",
-];
-
-/// Which condition a failure is told by, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
-    match why {
-        NOT_FOUND | NO_ARTIFACT | INCLUDE_CYCLE => INCLUDE_UNAVAILABLE,
-        ARCHIVE_OPERATION_FAILED | COPY_FAILURE | ILLEGAL_PATH => STORAGE_OPERATION_FAILED,
-        _ => FETCH_FAILED,
-    }
+/// Conditions of a kind that tell of failures, beside `Ready`.
+pub(crate) struct Conditions {
+    /// All that the kind sets besides `ArtifactInStorage`; others in the status are kept.
+    pub(crate) owned: &'static [&'static str],
+    /// Which of them tells of a failure.
+    pub(crate) of_failure: fn(Reason) -> &'static str,
 }
 
 /// What is written and told.
-pub(super) struct Report {
-    pub(super) before: Value,
-    pub(super) after: Value,
-    pub(super) news: Vec<News>,
+pub(crate) struct Report {
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+    pub(crate) news: Vec<News>,
     failed: Option<String>,
 }
 
 /// Derives status and events from where the run came to rest.
-pub(super) fn report(
-    object: &GitRepository,
+pub(crate) fn report<K: Sourced>(
+    object: &K,
     stored: Option<&Stored>,
     url: Option<String>,
     rest: &Rest,
     now: Time,
 ) -> Report {
-    let before = serde_json::to_value(&object.status).unwrap_or_default();
+    let before = serde_json::to_value(object).unwrap_or_default()["status"].take();
     let generation = object.meta().generation.unwrap_or_default();
     let had = conditions_of(&before);
-    let mut status = object.status.clone().unwrap_or_default();
-    if let (Some(artifact), Some(url)) = (&mut status.artifact, url) {
-        artifact.url = url;
+    let mut status = before.as_object().cloned().unwrap_or_default();
+    if let (Some(artifact), Some(url)) = (status.get_mut("artifact"), url) {
+        artifact["url"] = json!(url);
     }
     if let Some(stored) = stored {
-        status.artifact = Some(stored.artifact.clone());
-        status.included_artifacts = stored.included.clone();
-        status.observed_ignore = object.spec.ignore.clone();
-        status.observed_recurse_submodules = object.spec.recurse_submodules;
-        status.observed_include = object.spec.include.clone();
-        status.observed_sparse_checkout = object.spec.sparse_checkout.clone();
+        let fields = object.observed().into_iter().chain(stored.status.clone());
+        for (field, value) in fields.chain([("artifact".to_owned(), json!(stored.artifact))]) {
+            if value.is_null() {
+                status.remove(&field);
+            } else {
+                status.insert(field, value);
+            }
+        }
     }
-    let mut conditions = Conditions::since(&had, generation, now, &OWNED)
+    let owned: Vec<&str> =
+        std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
+    let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
         .marked(&crate::controllers::marks::of(object, now));
     match rest {
-        Rest::Settled(_, text) => {
-            conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, reason::SUCCEEDED, text);
+        Rest::Settled(why, text) => {
+            conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, *why, text);
         }
         Rest::Running(why, text, _)
         | Rest::Blocked(why, text, _)
         | Rest::Failed(why, text, _)
         | Rest::Stalled(why, text) => {
+            let failure = (K::CONDITIONS.of_failure)(*why);
             conditions =
-                conditions.keep(ARTIFACT_IN_STORAGE).set(failure(*why), Status::True, *why, text);
+                conditions.keep(ARTIFACT_IN_STORAGE).set(failure, Status::True, *why, text);
         }
     }
-    let conditions = conditions.finish(rest);
+    status.insert("conditions".to_owned(), json!(conditions.finish(rest)));
     // Parity(flux): a source's observedGeneration moves when the generation was dealt with, well or for good.
     if matches!(rest, Rest::Settled(..) | Rest::Stalled(..)) {
-        status.observed_generation = Some(generation);
+        status.insert("observedGeneration".to_owned(), json!(generation));
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        status.last_handled_reconcile_at = Some(requested.clone());
+        status.insert("lastHandledReconcileAt".to_owned(), json!(requested));
     }
-    let mut after = serde_json::to_value(&status).unwrap_or_default();
-    after["conditions"] = json!(conditions);
     let failed = (!rest.is_settled()).then(|| rest.text().to_owned());
-    Report { news: news(object, stored, rest, &had), before, after, failed }
+    Report { news: news(object, stored, rest, &had), before, after: Value::Object(status), failed }
 }
 
-fn news(
-    object: &GitRepository,
+fn news<K: Sourced>(
+    object: &K,
     stored: Option<&Stored>,
     rest: &Rest,
     had: &[reconcile::Condition],
@@ -121,7 +108,7 @@ fn news(
     match rest {
         Rest::Settled(..) => match stored {
             Some(stored) => {
-                let message = format!("stored artifact for commit '{}'", stored.subject);
+                let message = stored.news.clone();
                 vec![News {
                     severity: Severity::Info,
                     reason: "NewArtifact".into(),
@@ -134,7 +121,7 @@ fn news(
                 let message = rest.text().to_owned();
                 vec![News {
                     severity: Severity::Info,
-                    reason: "Succeeded".into(),
+                    reason: rest.reason().to_string(),
                     message,
                     metadata,
                 }]
@@ -158,12 +145,13 @@ fn news(
 
 impl Report {
     /// One log line, when something happened.
-    pub(super) fn log(&self, object: &GitRepository) {
+    pub(crate) fn log<K: Sourced>(&self, object: &K) {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let controller_kind = K::kind(&());
         match &self.failed {
             Some(error) => {
                 tracing::error!(
-                    controller_kind = "GitRepository",
+                    %controller_kind,
                     name,
                     namespace,
                     error,
@@ -173,7 +161,7 @@ impl Report {
             None if self.before != self.after => {
                 let revision = self.after.pointer("/artifact/revision").and_then(Value::as_str);
                 tracing::info!(
-                    controller_kind = "GitRepository",
+                    %controller_kind,
                     name,
                     namespace,
                     revision,
@@ -181,7 +169,7 @@ impl Report {
                 );
             }
             None => tracing::debug!(
-                controller_kind = "GitRepository",
+                %controller_kind,
                 name,
                 namespace,
                 "nothing changed"
@@ -189,6 +177,3 @@ impl Report {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

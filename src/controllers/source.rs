@@ -1,0 +1,282 @@
+//! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
+//!
+//! Here: what a kind has to say about itself ([`Sourced`]) and the run that is the same for all of them.
+//! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), every
+//! source by kind and name ([`catalog`]). Elsewhere: the kinds (a folder each beside this one), protocols and the
+//! decision whether to fetch (`sources`).
+
+pub(crate) mod catalog;
+pub(crate) mod report;
+pub(crate) mod world;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+use reconcile::{Facts, Gate, Node, Reason, Rest, before_resolve, reason};
+use serde_json::{Map, Value};
+use sources::plan::{self, Desired, Kept, Shape};
+
+use super::context::{Context, Memories};
+use super::record::Latest;
+use super::run::{Controlled, node_of, usual_trigger};
+use super::{gate, hold, marks};
+use crate::cluster::ClusterError;
+use crate::cluster::status::OurKind;
+use report::Conditions;
+use world::{Asked, Run, Stored, World};
+
+/// A kind that yields artifacts, as the run needs it.
+pub(crate) trait Sourced: OurKind + crds::Source {
+    /// The first part of the path of its artifacts.
+    const FOLDER: &'static str;
+    /// The conditions that tell of its failures.
+    const CONDITIONS: Conditions;
+
+    /// A spec that was checked, together with what it names.
+    type Work: Send + Sync + 'static;
+    /// What asking the remote found that fetching can use.
+    type Found: Send + 'static;
+
+    /// What objects of the kind remember.
+    fn memories(context: &Context) -> &Memories<Memory<Self>>;
+
+    /// `spec.interval`; `None` if nothing is looked at again.
+    fn interval(&self) -> Option<&str>;
+
+    /// Reads what the spec names, has the object woken when that changes, and checks the spec.
+    fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> impl Future<Output = Result<Wished<Self::Work>, Rest>> + Send;
+
+    /// Asks the remote which revision it has, as cheaply as its protocol can.
+    fn ask(
+        run: &Arc<Run<Self>>,
+        kept: Option<&Kept>,
+    ) -> impl Future<Output = Result<Asked<Self::Found>, Rest>> + Send;
+
+    /// Fetches the remote as it is now, packs it and keeps it.
+    fn fetch(
+        run: &Arc<Run<Self>>,
+        found: Self::Found,
+    ) -> impl Future<Output = Result<Stored, Rest>> + Send;
+
+    /// What the artifact of the status was made with; `None` if that does not say.
+    fn shape(&self) -> Option<Shape>;
+
+    /// The revision of the status' artifact as the remote would say it today.
+    fn modern(revision: &str) -> String {
+        revision.to_owned()
+    }
+
+    /// What is said when the artifact of a revision is there.
+    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
+    }
+
+    /// Fields of the status that tell how the artifact was made, written with a new one; null takes a field away.
+    fn observed(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// What others depend on besides the artifact.
+    fn also_announces(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Fields of a status; those that say nothing are taken away.
+pub(crate) fn fields<const N: usize>(pairs: [(&'static str, Value); N]) -> Map<String, Value> {
+    let pairs = pairs.into_iter().map(|(field, value)| {
+        let value = if plan::says_nothing(&value) { Value::Null } else { value };
+        (field.to_owned(), value)
+    });
+    pairs.collect()
+}
+
+/// What [`Sourced::wish`] came to.
+pub(crate) struct Wished<W> {
+    /// What asking and fetching work with.
+    pub(crate) work: W,
+    /// What the artifact is to be made with.
+    pub(crate) shape: Shape,
+}
+
+/// What a source remembers between runs.
+pub(crate) struct Memory<K> {
+    latest: Arc<Latest<K>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+}
+
+impl<K> Default for Memory<K> {
+    fn default() -> Self {
+        Self { latest: Arc::default(), failures: 0 }
+    }
+}
+
+impl<K: Sourced> Controlled for K {
+    const CONTROLLER: &'static str = "source-controller";
+    const APPLIES: bool = false;
+
+    fn trigger(&self) -> String {
+        usual_trigger(self)
+    }
+
+    fn announcement(&self) -> String {
+        // The time tells of an artifact that was lost and made again, equal to the last byte.
+        let artifact = self
+            .artifact()
+            .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
+            .unwrap_or_default();
+        std::iter::once(artifact).chain(self.also_announces()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(self, &context).await }.boxed()
+    }
+
+    fn forget(node: &Node, context: &Context) {
+        K::memories(context).forget(node);
+    }
+}
+
+/// Longest delay until a run is repeated that the API server refused to record.
+const AFTER_REFUSAL: Duration = Duration::from_secs(10);
+
+/// One run; returns when to look again.
+async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = K::memories(context).of(&node);
+    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        delete(context, &latest, &object).await
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        tracing::error!(
+            controller_kind = node.kind,
+            name = node.name,
+            namespace = node.namespace,
+            error = %error,
+            "the cluster refused; trying again"
+        );
+        // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
+        Some(retry_after(context, &memory).min(AFTER_REFUSAL))
+    })
+}
+
+fn retry_after<K>(context: &Context, memory: &Mutex<Memory<K>>) -> Duration {
+    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    memory.failures = memory.failures.saturating_add(1);
+    let settings = &context.settings;
+    reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+/// The object goes: so do its artifacts, then our finalizer.
+async fn delete<K: Sourced>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    let (store, slot) = (context.artifacts.clone(), world::slot(&**object));
+    let removed =
+        tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
+    if let Ok(Err(error)) = removed {
+        tracing::error!(name = object.name_any(), error = %error, "artifacts not removed");
+    }
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+async fn attempt<K: Sourced>(
+    context: &Arc<Context>,
+    node: &Node,
+    memory: &Mutex<Memory<K>>,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let Some(object) = lifted else { return Ok(None) };
+    let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
+    match before_resolve(&facts) {
+        Gate::Suspended | Gate::Closed => {
+            marks::show(context, latest, &object, now, false).await?;
+            return Ok(None);
+        }
+        Gate::Open => {}
+        Gate::Rest(rest) => {
+            return finish(context, memory, latest, &object, None, rest).await;
+        }
+    }
+    let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
+    let Wished { work, shape } = match K::wish(context, node, &object).await {
+        Ok(wished) => wished,
+        Err(rest) => return finish(context, memory, latest, &object, None, rest).await,
+    };
+    let run = Run { context: context.clone(), object: object.clone(), work };
+    let world = World::new(Arc::new(run));
+    let (_, rest) = reconcile::drive(&Desired { shape }, &world).await;
+    finish(context, memory, latest, &object, world.stored(), rest).await
+}
+
+/// Says how the run ended, and when the next one is due.
+async fn finish<K: Sourced>(
+    context: &Context,
+    memory: &Mutex<Memory<K>>,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    stored: Option<Stored>,
+    rest: Rest,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let again = match &rest {
+        Rest::Settled(..) => {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            object.interval().map(|interval| jittered(context, &**object, interval))
+        }
+        Rest::Stalled(..) => None,
+        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
+            Some(later_of(retry_after(context, memory), &rest, now))
+        }
+    };
+    let rest = match again {
+        Some(delay) => {
+            rest.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
+        }
+        None => rest,
+    };
+    // Where artifacts are served may have changed with a restart.
+    let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
+    let report = report::report(&**object, stored.as_ref(), url, &rest, now);
+    report.log(&**object);
+    latest.write_status(context, object, &report.before, &report.after).await?;
+    for news in report.news {
+        context.cluster.announce(&**object, K::CONTROLLER, news);
+    }
+    Ok(again)
+}
+
+/// The usual delay, or a longer one that the rest itself asks for: a server may say when it wants to be asked again.
+fn later_of(usual: Duration, rest: &Rest, now: jiff::Timestamp) -> Duration {
+    let asked = rest
+        .wake()
+        .and_then(reconcile::Wake::earliest)
+        .map(|at| Duration::try_from(at.duration_since(now)));
+    asked.and_then(Result::ok).map_or(usual, |asked| asked.max(usual))
+}
+
+/// An interval with jitter; each object has its own, the same in every process.
+fn jittered<K: Sourced>(context: &Context, object: &K, interval: &str) -> Duration {
+    let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
+    let percent = context.settings.interval_jitter_percentage;
+    let seed = gate::seed(&object.uid().unwrap_or_default());
+    reconcile::jittered(interval.max(reconcile::SHORTEST_INTERVAL), percent, seed)
+}

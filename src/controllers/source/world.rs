@@ -1,0 +1,167 @@
+//! The world of a source: its remote and the artifact store.
+//!
+//! Here: when the remote is asked and fetched, whether what the status promises is still there, keeping what came.
+//! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`sources::store`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::Artifact;
+use kube::core::ResourceExt as _;
+use reconcile::{Reason, Rest, Wake};
+use serde_json::{Map, Value};
+use sources::plan::{Desired, Fetching, Kept, Observed, Step};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+use sources::store::{self, Slot, Store};
+
+use super::Sourced;
+use crate::cluster::error::chain;
+use crate::controllers::context::Context;
+
+/// One run of a source, as its kind sees it.
+pub(crate) struct Run<K: Sourced> {
+    /// What every run may use.
+    pub(crate) context: Arc<Context>,
+    /// The object.
+    pub(crate) object: Arc<K>,
+    /// Its spec, checked.
+    pub(crate) work: K::Work,
+}
+
+/// What the remote answered.
+pub(crate) struct Asked<F> {
+    /// The revision that it has now.
+    pub(crate) revision: String,
+    /// What fetching it can use.
+    pub(crate) found: F,
+}
+
+/// An artifact that this run stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    /// As the status shows it.
+    pub(crate) artifact: Artifact,
+    /// What the event says.
+    pub(crate) news: String,
+    /// More fields of the status; null takes a field away.
+    pub(crate) status: Map<String, Value>,
+}
+
+/// See the module.
+pub(super) struct World<K: Sourced> {
+    run: Arc<Run<K>>,
+    found: Mutex<Option<K::Found>>,
+    stored: Mutex<Option<Stored>>,
+}
+
+/// Where the artifacts of an object are kept.
+///
+/// # Errors
+/// When a name could leave the store, which the API server does not let happen.
+pub(crate) fn slot<K: Sourced>(object: &K) -> Result<Slot, store::Error> {
+    Slot::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// Keeps what `write` produces as the artifact of an object, and throws away what is no longer needed. Blocks.
+///
+/// # Errors
+/// The disk, or what `write` says.
+pub(crate) fn keep<K: Sourced, E>(
+    store: &Store,
+    object: &K,
+    file: &str,
+    revision: &str,
+    write: impl FnOnce(&mut dyn io::Write) -> Result<(), E>,
+) -> Result<Artifact, Rest>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let failed = |error: store::Error| {
+        Rest::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), Wake::default())
+    };
+    let now = jiff::Timestamp::now();
+    let slot = slot(object).map_err(failed)?;
+    let kept = store.put(&slot, file, revision, now, write).map_err(failed)?;
+    if let Err(error) = store.collect_garbage(&slot, &kept.path, now) {
+        tracing::info!(
+            name = object.name_any(),
+            error = chain(&error),
+            "old artifacts not removed"
+        );
+    }
+    Ok(Artifact {
+        digest: kept.digest,
+        last_update_time: crds::Time(kept.last_update),
+        metadata: BTreeMap::new(),
+        path: kept.path,
+        revision: kept.revision,
+        size: i64::try_from(kept.size).ok(),
+        url: kept.url,
+    })
+}
+
+/// Does something that blocks on a thread of its own; `why` and `what` tell of one that broke off.
+pub(crate) async fn blocking<T: Send + 'static>(
+    why: Reason,
+    what: &str,
+    work: impl FnOnce() -> Result<T, Rest> + Send + 'static,
+) -> Result<T, Rest> {
+    let broken =
+        |_| Rest::Failed(why, format!("{what} broke off; it is tried again"), Wake::default());
+    tokio::task::spawn_blocking(work).await.map_err(broken)?
+}
+
+impl<K: Sourced> World<K> {
+    /// The world of a run.
+    pub(super) fn new(run: Arc<Run<K>>) -> Self {
+        Self { run, found: Mutex::default(), stored: Mutex::default() }
+    }
+
+    /// What this run stored.
+    pub(super) fn stored(&self) -> Option<Stored> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The artifact of the status, if its bytes are in the store.
+    async fn kept(&self) -> Option<Kept> {
+        let object = &self.run.object;
+        let artifact = object.artifact()?.clone();
+        let store = self.run.context.artifacts.clone();
+        let kept = Kept { revision: K::modern(&artifact.revision), shape: object.shape()? };
+        let verify = move || store.verify(&artifact.path, &artifact.digest);
+        let is_there = matches!(tokio::task::spawn_blocking(verify).await, Ok(Ok(true)));
+        is_there.then_some(kept)
+    }
+}
+
+impl<K: Sourced> reconcile::World<Fetching> for World<K> {
+    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+        if let Some(stored) = self.stored() {
+            let revision = stored.artifact.revision;
+            let kept = Kept { revision: revision.clone(), shape: desired.shape.clone() };
+            let settled = K::settled(&self.run, &revision);
+            return Ok(Observed { remote: revision, kept: Some(kept), settled });
+        }
+        let kept = self.kept().await;
+        // A closed door means that the process ends.
+        let _place = self.run.context.asking.clone().acquire_owned().await.ok();
+        // A remote that is asked whether it has something newer may only be asked about what can be used.
+        let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
+        let Asked { revision, found } = K::ask(&self.run, usable).await?;
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        let settled = K::settled(&self.run, &revision);
+        Ok(Observed { remote: revision, kept, settled })
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), Rest> {
+        let Step::Fetch { .. } = step;
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(found) = found else { return Ok(()) };
+        // A closed door means that the process ends.
+        let _place = self.run.context.fetching.clone().acquire_owned().await.ok();
+        let stored = K::fetch(&self.run, found).await?;
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
+        Ok(())
+    }
+}
