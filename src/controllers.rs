@@ -2,8 +2,9 @@
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
 //! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), what a spec names
-//! ([`reference`]), where and as whom ([`target`]), drift and waits ([`observer`]), and a folder for each kind with the same four files:
-//! `resolve` (what does the spec point at), `wish` (what should be), `world` (look and act), `report` (say so).
+//! ([`reference`]), where and as whom ([`target`]), drift and waits ([`observer`]), what all kinds of source share ([`source`]), and a folder for
+//! each kind with the same files: `resolve` (what does the spec point at), `wish` (what should be), `world` (look and
+//! act), `report` (say so; that of sources is shared).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
 pub(crate) mod artifact;
