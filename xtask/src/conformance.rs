@@ -15,6 +15,7 @@ mod helm;
 mod kustomize;
 mod objects;
 mod reconcile;
+mod release;
 mod sources;
 mod table;
 #[cfg(test)]
@@ -55,13 +56,14 @@ fn topics() -> Vec<Topic> {
     topics.extend(kustomize::TOPICS);
     topics.extend(objects::TOPICS);
     topics.extend(reconcile::TOPICS);
+    topics.extend(release::TOPICS);
     topics.extend(sources::TOPICS);
     topics.extend(yaml::TOPICS);
     topics
 }
 
 /// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 1] = [("recorded/lifecycle.jsonl", "")];
+const WITHOUT_ENGINE: [(&str, &str); 0] = [];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
 const STACK: usize = 256 << 20;

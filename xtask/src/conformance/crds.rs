@@ -128,9 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn every_definition_has_a_record() {
+    fn every_definition_of_flux_has_a_record() {
         for (_, definition) in crds::all() {
             let kind = &definition.spec.names.kind;
+            if definition.spec.group.ends_with(".windlass.dev") {
+                continue;
+            }
             assert_eq!(kind_of(&recorded(kind)), kind);
         }
     }

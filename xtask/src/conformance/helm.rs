@@ -17,11 +17,11 @@ use super::case::{Answer, Case, Fault, Judgement, same_value};
 
 mod command;
 mod release;
-mod render;
+pub(super) mod render;
 mod schema;
 mod values;
 
-pub(super) const TOPICS: [Topic; 11] = [
+pub(super) const TOPICS: [Topic; 10] = [
     Topic {
         name: "helm/functions",
         path: "helm/functions.tsv",
@@ -71,12 +71,6 @@ pub(super) const TOPICS: [Topic; 11] = [
         name: "recorded/manifests",
         path: "recorded/manifests.jsonl",
         judge: release::manifests,
-        exceptions: &[],
-    },
-    Topic {
-        name: "recorded/releasename",
-        path: "recorded/releasename.jsonl",
-        judge: release::name,
         exceptions: &[],
     },
     Topic { name: "recorded/strvals", path: "recorded/strvals.jsonl", judge: set, exceptions: &[] },

@@ -44,10 +44,12 @@ fn every_recorded_case_is_answered_as_recorded() {
         recorded/gotime (specs): 71 of 71 passed, 176 not run
         recorded/helmignore: 58 of 58 passed, 0 not run
         recorded/kstatus: 229 of 229 passed, 0 not run
+        recorded/lifecycle: 48 of 48 passed, 0 not run
         recorded/manifests: 78 of 78 passed, 0 not run
         recorded/objectid: 31 of 31 passed, 0 not run
         recorded/printf: 455 of 455 passed, 0 not run
-        recorded/releasename: 10 of 10 passed, 12 not run
+        recorded/releasename: 22 of 22 passed, 0 not run
+        recorded/releaserecord: 7 of 7 passed, 0 not run
         recorded/revision: 128 of 128 passed, 0 not run
         recorded/schema: 126 of 126 passed, 0 not run
         recorded/sourceignore: 97 of 97 passed, 0 not run

@@ -1,10 +1,11 @@
-//! Rendered texts, ignore files, names of releases.
+//! Rendered texts, ignore files.
+//!
+//! Elsewhere: releases and their names (`release.rs`).
 
 use std::collections::BTreeMap;
 
 use ::helm::ignore::Rules;
 use ::helm::manifests::{self, Hook, Manifest, Order};
-use ::helm::releasename;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -84,19 +85,4 @@ pub(super) fn ignore(case: Case) -> Judgement {
         ignored.collect::<Vec<_>>().into()
     });
     case.judge(ignored.map_err(|error| error.to_string()))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Shorten {
-    #[serde(rename = "in")]
-    name: String,
-}
-
-pub(super) fn name(case: Case) -> Judgement {
-    if case.op != "shorten" {
-        return Err(case.unsupported(&["snapshot"]));
-    }
-    let Shorten { name } = case.inputs()?;
-    case.judge(Ok(releasename::shorten(&name).into()))
 }

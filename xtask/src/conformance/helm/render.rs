@@ -22,7 +22,7 @@ use super::table;
 use super::values::GivenChart;
 
 /// The world in which cases were recorded, as far as it shows.
-fn env() -> Env {
+pub(in super::super) fn env() -> Env {
     let local = Zone::fixed("UTC", 0);
     let now = jiff::Timestamp::now();
     Env {

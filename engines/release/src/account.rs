@@ -1,0 +1,491 @@
+//! What operations change in the status, and what is told of them, in Flux's words.
+//!
+//! Each of these is a new status made of the old one, and gives the same when it is made again: counters are set to what
+//! the journal says, snapshots replace those of the same revision.
+//!
+//! Semantics: helm-controller 1.6 `internal/reconcile`.
+//! Elsewhere: when they are made ([`crate::plan`]), what `Ready` makes of them ([`crate::status`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::{Reason, Status as Truth, format_duration};
+
+use crate::journal::{Action, Journal};
+use crate::operation;
+use crate::record::{Change, Record, Status as Life};
+use crate::revisions::Revisions;
+use crate::settings::{Desired, DriftMode};
+use crate::snapshot::{
+    self, DigestError, Snapshot, SnapshotAction, latest, test_hooks, truncate, truncate_to_newest,
+};
+use crate::status::{self, Event, Progress, Report, Said, Status};
+
+/// What is said while an action is under way; the same until it ends.
+pub fn running_text(action: Action, timeout: Duration) -> String {
+    let timeout = format_duration(timeout);
+    format!("Running '{}' action with timeout of {timeout}", action.as_str())
+}
+
+/// What an attempt leaves in the status before anything is decided: where storage is, what is attempted, and no failures if
+/// something else is attempted than before.
+pub fn attempted(desired: &Desired, status: &Status) -> Status {
+    let mut next = status.clone();
+    if must_reset(desired, status) {
+        next.clear_failures();
+    }
+    next.storage_namespace.clone_from(&desired.target.storage_namespace);
+    next.last_attempted_generation = desired.generation;
+    next.last_attempted_revision.clone_from(&desired.chart_version);
+    next.last_attempted_revision_digest.clone_from(&desired.oci_digest);
+    next.last_attempted_config_digest.clone_from(&desired.config_digest);
+    if desired.requests.reset.is_some() {
+        next.last_handled_reset.clone_from(&desired.requests.reset);
+    }
+    next
+}
+
+fn must_reset(desired: &Desired, status: &Status) -> bool {
+    let digest = &status.last_attempted_config_digest;
+    status.last_attempted_generation != desired.generation
+        || status.last_attempted_revision != desired.chart_version
+        || (!digest.is_empty() && *digest != desired.config_digest)
+        || desired.requests.resets(status)
+}
+
+/// An action begins.
+pub fn begun(desired: &Desired, status: &Status, action: Action) -> Report {
+    let mut next = status.clone();
+    match action {
+        Action::Install => next.history.clear(),
+        // Tests show that the release is what is wished for, so nothing is undone any more.
+        Action::Test => confirm(&mut next, desired),
+        _ => {}
+    }
+    if action.is_release() {
+        next.last_attempted_action = Some(action);
+        (next.tested, next.remediated) = (None, None);
+    }
+    let text = running_text(action, desired.timeout_of(action));
+    // Parity(flux): a removal counts as a release there, a remediation does not.
+    let makes_unready = action.is_release() || action == Action::Uninstall;
+    Report { progress: Some(Progress { text, makes_unready }), ..Report::of(next) }
+}
+
+/// A release that was undone and is what is wished for again counts as upgraded.
+fn confirm(next: &mut Status, desired: &Desired) {
+    let Some(said) = next.remediated.take_if(|said| said.status == Truth::True) else { return };
+    if let Some(known) = latest(&next.history) {
+        let text = upgraded_text(known);
+        let reason = status::UPGRADE_SUCCEEDED;
+        let generation = said.generation.max(desired.generation);
+        next.released = Some(Said { status: Truth::True, reason, text, generation });
+    }
+}
+
+fn upgraded_text(known: &Snapshot) -> String {
+    let (release, chart) = (known.full_name(), known.versioned_chart());
+    format!("Helm upgrade succeeded for release {release} with chart {chart}")
+}
+
+/// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
+pub fn failed_early(desired: &Desired, status: &Status, action: Action, error: &str) -> Report {
+    let mut next = status.clone();
+    next.failures = next.failures.saturating_add(1);
+    let reason =
+        if action == Action::Install { status::INSTALL_FAILED } else { status::UPGRADE_FAILED };
+    let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
+    next.released = said(desired, Truth::False, reason, text.clone());
+    observe(desired, &mut next);
+    let event = wished_event(desired, reason, text);
+    Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
+}
+
+fn failed_text(
+    desired: &Desired,
+    action: Action,
+    name: &str,
+    version: &str,
+    error: &str,
+) -> String {
+    let target = &desired.target;
+    let (namespace, release, error) = (&target.namespace, &target.full_name, error.trim());
+    let action = action.as_str();
+    format!(
+        "Helm {action} failed for release {namespace}/{release} with chart {name}@{version}: {error}"
+    )
+}
+
+fn said(desired: &Desired, status: Truth, reason: Reason, text: String) -> Option<Said> {
+    Some(Said { status, reason, text, generation: desired.generation })
+}
+
+/// What every end of an action observes. A request to force counts as handled only now: until then it is to be seen
+/// again, whatever is forgotten meanwhile.
+fn observe(desired: &Desired, next: &mut Status) {
+    if desired.requests.force.is_some() {
+        next.last_handled_force.clone_from(&desired.requests.force);
+    }
+    if !desired.test.enable {
+        next.tested = None;
+    }
+    next.post_renderers_digest.clone_from(&desired.post_renderers_digest);
+    next.common_metadata_digest.clone_from(&desired.common_metadata_digest);
+}
+
+fn wished_event(desired: &Desired, reason: Reason, text: String) -> Event {
+    Event {
+        warning: true,
+        reason,
+        text,
+        revision: desired.chart_version.clone(),
+        token: desired.config_digest.clone(),
+        app_version: desired.app_version.clone(),
+        oci_digest: desired.oci_digest.clone(),
+    }
+}
+
+fn snapshot_event(known: &Snapshot, warning: bool, reason: Reason, text: String) -> Event {
+    Event {
+        warning,
+        reason,
+        text,
+        revision: known.chart_version.clone(),
+        token: known.config_digest.clone(),
+        app_version: known.app_version.clone(),
+        oci_digest: known.oci_digest.clone(),
+    }
+}
+
+/// An operation ended, or is about to take its record along.
+///
+/// # Errors
+/// A record has no digest.
+pub fn ended(
+    desired: &Desired,
+    status: &Status,
+    revisions: &Revisions,
+    record: &Record,
+    journal: &Journal,
+) -> Result<Report, DigestError> {
+    let mut next = status.clone();
+    let error = operation::error(journal, record);
+    remember(&mut next, revisions, record, journal, desired)?;
+    let known = latest(&next.history).cloned();
+    let known = match known.filter(|it| it.targets(record)) {
+        Some(known) => known,
+        None => Snapshot::of(record, None, &journal.oci_digest)?,
+    };
+    let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
+    if error.is_some() && counts {
+        next.failures = journal.failures;
+    }
+    let ended = End { desired, known: &known, error: error.as_deref(), counts, journal };
+    let (reason, text) = match journal.action {
+        Action::Install | Action::Upgrade => ended.release(&mut next),
+        Action::Test => ended.test(&mut next),
+        Action::Rollback => ended.rollback(&mut next, revisions)?,
+        Action::Uninstall | Action::UninstallRemediation => ended.removal(&mut next),
+    };
+    observe(desired, &mut next);
+    let warning = error.is_some() && counts;
+    let event = match (journal.action, warning) {
+        (Action::Install | Action::Upgrade, true) => wished_event(desired, reason, text),
+        _ => snapshot_event(&known, warning, reason, text),
+    };
+    Ok(Report { events: vec![event], ..Report::of(next) })
+}
+
+/// Puts what is stored into the history.
+fn remember(
+    next: &mut Status,
+    revisions: &Revisions,
+    record: &Record,
+    journal: &Journal,
+    desired: &Desired,
+) -> Result<(), DigestError> {
+    let action = match journal.action {
+        Action::Install => Some(SnapshotAction::Install),
+        Action::Upgrade => Some(SnapshotAction::Upgrade),
+        Action::Rollback => Some(SnapshotAction::Rollback),
+        Action::Uninstall => Some(SnapshotAction::Uninstall),
+        Action::UninstallRemediation => Some(SnapshotAction::UninstallRemediation),
+        Action::Test => None,
+    };
+    // Revisions that this operation superseded.
+    for known in &mut next.history {
+        let revision = revisions.get(known.version).map(|it| Arc::clone(&it.record));
+        let Some(other) = revision.filter(|it| known.targets(it) && it.version != record.version)
+        else {
+            continue;
+        };
+        if known.status != Life::Superseded.as_str() && other.info.status == Life::Superseded {
+            let tests = known.test_hooks.take();
+            *known = Snapshot::of(&other, known.action, &known.oci_digest.clone())?;
+            known.test_hooks = tests;
+        }
+    }
+    let place = next.history.iter().position(|known| known.targets(record));
+    let before = place.map(|place| next.history.remove(place));
+    let oci_digest = match (&before, journal.action.is_release()) {
+        (Some(before), false) => before.oci_digest.clone(),
+        _ => journal.oci_digest.clone(),
+    };
+    let action = action.or_else(|| before.as_ref().and_then(|it| it.action));
+    let mut snapshot = Snapshot::of(record, action, &oci_digest)?;
+    snapshot.test_hooks = before.and_then(|it| it.test_hooks);
+    if journal.action == Action::Test {
+        snapshot.test_hooks = Some(test_hooks(record, &desired.test.filters));
+    }
+    next.history.push(snapshot);
+    snapshot::sort(&mut next.history);
+    Ok(())
+}
+
+/// How an operation ended, for the conditions.
+struct End<'e> {
+    desired: &'e Desired,
+    known: &'e Snapshot,
+    error: Option<&'e str>,
+    counts: bool,
+    journal: &'e Journal,
+}
+
+impl End<'_> {
+    fn release(&self, next: &mut Status) -> (Reason, String) {
+        let (desired, action) = (self.desired, self.journal.action);
+        let is_install = action == Action::Install;
+        next.last_attempted_action = Some(action);
+        next.last_attempted_duration = self
+            .journal
+            .ended
+            .and_then(|ended| Duration::try_from(ended.duration_since(self.journal.started)).ok());
+        let Some(error) = self.error else {
+            let (release, chart) = (self.known.full_name(), self.known.versioned_chart());
+            let what = action.as_str();
+            let text = format!("Helm {what} succeeded for release {release} with chart {chart}");
+            let reason = match is_install {
+                true => status::INSTALL_SUCCEEDED,
+                false => status::UPGRADE_SUCCEEDED,
+            };
+            next.released = said(desired, Truth::True, reason, text.clone());
+            if desired.test.enable && !self.known.is_tested() {
+                let text = format!("Helm release {release} with chart {chart} is awaiting tests");
+                next.tested = said(desired, Truth::Unknown, status::AWAITING_TESTS, text);
+            }
+            let strategy = match is_install {
+                true => desired.install.strategy,
+                false => desired.upgrade.strategy,
+            };
+            if strategy.retry().is_some() {
+                next.clear_failures();
+            }
+            return (reason, text);
+        };
+        let (name, version) = (&self.known.chart_name, &self.known.chart_version);
+        let text = failed_text(desired, action, name, version, error);
+        let reason = match is_install {
+            true => status::INSTALL_FAILED,
+            false => status::UPGRADE_FAILED,
+        };
+        next.released = said(desired, Truth::False, reason, text.clone());
+        if self.counts {
+            let counter = match is_install {
+                true => &mut next.install_failures,
+                false => &mut next.upgrade_failures,
+            };
+            *counter = self.journal.attempt;
+        }
+        (reason, text)
+    }
+
+    fn test(&self, next: &mut Status) -> (Reason, String) {
+        let (desired, release) = (self.desired, self.known.full_name());
+        let chart = self.known.versioned_chart();
+        let Some(error) = self.error else {
+            let count = self.known.test_hooks.as_ref().map_or(0, std::collections::BTreeMap::len);
+            let hooks = match count {
+                0 => "no test hooks".to_owned(),
+                1 => "1 test hook completed successfully".to_owned(),
+                count => format!("{count} test hooks completed successfully"),
+            };
+            let text =
+                format!("Helm test succeeded for release {release} with chart {chart}: {hooks}");
+            next.tested = said(desired, Truth::True, status::TEST_SUCCEEDED, text.clone());
+            return (status::TEST_SUCCEEDED, text);
+        };
+        let error = error.trim();
+        let text = format!("Helm test failed for release {release} with chart {chart}: {error}");
+        next.tested = said(desired, Truth::False, status::TEST_FAILED, text.clone());
+        let active = desired.active(next).filter(|it| !it.ignores_tests(&desired.test));
+        if let Some(active) = active.filter(|_| self.counts && self.known.is_tested()) {
+            let counter = match active.is_upgrade {
+                true => &mut next.upgrade_failures,
+                false => &mut next.install_failures,
+            };
+            *counter = self.journal.attempt;
+        }
+        (status::TEST_FAILED, text)
+    }
+
+    fn rollback(
+        &self,
+        next: &mut Status,
+        revisions: &Revisions,
+    ) -> Result<(Reason, String), DigestError> {
+        // Flux names the revision that is rolled back to.
+        let version = self.journal.target.unwrap_or_default();
+        let known = next.history.iter().find(|it| it.version == version).cloned();
+        let target = match (known, revisions.get(version)) {
+            (Some(known), _) => known,
+            (None, Some(revision)) => Snapshot::of(&revision.record, None, "")?,
+            (None, None) => self.known.clone(),
+        };
+        let (release, chart) = (target.full_name(), target.versioned_chart());
+        let what = format!("Helm rollback to previous release {release} with chart {chart}");
+        let (truth, reason, text) = match self.error {
+            None => (Truth::True, status::ROLLBACK_SUCCEEDED, format!("{what} succeeded")),
+            Some(error) => {
+                let text = format!("{what} failed: {}", error.trim());
+                (Truth::False, status::ROLLBACK_FAILED, text)
+            }
+        };
+        next.remediated = said(self.desired, truth, reason, text.clone());
+        Ok((reason, text))
+    }
+
+    fn removal(&self, next: &mut Status) -> (Reason, String) {
+        let (release, chart) = (self.known.full_name(), self.known.versioned_chart());
+        let is_remediation = self.journal.action == Action::UninstallRemediation;
+        let error = self.error.map(str::trim);
+        let text = match (is_remediation, error) {
+            (false, None) => {
+                format!("Helm uninstall succeeded for release {release} with chart {chart}")
+            }
+            (false, Some(error)) => {
+                format!("Helm uninstall failed for release {release} with chart {chart}: {error}")
+            }
+            (true, None) => {
+                format!(
+                    "Helm uninstall remediation for release {release} with chart {chart} succeeded"
+                )
+            }
+            (true, Some(error)) => format!(
+                "Helm uninstall remediation for release {release} with chart {chart} failed: {error}"
+            ),
+        };
+        let reason = match error {
+            None => status::UNINSTALL_SUCCEEDED,
+            Some(_) => status::UNINSTALL_FAILED,
+        };
+        if is_remediation {
+            let truth = if error.is_none() { Truth::True } else { Truth::False };
+            next.remediated = said(self.desired, truth, reason, text.clone());
+        } else {
+            next.released = said(self.desired, Truth::False, reason, text.clone());
+        }
+        (reason, text)
+    }
+}
+
+/// Somebody's unfinished operation is ended: the status and what the record says.
+///
+/// # Errors
+/// The record has no digest.
+pub fn unlocked(
+    desired: &Desired,
+    status: &Status,
+    record: &Record,
+    life: &Life,
+) -> Result<(Report, String), DigestError> {
+    let description = format!("Release unlocked from stale '{life}' state");
+    let mut after = record.clone();
+    after.apply(&Change::Status {
+        status: Life::Failed,
+        description: Some(description.clone()),
+        deleted: None,
+    });
+    let mut next = status.clone();
+    let before = next.history.iter().find(|known| known.targets(record)).cloned();
+    let oci_digest = before.as_ref().map_or("", |before| before.oci_digest.as_str());
+    let known = Snapshot::of(&after, before.as_ref().and_then(|it| it.action), oci_digest)?;
+    if let Some(place) = next.history.iter_mut().find(|known| known.targets(record)) {
+        *place = known.clone();
+    }
+    let (release, chart) = (known.full_name(), known.versioned_chart());
+    let text = format!("Unlocked Helm release {release} with chart {chart} in {life} state");
+    let reason = status::PENDING_RELEASE;
+    next.released = said(desired, Truth::False, reason, text.clone());
+    observe(desired, &mut next);
+    let events = vec![snapshot_event(&known, false, reason, text)];
+    Ok((Report { events, ..Report::of(next) }, description))
+}
+
+/// Drift was found.
+pub fn drifted(desired: &Desired, status: &Status, found: &str) -> Report {
+    let mut next = status.clone();
+    let Some(known) = latest(&status.history) else { return Report::of(next) };
+    let release = known.full_name();
+    let text =
+        format!("Cluster state of release {release} has drifted from the desired state:\n{found}");
+    let is_told = status
+        .drifted
+        .as_ref()
+        .is_some_and(|said| said.reason == status::DRIFT_DETECTED && said.text == text);
+    let reason = status::DRIFT_DETECTED;
+    let event = snapshot_event(known, true, reason, text.clone());
+    next.drifted = said(desired, Truth::True, reason, text);
+    let events = if is_told { Vec::new() } else { vec![event] };
+    Report { events, ..Report::of(next) }
+}
+
+/// Nothing is to be done: the status that says so.
+pub fn settled(desired: &Desired, status: &Status, is_in_sync: bool) -> Status {
+    let mut next = status.clone();
+    if is_in_sync {
+        confirm_in_sync(desired, &mut next);
+    }
+    observe(desired, &mut next);
+    next
+}
+
+fn confirm_in_sync(desired: &Desired, next: &mut Status) {
+    let active = desired.active(next);
+    if active.is_some_and(|it| it.retry.is_some()) {
+        truncate_to_newest(&mut next.history);
+    } else {
+        let ignores =
+            active.map_or(desired.test.ignore_failures, |it| it.ignores_tests(&desired.test));
+        truncate(&mut next.history, ignores);
+    }
+    confirm(next, desired);
+    let known = latest(&next.history).cloned();
+    // What was told of a failure is no longer so: somebody else made it well.
+    if let (Some(known), Some(before)) = (known, &next.released) {
+        let (release, chart) = (known.full_name(), known.versioned_chart());
+        let told = match before.reason {
+            status::INSTALL_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
+            status::UPGRADE_FAILED => Some((status::UPGRADE_SUCCEEDED, "upgrade")),
+            _ => None,
+        };
+        if let Some((reason, what)) = told {
+            let text = format!("Helm {what} succeeded for release {release} with chart {chart}");
+            next.released = said(desired, Truth::True, reason, text);
+        }
+    }
+    if desired.drift != DriftMode::Disabled {
+        let text = "No drift detected against the cluster state".to_owned();
+        let generation = desired.generation;
+        let reason = status::NO_DRIFT_DETECTED;
+        next.drifted = Some(Said { status: Truth::False, reason, text, generation });
+    }
+}
+
+/// The release of another target is gone: nothing is known any more.
+pub fn forgotten(status: &Status) -> Status {
+    let mut next = status.clone();
+    next.history.clear();
+    next.clear_failures();
+    next.storage_namespace.clear();
+    next
+}

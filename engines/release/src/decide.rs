@@ -1,0 +1,302 @@
+//! Which state a release is in, and what is done about it: the table of helm-controller 1.6.
+//!
+//! | state | seen by | done |
+//! |---|---|---|
+//! | Absent | no record, or the last is uninstalled | install, unless it failed too often |
+//! | Locked | the last record is pending, and no operation of ours | unlock |
+//! | Unmanaged | there are records, and not those that the status remembers | forget the history, upgrade |
+//! | Failed | the last record failed, or a test did that counts | retry, or remediate |
+//! | OutOfSync | another chart, version, values, post-renderers or common metadata | upgrade, unless it failed too often |
+//! | Untested | tests are on and were not run | test |
+//! | Drifted | the cluster is not what the record says | correct, or only say so |
+//! | InSync | none of these | nothing, or a forced upgrade |
+//!
+//! Semantics: `internal/reconcile/state.go` and `atomic_release.go`.
+//! Elsewhere: an operation that is under way ([`crate::operation`]), how all of it becomes steps ([`crate::plan`]).
+
+use std::fmt;
+
+use crate::journal::Action;
+use crate::record::{Record, Status as Life};
+use crate::revisions::Revisions;
+use crate::settings::{Active, Desired, DriftMode, RemediationStrategy};
+use crate::snapshot::{DigestError, Match, Snapshot, latest, previous};
+use crate::status::Status;
+
+/// How the cluster compares with a deployed revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Drift {
+    /// It is what the revision says.
+    None,
+    /// It is not.
+    Found {
+        /// Names what was found.
+        digest: String,
+        /// What was found, for people; no secret is in it.
+        text: String,
+    },
+    /// That could not be found out.
+    Error(String),
+}
+
+/// The state of a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// There is none.
+    Absent(&'static str),
+    /// Somebody's operation was left unfinished.
+    Locked(Life),
+    /// It is not the one that the status remembers.
+    Unmanaged(&'static str),
+    /// It is not what is wished for.
+    OutOfSync(&'static str),
+    /// It is what is wished for and was not tested.
+    Untested,
+    /// It failed.
+    Failed(&'static str),
+    /// The cluster is not what it says.
+    Drifted {
+        /// Names what was found.
+        digest: String,
+        /// What was found, for people.
+        text: String,
+    },
+    /// It is as it should be.
+    InSync,
+    /// Whether the cluster is what it says has to be looked at first.
+    Unlooked,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, why) = match self {
+            Self::Absent(why) => ("Absent", *why),
+            Self::Locked(life) => return write!(f, "Locked: release with status '{life}'"),
+            Self::Unmanaged(why) => ("Unmanaged", *why),
+            Self::OutOfSync(why) => ("OutOfSync", *why),
+            Self::Untested => ("Untested", ""),
+            Self::Failed(why) => ("Failed", *why),
+            Self::Drifted { .. } => ("Drifted", ""),
+            Self::InSync => ("InSync", ""),
+            Self::Unlooked => ("Unlooked", ""),
+        };
+        if why.is_empty() { f.write_str(word) } else { write!(f, "{word}: {why}") }
+    }
+}
+
+/// Why no state can be told. As Flux says it, but for what cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The newest Secret cannot be read.
+    #[error(
+        "failed to retrieve last release from storage: Secret {secret} cannot be read: {problem}; restore the Secret, or delete it if the release is to be upgraded from the revision before it"
+    )]
+    Unreadable {
+        /// The Secret.
+        secret: String,
+        /// Why.
+        problem: String,
+    },
+    /// The last record says something that nobody acts on.
+    #[error("unable to determine state for release with status '{0}'")]
+    Status(Life),
+    /// The last record has no digest.
+    #[error("failed to verify release object: {0}")]
+    Digest(#[from] DigestError),
+    /// The cluster could not be compared.
+    #[error("unable to determine cluster state: {0}")]
+    Drift(String),
+}
+
+/// The state of a release on which no operation of ours is under way.
+///
+/// # Errors
+/// Something cannot be read, or says what nobody can act on.
+pub fn state(
+    desired: &Desired,
+    status: &Status,
+    revisions: &Revisions,
+    drift: Option<&Drift>,
+) -> Result<State, StateError> {
+    if let Some(broken) = revisions.unreadable_last() {
+        let (secret, problem) = (broken.secret.clone(), broken.problem.clone());
+        return Err(StateError::Unreadable { secret, problem });
+    }
+    let Some(last) = revisions.last() else {
+        return Ok(State::Absent("no release in storage for object"));
+    };
+    let record = last.record.as_ref();
+    let life = &record.info.status;
+    if life.is_pending() {
+        return Ok(State::Locked(life.clone()));
+    }
+    let uninstalled = State::Absent("found uninstalled release in storage");
+    let Some(known) = latest(&status.history) else {
+        return Ok(match life {
+            Life::Uninstalled => uninstalled,
+            _ => State::Unmanaged("found existing release in storage"),
+        });
+    };
+    match known.matches(record)? {
+        Match::Same => {}
+        Match::Other => return Ok(State::Unmanaged("release not observed to be made for object")),
+        Match::NoDigest => return Ok(State::Unmanaged("release digest verification error")),
+    }
+    match life {
+        Life::Failed => Ok(State::Failed("")),
+        Life::Uninstalled => Ok(uninstalled),
+        Life::Deployed => deployed(desired, status, record, known, drift),
+        other => Err(StateError::Status(other.clone())),
+    }
+}
+
+/// The state of a release that is deployed and ours.
+fn deployed(
+    desired: &Desired,
+    status: &Status,
+    record: &Record,
+    known: &Snapshot,
+    drift: Option<&Drift>,
+) -> Result<State, StateError> {
+    let chart = record.metadata().map(|it| (it.name.as_str(), it.version.as_str()));
+    let wanted = (desired.chart_name.as_str(), desired.chart_version.as_str());
+    if chart.unwrap_or_default() != wanted {
+        return Ok(State::OutOfSync("release chart changed"));
+    }
+    if known.config_digest != desired.config_digest {
+        return Ok(State::OutOfSync("release config values changed"));
+    }
+    if status.observed_generation != desired.generation {
+        if status.post_renderers_digest != desired.post_renderers_digest {
+            return Ok(State::OutOfSync("postrenderers digest has changed"));
+        }
+        if status.common_metadata_digest != desired.common_metadata_digest {
+            return Ok(State::OutOfSync("common metadata digest has changed"));
+        }
+    }
+    if desired.test.enable {
+        if !known.is_tested() {
+            return Ok(State::Untested);
+        }
+        let counts = desired.active(status).is_some_and(|it| !it.ignores_tests(&desired.test));
+        if counts && known.has_failed_test() {
+            return Ok(State::Failed("release has test in failed phase"));
+        }
+    }
+    if desired.drift == DriftMode::Disabled {
+        return Ok(State::InSync);
+    }
+    match drift {
+        None => Ok(State::Unlooked),
+        Some(Drift::None) => Ok(State::InSync),
+        Some(Drift::Found { digest, text }) => {
+            Ok(State::Drifted { digest: digest.clone(), text: text.clone() })
+        }
+        Some(Drift::Error(text)) => Err(StateError::Drift(text.clone())),
+    }
+}
+
+/// What is done about a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: it is as it should be.
+    Rest,
+    /// This operation begins. A rollback is one to the revision that is named.
+    Begin(Action, Option<i64>),
+    /// Somebody's unfinished operation is ended.
+    Unlock(Life),
+    /// The drift is told, and corrected if that is what the spec says.
+    Drift {
+        /// Names what was found.
+        digest: String,
+        /// What was found, for people.
+        text: String,
+    },
+    /// It was tried as often as it may be.
+    Exhausted,
+    /// There is nothing to roll back to.
+    NoRollbackTarget,
+    /// The cluster has to be compared first.
+    Look,
+}
+
+/// What is done about a state. `forced` is whether somebody asked for an upgrade by annotation.
+///
+/// # Errors
+/// The revision to roll back to has no digest.
+pub fn decide(
+    state: &State,
+    desired: &Desired,
+    status: &Status,
+    revisions: &Revisions,
+    forced: bool,
+) -> Result<Decision, DigestError> {
+    let exhausted_unless = |action: Action, is_exhausted: bool| match is_exhausted && !forced {
+        true => Decision::Exhausted,
+        false => Decision::Begin(action, None),
+    };
+    Ok(match state {
+        State::Absent(_) => {
+            let remediation = desired.install.remediation;
+            exhausted_unless(Action::Install, remediation.is_exhausted(status.install_failures))
+        }
+        State::Locked(life) => Decision::Unlock(life.clone()),
+        State::Unmanaged(_) => Decision::Begin(Action::Upgrade, None),
+        State::OutOfSync(_) => {
+            let remediation = desired.upgrade.remediation;
+            exhausted_unless(Action::Upgrade, remediation.is_exhausted(status.upgrade_failures))
+        }
+        State::Untested => Decision::Begin(Action::Test, None),
+        State::Failed(_) => return failed(desired, status, revisions, forced),
+        State::Drifted { digest, text } => {
+            Decision::Drift { digest: digest.clone(), text: text.clone() }
+        }
+        State::InSync if forced => Decision::Begin(Action::Upgrade, None),
+        State::InSync => Decision::Rest,
+        State::Unlooked => Decision::Look,
+    })
+}
+
+/// What is done about a release that failed, rule by rule.
+fn failed(
+    desired: &Desired,
+    status: &Status,
+    revisions: &Revisions,
+    forced: bool,
+) -> Result<Decision, DigestError> {
+    let upgrade = Decision::Begin(Action::Upgrade, None);
+    let Some(active) = desired.active(status) else { return Ok(upgrade) };
+    if active.retry.is_some() || active.failures <= 0 || forced {
+        return Ok(upgrade);
+    }
+    if active.is_exhausted() && !active.undoes_last_failure() {
+        return Ok(Decision::Exhausted);
+    }
+    match active.strategy() {
+        RemediationStrategy::Uninstall => Ok(Decision::Begin(Action::UninstallRemediation, None)),
+        RemediationStrategy::Rollback => rollback(desired, status, revisions, &active),
+    }
+}
+
+/// A rollback, if the revision is there and is what it was.
+fn rollback(
+    desired: &Desired,
+    status: &Status,
+    revisions: &Revisions,
+    active: &Active,
+) -> Result<Decision, DigestError> {
+    let Some(target) = previous(&status.history, active.ignores_tests(&desired.test)) else {
+        return Ok(Decision::NoRollbackTarget);
+    };
+    // Parity(flux): a revision that is gone or changed is no target, but no end either.
+    let upgrade = Decision::Begin(Action::Upgrade, None);
+    let Some(revision) = revisions.get(target.version) else { return Ok(upgrade) };
+    Ok(match target.matches(&revision.record)? {
+        Match::Same => Decision::Begin(Action::Rollback, Some(target.version)),
+        Match::Other | Match::NoDigest => upgrade,
+    })
+}
+
+#[cfg(test)]
+mod tests;

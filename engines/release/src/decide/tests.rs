@@ -1,0 +1,271 @@
+//! Every state with every setting that matters to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::revisions::{Broken, Revision};
+use crate::settings::{Remediation, Strategy};
+use crate::snapshot::{SnapshotAction, TestHook};
+use crate::testing::{desired, record};
+
+/// Revisions of chart 1.0.0 with values `a`, all known to the status.
+fn known(lives: &[(i64, &str)]) -> (Status, Revisions) {
+    let records: Vec<Record> =
+        lives.iter().map(|(version, life)| record(*version, "1.0.0", "a", life)).collect();
+    let history = records
+        .iter()
+        .map(|record| Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap())
+        .rev()
+        .collect();
+    let status = Status {
+        history,
+        storage_namespace: "apps".to_owned(),
+        observed_generation: 1,
+        ..Status::default()
+    };
+    let known = records.into_iter();
+    let known = known.map(|record| Revision { record: Arc::new(record), journal: None });
+    (status, Revisions::new(known.collect(), Vec::new()))
+}
+
+fn told(desired: &Desired, seen: &(Status, Revisions), drift: Option<&Drift>) -> String {
+    match state(desired, &seen.0, &seen.1, drift) {
+        Ok(state) => state.to_string(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+fn done(desired: &Desired, seen: &(Status, Revisions), forced: bool) -> String {
+    let state = state(desired, &seen.0, &seen.1, Some(&Drift::None)).unwrap();
+    let decision = decide(&state, desired, &seen.0, &seen.1, forced).unwrap();
+    match decision {
+        Decision::Begin(Action::UninstallRemediation, None) => "undo".into(),
+        Decision::Begin(action, None) => action.as_str().to_owned(),
+        Decision::Begin(action, Some(version)) => format!("{} to v{version}", action.as_str()),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_state_follows_from_the_last_record() {
+    let wanted = desired("1.0.0", "a");
+    let is = |lives: &[(i64, &str)]| told(&wanted, &known(lives), None);
+    assert_eq!(is(&[]), "Absent: no release in storage for object");
+    assert_eq!(is(&[(1, "deployed")]), "InSync");
+    assert_eq!(is(&[(1, "deployed"), (2, "failed")]), "Failed");
+    assert_eq!(is(&[(1, "uninstalled")]), "Absent: found uninstalled release in storage");
+    for life in ["pending-install", "pending-upgrade", "pending-rollback"] {
+        assert_eq!(is(&[(1, life)]), format!("Locked: release with status '{life}'"));
+    }
+    for life in ["superseded", "uninstalling", "unknown", "odd"] {
+        let text = format!("error: unable to determine state for release with status '{life}'");
+        assert_eq!(is(&[(1, life)]), text);
+    }
+}
+
+#[test]
+fn a_release_that_the_status_does_not_know_is_unmanaged() {
+    let wanted = desired("1.0.0", "a");
+    let forgetful = |life: &str| {
+        let (status, revisions) = known(&[(1, life)]);
+        (Status { history: Vec::new(), ..status }, revisions)
+    };
+    let text = "Unmanaged: found existing release in storage";
+    assert_eq!(told(&wanted, &forgetful("deployed"), None), text);
+    assert_eq!(told(&wanted, &forgetful("failed"), None), text);
+    let text = "Absent: found uninstalled release in storage";
+    assert_eq!(told(&wanted, &forgetful("uninstalled"), None), text);
+    let mut seen = known(&[(1, "deployed")]);
+    seen.1 = known(&[(1, "deployed"), (2, "deployed")]).1;
+    let text = "Unmanaged: release not observed to be made for object";
+    assert_eq!(told(&wanted, &seen, None), text);
+    seen.0.history[0].api_version.clear();
+    assert_eq!(told(&wanted, &seen, None), "InSync", "an older controller's digest is not checked");
+    let mut seen = known(&[(1, "deployed")]);
+    seen.0.history[0].digest = "sha256:0".to_owned();
+    assert_eq!(told(&wanted, &seen, None), "Unmanaged: release digest verification error");
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_is_named_and_nothing_is_done() {
+    let (status, revisions) = known(&[(1, "deployed")]);
+    let broken = Broken {
+        secret: "sh.helm.release.v1.web.v2".to_owned(),
+        version: 2,
+        problem: "its key `release` is not base64".to_owned(),
+    };
+    let revisions = Revisions::new(revisions.all().to_vec(), vec![broken]);
+    let text = told(&desired("1.0.0", "a"), &(status, revisions), None);
+    assert!(text.contains("Secret sh.helm.release.v1.web.v2 cannot be read: its key"), "{text}");
+}
+
+#[test]
+fn what_is_deployed_is_compared_with_the_wish() {
+    let seen = known(&[(1, "deployed")]);
+    let is = |wanted: &Desired| told(wanted, &seen, None);
+    assert_eq!(is(&desired("2.0.0", "a")), "OutOfSync: release chart changed");
+    assert_eq!(is(&desired("1.0.0", "b")), "OutOfSync: release config values changed");
+    let mut wanted = desired("1.0.0", "a");
+    wanted.post_renderers_digest = "sha256:0".to_owned();
+    assert_eq!(is(&wanted), "InSync", "only a new generation is compared");
+    wanted.generation = 2;
+    assert_eq!(is(&wanted), "OutOfSync: postrenderers digest has changed");
+    wanted.post_renderers_digest.clear();
+    wanted.common_metadata_digest = "sha256:0".to_owned();
+    assert_eq!(is(&wanted), "OutOfSync: common metadata digest has changed");
+}
+
+fn with_tests(phases: &[&str], action: Option<Action>) -> (Status, Revisions) {
+    let mut seen = known(&[(1, "deployed")]);
+    let hooks = phases.iter().enumerate().map(|(number, phase)| {
+        let hook = TestHook { phase: (*phase).to_owned(), ..TestHook::default() };
+        (format!("t{number}"), Some(hook))
+    });
+    seen.0.history[0].test_hooks = Some(hooks.collect::<BTreeMap<_, _>>());
+    seen.0.last_attempted_action = action;
+    seen
+}
+
+#[test]
+fn tests_are_run_once_and_their_failure_is_one_of_the_release_unless_ignored() {
+    let mut wanted = desired("1.0.0", "a");
+    wanted.test.enable = true;
+    let install = Some(Action::Install);
+    assert_eq!(told(&wanted, &known(&[(1, "deployed")]), None), "Untested");
+    assert_eq!(told(&wanted, &with_tests(&[], install), None), "InSync");
+    assert_eq!(told(&wanted, &with_tests(&["Succeeded"], install), None), "InSync");
+    assert_eq!(told(&wanted, &with_tests(&["Succeeded", ""], install), None), "Untested");
+    let failed = "Failed: release has test in failed phase";
+    assert_eq!(told(&wanted, &with_tests(&["Failed", ""], install), None), failed);
+    assert_eq!(told(&wanted, &with_tests(&["Failed"], None), None), "InSync");
+    wanted.test.ignore_failures = true;
+    assert_eq!(told(&wanted, &with_tests(&["Failed"], install), None), "InSync");
+    wanted.install.remediation.ignore_test_failures = Some(false);
+    assert_eq!(told(&wanted, &with_tests(&["Failed"], install), None), failed);
+}
+
+#[test]
+fn drift_is_looked_for_only_where_it_is_asked_for() {
+    let mut wanted = desired("1.0.0", "a");
+    let seen = known(&[(1, "deployed")]);
+    let found = Drift::Found { digest: "d".to_owned(), text: "t".to_owned() };
+    assert_eq!(told(&wanted, &seen, Some(&found)), "InSync");
+    for mode in [DriftMode::Warn, DriftMode::Enabled] {
+        wanted.drift = mode;
+        assert_eq!(told(&wanted, &seen, None), "Unlooked");
+        assert_eq!(told(&wanted, &seen, Some(&Drift::None)), "InSync");
+        assert_eq!(told(&wanted, &seen, Some(&found)), "Drifted");
+        let error = Drift::Error("no".to_owned());
+        let text = "error: unable to determine cluster state: no";
+        assert_eq!(told(&wanted, &seen, Some(&error)), text);
+    }
+}
+
+#[test]
+fn an_action_that_failed_too_often_is_not_begun_unless_forced() {
+    let install = |retries, failures, forced| {
+        let mut wanted = desired("1.0.0", "a");
+        wanted.install.remediation.retries = retries;
+        let mut seen = known(&[]);
+        seen.0.install_failures = failures;
+        done(&wanted, &seen, forced)
+    };
+    let upgrade = |retries, failures, forced| {
+        let mut wanted = desired("2.0.0", "a");
+        wanted.upgrade.remediation.retries = retries;
+        let mut seen = known(&[(1, "deployed")]);
+        seen.0.upgrade_failures = failures;
+        done(&wanted, &seen, forced)
+    };
+    for (retries, failures, forced, is_begun) in [
+        (0, 0, false, true),
+        (0, 1, false, false),
+        (0, 1, true, true),
+        (2, 2, false, true),
+        (2, 3, false, false),
+        (-1, 1000, false, true),
+    ] {
+        let either = |action: &'static str| if is_begun { action } else { "Exhausted" };
+        assert_eq!(install(retries, failures, forced), either("install"), "{retries} {failures}");
+        assert_eq!(upgrade(retries, failures, forced), either("upgrade"), "{retries} {failures}");
+    }
+}
+
+#[test]
+fn what_is_in_sync_is_left_alone_unless_forced() {
+    let seen = known(&[(1, "deployed")]);
+    assert_eq!(done(&desired("1.0.0", "a"), &seen, false), "Rest");
+    assert_eq!(done(&desired("1.0.0", "a"), &seen, true), "upgrade");
+}
+
+/// A failed upgrade, or installation if there is one revision only.
+fn failed(lives: &[(i64, &str)], action: Option<Action>, failures: i64) -> (Status, Revisions) {
+    let mut seen = known(lives);
+    seen.0.last_attempted_action = action;
+    match action {
+        Some(Action::Install) => seen.0.install_failures = failures,
+        _ => seen.0.upgrade_failures = failures,
+    }
+    seen
+}
+
+#[test]
+fn a_failed_installation_is_undone_by_removal_as_often_as_it_is_retried() {
+    let mut wanted = desired("1.0.0", "a");
+    let seen = |failures| failed(&[(1, "failed")], Some(Action::Install), failures);
+    assert_eq!(done(&wanted, &seen(0), false), "upgrade", "something else was wished for since");
+    assert_eq!(done(&wanted, &seen(1), false), "Exhausted");
+    assert_eq!(done(&wanted, &seen(1), true), "upgrade");
+    wanted.install.remediation.retries = 1;
+    assert_eq!(done(&wanted, &seen(1), false), "undo");
+    assert_eq!(done(&wanted, &seen(2), false), "Exhausted");
+    wanted.install.remediation.remediate_last_failure = Some(true);
+    assert_eq!(done(&wanted, &seen(2), false), "undo");
+    wanted.install.remediation.strategy = RemediationStrategy::Rollback;
+    assert_eq!(done(&wanted, &seen(2), false), "undo", "there is nothing to roll back to");
+    wanted.install.strategy = Strategy::RetryOnFailure(Duration::from_secs(60));
+    assert_eq!(done(&wanted, &seen(2), false), "upgrade");
+}
+
+#[test]
+fn a_failed_upgrade_is_rolled_back_or_removed() {
+    let mut wanted = desired("1.0.0", "a");
+    let lives = [(1, "superseded"), (2, "deployed"), (3, "failed")];
+    let seen = |failures| failed(&lives, Some(Action::Upgrade), failures);
+    assert_eq!(done(&wanted, &seen(1), false), "Exhausted");
+    wanted.upgrade.remediation.retries = 1;
+    assert_eq!(done(&wanted, &seen(1), false), "rollback to v2");
+    assert_eq!(done(&wanted, &seen(2), false), "rollback to v2", "the last failure, too");
+    wanted.upgrade.remediation.remediate_last_failure = Some(false);
+    assert_eq!(done(&wanted, &seen(2), false), "Exhausted");
+    wanted.upgrade.remediation =
+        Remediation { retries: 0, remediate_last_failure: Some(true), ..Remediation::default() };
+    assert_eq!(done(&wanted, &seen(1), false), "rollback to v2");
+    wanted.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
+    assert_eq!(done(&wanted, &seen(1), false), "undo");
+    assert_eq!(done(&wanted, &failed(&lives, None, 1), false), "upgrade");
+}
+
+#[test]
+fn a_rollback_needs_a_revision_that_is_there_and_is_what_it_was() {
+    let mut wanted = desired("1.0.0", "a");
+    wanted.upgrade.remediation.retries = 5;
+    let upgrade = Some(Action::Upgrade);
+    let none = failed(&[(1, "failed"), (2, "failed")], upgrade, 1);
+    assert_eq!(done(&wanted, &none, false), "NoRollbackTarget");
+    let lives = [(1, "deployed"), (2, "failed")];
+    let mut gone = failed(&lives, upgrade, 1);
+    gone.1 = Revisions::new(gone.1.all()[1..].to_vec(), Vec::new());
+    assert_eq!(done(&wanted, &gone, false), "upgrade");
+    let mut changed = failed(&lives, upgrade, 1);
+    changed.0.history[1].digest = changed.0.history[0].digest.clone();
+    assert_eq!(done(&wanted, &changed, false), "upgrade");
+    let mut tested = failed(&lives, upgrade, 1);
+    let hook = TestHook { phase: "Failed".to_owned(), ..TestHook::default() };
+    tested.0.history[1].test_hooks = Some(BTreeMap::from([("t".to_owned(), Some(hook))]));
+    assert_eq!(done(&wanted, &tested, false), "NoRollbackTarget");
+    wanted.upgrade.remediation.ignore_test_failures = Some(true);
+    assert_eq!(done(&wanted, &tested, false), "rollback to v1");
+}

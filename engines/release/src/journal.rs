@@ -1,0 +1,336 @@
+//! The journal of an operation: what has been done of it, beside the record that it is about.
+//!
+//! It is the annotation [`ANNOTATION`] on the Secret of the record, in JSON, which Helm neither reads nor keeps: a record
+//! that Helm has written since has no journal. It is written together with the record or alone, always with the
+//! `resourceVersion` that was read: a conflict means that somebody else works on the release, and ends the run.
+//!
+//! What an operation does is a list of tasks that follows from the action, its [`Plan`] and the hooks of the record
+//! ([`crate::operation`]). None of these change while it lasts, so a place in that list says all.
+//!
+//! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
+
+use reconcile::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::instant;
+
+/// The annotation that holds the journal.
+pub const ANNOTATION: &str = "windlass.dev/release-journal";
+/// The annotation on the object of a hook that names the operation which created it: [`Journal::id`].
+pub const HOOK_ANNOTATION: &str = "windlass.dev/release-operation";
+
+/// How long a text in the journal may be, in bytes.
+const MAX_TEXT: usize = 8 << 10;
+/// How many objects to clean up are remembered.
+const MAX_CREATED: usize = 1000;
+/// How many faults are remembered.
+const MAX_FAULTS: usize = 16;
+
+/// What is done to a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// A first revision.
+    Install,
+    /// The next revision, of a chart.
+    Upgrade,
+    /// The next revision, of what an earlier one was.
+    Rollback,
+    /// The tests of the last revision.
+    Test,
+    /// The release is to be gone.
+    Uninstall,
+    /// The release goes because its last revision failed.
+    UninstallRemediation,
+}
+
+impl Action {
+    /// As Flux's texts and statuses name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+            Self::Rollback => "rollback",
+            Self::Test => "test",
+            // Parity(flux): a remediation is not told from another one by its name.
+            Self::Uninstall | Self::UninstallRemediation => "uninstall",
+        }
+    }
+
+    /// Whether it undoes what failed.
+    pub fn is_remediation(self) -> bool {
+        matches!(self, Self::Rollback | Self::UninstallRemediation)
+    }
+
+    /// Whether it makes a revision of the chart that is wished for.
+    pub fn is_release(self) -> bool {
+        matches!(self, Self::Install | Self::Upgrade)
+    }
+
+    /// Whether it removes the release.
+    pub fn is_removal(self) -> bool {
+        matches!(self, Self::Uninstall | Self::UninstallRemediation)
+    }
+}
+
+/// What is waited for after objects were applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitFor {
+    /// Nothing.
+    Nothing,
+    /// Objects are ready; Jobs count as ready once they are there.
+    Objects,
+    /// Objects are ready, and Jobs are over.
+    #[default]
+    ObjectsAndJobs,
+}
+
+/// How deleted objects take along what they own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "they are Kubernetes' words")]
+pub enum Propagation {
+    #[default]
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Propagation {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
+/// What was decided about an operation when it began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plan {
+    /// Whether hooks are run.
+    pub hooks: bool,
+    /// Whether objects are waited for.
+    pub wait: WaitFor,
+    /// Whether what was created is deleted again if it fails.
+    pub cleanup: bool,
+    /// Whether records stay when the release goes.
+    pub keep_history: bool,
+    /// How deleted objects take along what they own.
+    pub propagation: Propagation,
+    /// Of a test, the hooks that are run, by their places in the record; `None` runs all.
+    pub selected: Option<Vec<usize>>,
+    /// How long each hook and each wait may take, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            hooks: true,
+            wait: WaitFor::default(),
+            cleanup: false,
+            keep_history: false,
+            propagation: Propagation::default(),
+            selected: None,
+            timeout_ms: 300_000,
+        }
+    }
+}
+
+/// Why an operation does not go on as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// The place in the list of tasks at which it failed.
+    pub at: usize,
+    /// Whether the object of a hook ended badly, rather than was not created.
+    #[serde(default)]
+    pub hook_ended: bool,
+    /// What went wrong, in Helm's words.
+    pub text: String,
+    /// Whether it counts, and is remediated.
+    pub counts: bool,
+}
+
+/// An operation under way, or the last one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Journal {
+    /// Names the operation: `NAME.vN.DIGITS`.
+    pub id: String,
+    /// The uid of the HelmRelease.
+    pub owner: String,
+    /// What is done.
+    pub action: Action,
+    /// The digest of what was wished for.
+    pub inputs: String,
+    /// The revision whose objects are compared with: of upgrades and rollbacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<i64>,
+    /// The revision that is rolled back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<i64>,
+    /// What was decided.
+    pub plan: Plan,
+    /// What the counter of failures of the action will be if it fails.
+    pub attempt: i64,
+    /// What the counter of all failures will be if it fails.
+    pub failures: i64,
+    /// The digest of the artifact of the chart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub oci_digest: String,
+    /// When it began.
+    #[serde(with = "instant")]
+    pub started: Time,
+    /// When the present task began.
+    #[serde(with = "instant")]
+    pub since: Time,
+    /// The place of the present task in the list; of what follows a failure if there is one.
+    pub at: usize,
+    /// The uid of the present hook's object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_uid: Option<String>,
+    /// Inventory ids of what was created, where that is to be cleaned up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub created: Vec<String>,
+    /// Faults despite which a removal goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// Why it does not go on as it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// When it ended.
+    #[serde(default, with = "instant::exact", skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Time>,
+    /// Whether the status of the HelmRelease tells of its end.
+    #[serde(default)]
+    pub accounted: bool,
+}
+
+/// The annotation holds no journal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the annotation `{ANNOTATION}` holds no journal: {0}")]
+pub struct JournalError(String);
+
+impl Journal {
+    /// Reads the annotation.
+    ///
+    /// # Errors
+    /// Somebody changed it.
+    pub fn parse(text: &str) -> Result<Self, JournalError> {
+        // The JSON has no nesting beyond three, and serde_json's limit holds for what is foreign.
+        serde_json::from_str(text).map_err(|error| JournalError(error.to_string()))
+    }
+
+    /// The annotation.
+    pub fn text(&self) -> String {
+        // No field has a key that is no text, so this cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether there is still something to do.
+    pub fn is_open(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// When the present task is late.
+    pub fn deadline(&self) -> Time {
+        let timeout = std::time::Duration::from_millis(self.plan.timeout_ms);
+        self.since.saturating_add(timeout).unwrap_or(Time::MAX)
+    }
+
+    /// Remembers what was created; what is beyond the limit stays in the cluster if the operation fails.
+    pub(crate) fn remember_created(&mut self, created: &[String]) {
+        self.created = created.iter().take(MAX_CREATED).cloned().collect();
+    }
+
+    pub(crate) fn add_fault(&mut self, text: &str) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(shortened(text));
+        }
+    }
+}
+
+/// A text that the journal can hold.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+/// The name of an operation on a revision: another one for every time that something is begun.
+pub fn operation_id(
+    release: &str,
+    version: i64,
+    action: Action,
+    inputs: &str,
+    started: Time,
+) -> String {
+    let text = format!("{}\n{inputs}\n{started}", action.as_str());
+    let digest = hex::encode(Sha256::digest(text));
+    format!("{release}.v{version}.{}", &digest[..12])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_is_read_back() {
+        let journal = Journal {
+            id: "web.v2.0123456789ab".to_owned(),
+            owner: "uid".to_owned(),
+            action: Action::UninstallRemediation,
+            inputs: "sha256:0".to_owned(),
+            base: Some(1),
+            target: None,
+            plan: Plan { selected: Some(vec![1]), ..Plan::default() },
+            attempt: 1,
+            failures: 2,
+            oci_digest: String::new(),
+            started: Time::UNIX_EPOCH,
+            since: "2026-02-03T04:05:06.789Z".parse().unwrap(),
+            at: 3,
+            hook_uid: Some("u".to_owned()),
+            created: vec!["ns_a__Secret".to_owned()],
+            faults: vec!["a".to_owned()],
+            failure: Some(Failure { at: 2, hook_ended: true, text: "b".to_owned(), counts: true }),
+            ended: Some(Time::UNIX_EPOCH),
+            accounted: true,
+        };
+        assert_eq!(Journal::parse(&journal.text()), Ok(journal));
+    }
+
+    #[test]
+    fn what_is_no_journal_is_said() {
+        for text in ["", "{", "[]", "{}", r#"{"id":1}"#] {
+            let error = Journal::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with("the annotation `windlass.dev/release-journal`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let short = shortened(&"é".repeat(MAX_TEXT));
+        assert!(short.len() <= MAX_TEXT + 3 && short.ends_with("é…"));
+        assert_eq!(shortened("a"), "a");
+    }
+
+    #[test]
+    fn the_same_thing_done_twice_has_two_names() {
+        let id = |second| {
+            let started = Time::from_second(second).unwrap();
+            operation_id("web", 1, Action::Test, "sha256:0", started)
+        };
+        assert_ne!(id(1), id(2));
+        assert!(id(1).starts_with("web.v1.") && id(1).len() == "web.v1.".len() + 12);
+    }
+}

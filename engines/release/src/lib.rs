@@ -1,0 +1,72 @@
+//! Releases of Helm as a HelmRelease keeps them: stored as Helm stores them, decided about as Flux decides, and done in
+//! steps that survive a crash.
+//!
+//! ```text
+//!   Desired ─┐                                        ┌─ Rest: conditions, the next look
+//!            ├─ plan ─ Step ─ performed ─ looked at ─ ┤
+//!   Observed ┘                                        └─ plan …
+//! ```
+//!
+//! # An installation, step by step
+//! The program runs [`Release`] with `reconcile::drive`. Each look brings the status, all [`Revisions`] of the release that
+//! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan says in turn:
+//!
+//! 1. [`Step::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
+//!    [`status::Report::progress`], then emit the events.
+//! 2. [`Step::Prepare`]: what needs no record. Apply the chart's definitions by policy and wait for them, read capabilities,
+//!    render, build the objects, check whose those are that exist, create the namespace. All of it may be repeated.
+//!    Keep the result until the run ends; without it (after a crash) the plan asks again.
+//! 3. [`Step::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of
+//!    [`operation::opened`] ([`storage::pack`], [`storage::labels`]) with the annotation [`journal::ANNOTATION`].
+//!    Is it there already, leave it: the next look tells whose it is. From here on nothing is rendered again.
+//! 4. For each hook of `pre-install` by weight and name: [`Step::DeleteHook`] where its policy says so, until a look shows it
+//!    gone; a [`Step::Write`] that says it runs; [`Step::CreateHook`], whose object carries
+//!    [`journal::HOOK_ANNOTATION`]; a write of its uid; looks until it ends; a write of how. A run does not
+//!    sleep meanwhile: it rests as `Running` and is woken by what [`operation::Live::on`] names.
+//! 5. [`Step::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and looks until they are ready.
+//! 6. The hooks of `post-install`, as in 4.
+//! 7. A write of the record as `deployed` and of the journal as ended. A [`Step::Tell`] with snapshot, conditions
+//!    and event, and a write that the end is told.
+//! 8. `Settled`, or the tests.
+//!
+//! # Reporting back
+//! A step that was refused is not an error of the run: keep [`operation::Outcome`] with the step and Helm's text, and show it
+//! to the next plan, which goes by it. `Err` is for what has nothing to do with the release: no connection, and
+//! a conflict when writing a record, which means that somebody else works on it. [`Ran::note`] is told each step.
+//! `Outcome` and `Ran` live as long as a run; everything else is read again.
+//!
+//! # After a crash
+//! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes nothing:
+//! an object that this operation created is told by its annotation and awaited; applying and deleting are
+//! idempotent; statuses are set to what the journal says, never counted up. A hook whose uid was written and whose
+//! object is gone has an unknown outcome and fails. A pending record without a journal of ours is somebody else's
+//! unfinished work, and is unlocked as Flux does.
+//!
+//! Here: all that can be said without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the steps
+//! (the program).
+
+pub mod account;
+pub mod decide;
+mod instant;
+pub mod journal;
+pub mod operation;
+pub mod plan;
+pub mod record;
+pub mod removal;
+pub mod revisions;
+pub mod settings;
+pub mod snapshot;
+pub mod status;
+pub mod step;
+pub mod storage;
+pub mod target;
+#[cfg(test)]
+mod testing;
+
+pub use journal::{Action, Journal};
+pub use plan::{Need, Observed, Ran, Release, need, released};
+pub use record::Record;
+pub use revisions::{Broken, Revision, Revisions};
+pub use settings::Desired;
+pub use snapshot::Snapshot;
+pub use step::Step;

@@ -1,0 +1,274 @@
+//! An operation on a release, task by task: what Helm's actions do, cut so that it can be taken up again anywhere.
+//!
+//! ```text
+//!   install, upgrade, rollback   hooks before ─ Apply ─ Await ─ hooks after ─ (Supersede) ─ Finish
+//!   test                         hooks ─ Finish
+//!   uninstall                    Mark ─ hooks before ─ Delete ─ AwaitGone ─ hooks after ─ Finish, or Purge
+//!   hooks of an event            (Clear) Start Run, one after the other; then Clear of those that succeeded
+//!   after a failure              Clear of the hooks that ask for it ─ Finish ─ (CleanUp)
+//! ```
+//!
+//! The order and the texts are those of Helm 4.2 `pkg/action`.
+//!
+//! Here: the tasks ([`tasks`]) and how the place in them moves. Below: what the present task needs
+//! (`operation/next.rs`), how an operation fails (`operation/fail.rs`), where a new revision stands (`operation/place.rs`), making its
+//! record (`operation/opening.rs`).
+//! Elsewhere: what an operation remembers ([`crate::journal`]), which one is due ([`crate::decide`]).
+
+mod fail;
+mod next;
+mod opening;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use helm::manifests::HookEvent;
+use reconcile::Time;
+
+use crate::journal::{Action, Journal, WaitFor};
+use crate::record::{Change, DeletePolicy, Record, Status};
+
+pub use next::{Health, HookObject, Live, Look, Next, Outcome, look, next};
+pub use opening::{Opening, opened, rolled_back};
+pub use place::{Place, Removal, place, removal};
+
+/// One thing that an operation has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// The object of a hook is to be gone; an object that this very operation created stays where that would be
+    /// a hook's beginning.
+    Clear {
+        /// Its place in the record.
+        hook: usize,
+        /// The occasion.
+        policy: DeletePolicy,
+    },
+    /// The record is to say that a hook runs.
+    Start {
+        /// Its place in the record.
+        hook: usize,
+    },
+    /// A hook is to be created and to end.
+    Run {
+        /// Its place in the record.
+        hook: usize,
+    },
+    /// The objects of the record are to be created or updated.
+    Apply,
+    /// They are to be ready.
+    Await,
+    /// The record is to say that the release goes.
+    Mark,
+    /// The objects of the record are to be deleted.
+    Delete,
+    /// They are to be gone.
+    AwaitGone,
+    /// Other revisions are to be deployed no more.
+    Supersede,
+    /// The record is to say how it ended.
+    Finish,
+    /// What was created is to be deleted.
+    CleanUp,
+    /// All records are to be gone, this one last.
+    Purge,
+}
+
+/// Which moments of an action hooks have, before and after.
+fn events(action: Action) -> (HookEvent, Option<HookEvent>) {
+    match action {
+        Action::Install => (HookEvent::PreInstall, Some(HookEvent::PostInstall)),
+        Action::Upgrade => (HookEvent::PreUpgrade, Some(HookEvent::PostUpgrade)),
+        Action::Rollback => (HookEvent::PreRollback, Some(HookEvent::PostRollback)),
+        Action::Test => (HookEvent::Test, None),
+        Action::Uninstall | Action::UninstallRemediation => {
+            (HookEvent::PreDelete, Some(HookEvent::PostDelete))
+        }
+    }
+}
+
+/// The hooks of an event, by their places in the record, in the order in which they are run: by weight, then by name, then
+/// as they are.
+///
+/// A hook that names an event twice is run twice, as Helm does it.
+fn hooks_of(event: HookEvent, journal: &Journal, record: &Record) -> Vec<usize> {
+    if !journal.plan.hooks && journal.action != Action::Test {
+        return Vec::new();
+    }
+    let is_in = |place: &usize| {
+        journal.plan.selected.as_ref().is_none_or(|selected| selected.contains(place))
+    };
+    let word = event.as_str();
+    let all = record.hooks.iter().enumerate().flat_map(|(place, hook)| {
+        hook.events.iter().filter(move |it| *it == word).map(move |_| place)
+    });
+    let mut places: Vec<usize> = all.filter(is_in).collect();
+    places.sort_by(|a, b| {
+        let key = |place: usize| record.hooks.get(place).map(|it| (it.weight, it.name.as_str()));
+        key(*a).cmp(&key(*b))
+    });
+    places
+}
+
+/// The tasks of one event: each hook, then deleting those that ask for it once all have succeeded.
+fn event_tasks(event: HookEvent, journal: &Journal, record: &Record, tasks: &mut Vec<Task>) {
+    let hooks = hooks_of(event, journal, record);
+    let is_deleted =
+        |hook: usize, policy| record.hooks.get(hook).is_some_and(|it| it.is_deleted(policy));
+    for hook in hooks.iter().copied() {
+        let policy = DeletePolicy::BeforeHookCreation;
+        if is_deleted(hook, policy) {
+            tasks.push(Task::Clear { hook, policy });
+        }
+        tasks.extend([Task::Start { hook }, Task::Run { hook }]);
+    }
+    let policy = DeletePolicy::HookSucceeded;
+    let done = hooks.into_iter().rev().filter(|hook| is_deleted(*hook, policy));
+    tasks.extend(done.map(|hook| Task::Clear { hook, policy }));
+}
+
+/// What an operation does while nothing fails, in order.
+pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
+    let (before, after) = events(journal.action);
+    let mut tasks = Vec::new();
+    if journal.action.is_removal() {
+        tasks.push(Task::Mark);
+    }
+    event_tasks(before, journal, record, &mut tasks);
+    match journal.action {
+        Action::Install | Action::Upgrade | Action::Rollback => {
+            tasks.push(Task::Apply);
+            if journal.plan.wait != WaitFor::Nothing {
+                tasks.push(Task::Await);
+            }
+        }
+        Action::Uninstall | Action::UninstallRemediation => {
+            tasks.push(Task::Delete);
+            if journal.plan.wait != WaitFor::Nothing {
+                tasks.push(Task::AwaitGone);
+            }
+        }
+        Action::Test => {}
+    }
+    if let Some(after) = after {
+        event_tasks(after, journal, record, &mut tasks);
+    }
+    match journal.action {
+        Action::Upgrade | Action::Rollback => tasks.extend([Task::Supersede, Task::Finish]),
+        Action::Install | Action::Test => tasks.push(Task::Finish),
+        Action::Uninstall | Action::UninstallRemediation if journal.plan.keep_history => {
+            tasks.extend([Task::Finish, Task::Supersede]);
+        }
+        Action::Uninstall | Action::UninstallRemediation => tasks.push(Task::Purge),
+    }
+    tasks
+}
+
+/// The present task; `None` once there is nothing left to do.
+pub fn present(journal: &Journal, record: &Record) -> Option<Task> {
+    match &journal.failure {
+        Some(failure) => fail::tasks(failure, journal, record).get(journal.at).copied(),
+        None => tasks(journal, record).get(journal.at).copied(),
+    }
+}
+
+/// What to write: changes of records, and the journal as it will be.
+///
+/// Without changes only the annotation is written. `others` are written before the record of the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// The revision beside which the journal stands.
+    pub version: i64,
+    /// What changes in its record.
+    pub changes: Vec<Change>,
+    /// What changes in other records.
+    pub others: Vec<(i64, Change)>,
+    /// The journal afterwards.
+    pub journal: Journal,
+}
+
+impl Write {
+    fn of(record: &Record, journal: Journal) -> Self {
+        Self { version: record.version, changes: Vec::new(), others: Vec::new(), journal }
+    }
+
+    /// Moves to the next task, and over those that are nothing but a change of the record.
+    fn advance(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
+        self.journal.at += 1;
+        self.journal.since = now;
+        self.journal.hook_uid = None;
+        self.settle(record, deployed, now)
+    }
+
+    /// Does the tasks that are nothing but changes of records.
+    fn settle(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
+        loop {
+            match present(&self.journal, record) {
+                Some(Task::Start { hook }) => {
+                    self.changes.push(Change::HookStarted { hook, at: now });
+                }
+                Some(Task::Mark) => self.changes.push(Change::Status {
+                    status: Status::Uninstalling,
+                    description: Some("Deletion in progress (or silently failed)".to_owned()),
+                    deleted: Some(now),
+                }),
+                Some(Task::Finish) => self.changes.extend(finish(&self.journal, record)),
+                Some(Task::Supersede) => {
+                    let others = superseded(&self.journal, record, deployed);
+                    self.others.extend(others.into_iter().map(|version| {
+                        let status = Status::Superseded;
+                        (version, Change::Status { status, description: None, deleted: None })
+                    }));
+                }
+                Some(_) => return self,
+                None => {
+                    self.journal.ended.get_or_insert(now);
+                    return self;
+                }
+            }
+            self.journal.at += 1;
+        }
+    }
+}
+
+/// Which revisions are deployed no more once this one is.
+///
+/// Parity(helm 4): an upgrade supersedes the revision it was compared with, whatever became of that; a rollback that
+/// cannot apply does the same, others supersede all that are deployed.
+fn superseded(journal: &Journal, record: &Record, deployed: &[i64]) -> Vec<i64> {
+    let is_failed_rollback = journal.action == Action::Rollback && journal.failure.is_some();
+    if journal.action == Action::Upgrade || is_failed_rollback {
+        return journal.base.into_iter().collect();
+    }
+    deployed.iter().copied().filter(|version| *version != record.version).collect()
+}
+
+/// What is written where an operation begins on a revision that is there.
+pub fn started(record: &Record, journal: Journal, deployed: &[i64], now: Time) -> Write {
+    Write::of(record, journal).settle(record, deployed, now)
+}
+
+/// How the record says that it ended.
+fn finish(journal: &Journal, record: &Record) -> Option<Change> {
+    let (status, description) = match (&journal.failure, journal.action) {
+        (Some(failure), _) => return fail::finish(failure, journal, record),
+        (None, Action::Install) => (Status::Deployed, Some("Install complete")),
+        (None, Action::Upgrade) => (Status::Deployed, Some("Upgrade complete")),
+        // The record has said since it was made what it is a rollback to.
+        (None, Action::Rollback) => (Status::Deployed, None),
+        (None, Action::Test) => return None,
+        (None, Action::Uninstall | Action::UninstallRemediation) => {
+            (Status::Uninstalled, Some("Uninstallation complete"))
+        }
+    };
+    Some(Change::Status { status, description: description.map(str::to_owned), deleted: None })
+}
+
+/// The error of an operation that has come to its end, in Helm's words; `None` where it went well.
+pub fn error(journal: &Journal, record: &Record) -> Option<String> {
+    let faults = &journal.faults;
+    if !faults.is_empty() {
+        let (count, faults) = (faults.len(), faults.join("; "));
+        return Some(format!("uninstallation completed with {count} error(s): {faults}"));
+    }
+    journal.failure.as_ref().map(|failure| fail::error(failure, journal, record))
+}

@@ -1,0 +1,389 @@
+//! What the present task of an operation needs, by what is seen of the cluster.
+//!
+//! Elsewhere: which tasks there are (`super`), what follows a failure (`fail.rs`).
+
+use std::collections::BTreeSet;
+
+use reconcile::{Node, Time, Wake};
+
+use crate::journal::{Action, Failure, Journal, WaitFor, shortened};
+use crate::record::{Change, DeletePolicy, Record, Status};
+use crate::revisions::Revisions;
+use crate::step::Step;
+
+use super::{Task, Write, present};
+
+/// What has to be looked at before [`next`] can decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing.
+    Nothing,
+    /// The object of the hook at this place.
+    Hook(usize),
+    /// Whether the objects of the record are ready.
+    Ready {
+        /// Whether Jobs have to be over.
+        jobs: bool,
+    },
+    /// Whether the objects that a removal deletes are gone.
+    Gone,
+}
+
+/// The object of a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookObject {
+    /// It is not there.
+    Missing,
+    /// Its deletion was accepted.
+    Leaving,
+    /// It is there, and this operation did not create it.
+    Theirs,
+    /// This operation created it.
+    Ours {
+        /// Its uid.
+        uid: String,
+        /// How far it is. What is neither a Job nor a Pod is ready at once, unless the spec has an expression for it.
+        health: Health,
+    },
+}
+
+/// How far something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// On its way: what is waited for, as `Kind/namespace/name status: 'InProgress'`.
+    Pending(Vec<String>),
+    /// As it should be: ready, ended well, or gone.
+    Done,
+    /// It will not be any more, and why.
+    Failed(String),
+}
+
+/// What was seen, and by whose change something else would be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Live {
+    /// The hook's object that [`look`] names.
+    pub hook: Option<HookObject>,
+    /// The objects that [`look`] means.
+    pub objects: Option<Health>,
+    /// What to watch meanwhile.
+    pub on: BTreeSet<Node>,
+    /// When to look again at the latest.
+    pub again: Option<Time>,
+}
+
+/// How the last step went that the run did. It is forgotten with the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The step.
+    pub step: Step,
+    /// Inventory ids of what was created.
+    pub created: Vec<String>,
+    /// Why it failed, in Helm's words.
+    pub error: Option<String>,
+}
+
+/// What an operation needs now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// This step.
+    Do(Step),
+    /// Time; the text says what is waited for.
+    Wait(String, Wake),
+    /// A look at what [`look`] says: without it nothing can be decided.
+    Blind,
+}
+
+/// What has to be looked at.
+pub fn look(journal: &Journal, record: &Record) -> Look {
+    match present(journal, record).filter(|_| journal.is_open()) {
+        Some(Task::Clear { hook, .. } | Task::Run { hook }) => Look::Hook(hook),
+        Some(Task::Await) => Look::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs },
+        Some(Task::AwaitGone) => Look::Gone,
+        _ => Look::Nothing,
+    }
+}
+
+/// What an open operation needs next.
+///
+/// `stop` is why it should end early, if it should: it does at the next task at which nothing is half done.
+pub fn next(
+    journal: &Journal,
+    record: &Record,
+    revisions: &Revisions,
+    live: &Live,
+    outcome: Option<&Outcome>,
+    stop: Option<&str>,
+    now: Time,
+) -> Next {
+    let all = revisions.all().iter().map(|it| &it.record);
+    let deployed = all.filter(|it| it.info.status == Status::Deployed).map(|it| it.version);
+    let at = At { journal, record, deployed: deployed.collect(), live, outcome, now };
+    let Some(task) = present(journal, record) else { return at.write(at.settled()) };
+    if let Some(why) = stop.filter(|_| journal.failure.is_none() && at.can_stop(task)) {
+        return at.fail_with(why, false, false);
+    }
+    match task {
+        Task::Clear { hook, policy } => at.clear(hook, policy),
+        Task::Run { hook } => at.run(hook),
+        Task::Apply => {
+            let (version, operation) = (record.version, journal.id.clone());
+            at.perform(Step::Apply { version, base: journal.base, operation }, at.applied())
+        }
+        Task::Await => at.wait(not_ready),
+        Task::Delete => {
+            let (version, operation) = (record.version, journal.id.clone());
+            let propagation = journal.plan.propagation;
+            at.perform(Step::Delete { version, propagation, operation }, journal.clone())
+        }
+        Task::AwaitGone => at.wait(not_gone),
+        Task::CleanUp => {
+            let (created, operation) = (journal.created.clone(), journal.id.clone());
+            at.perform(Step::CleanUp { created, operation }, journal.clone())
+        }
+        Task::Purge => {
+            // The one with the journal goes last.
+            let others = revisions.all().iter().map(|it| it.record.version);
+            let others = others.filter(|version| *version != record.version);
+            Next::Do(Step::Purge { versions: others.chain([record.version]).collect() })
+        }
+        Task::Start { .. } | Task::Mark | Task::Supersede | Task::Finish => at.write(at.settled()),
+    }
+}
+
+/// Where an operation is, and what is seen of it.
+struct At<'a> {
+    journal: &'a Journal,
+    record: &'a Record,
+    deployed: Vec<i64>,
+    live: &'a Live,
+    outcome: Option<&'a Outcome>,
+    now: Time,
+}
+
+impl At<'_> {
+    fn write(&self, write: Write) -> Next {
+        Next::Do(Step::Write(Box::new(write)))
+    }
+
+    fn settled(&self) -> Write {
+        let write = Write::of(self.record, self.journal.clone());
+        write.settle(self.record, &self.deployed, self.now)
+    }
+
+    /// The present task is done.
+    fn done(&self, journal: Journal, changes: Vec<Change>) -> Next {
+        let write = Write { changes, ..Write::of(self.record, journal) };
+        self.write(write.advance(self.record, &self.deployed, self.now))
+    }
+
+    /// Whether nothing of a hook would be abandoned, and nothing half done.
+    fn can_stop(&self, task: Task) -> bool {
+        let is_begun =
+            || self.journal.hook_uid.is_some() || self.live.hook != Some(HookObject::Missing);
+        match task {
+            Task::Await => true,
+            Task::Run { .. } => !is_begun(),
+            Task::Clear { policy, .. } => policy == DeletePolicy::BeforeHookCreation,
+            _ => false,
+        }
+    }
+
+    /// Does a step, or goes by how it went.
+    fn perform(&self, step: Step, journal: Journal) -> Next {
+        match self.outcome.filter(|outcome| outcome.step == step) {
+            None => Next::Do(step),
+            Some(Outcome { error: None, .. }) => self.done(journal, Vec::new()),
+            Some(Outcome { error: Some(text), .. }) => self.failed(text),
+        }
+    }
+
+    /// The journal with what the last step created.
+    fn applied(&self) -> Journal {
+        let mut journal = self.journal.clone();
+        let applied = self.outcome.filter(|it| matches!(it.step, Step::Apply { .. }));
+        if let (true, Some(outcome)) = (journal.plan.cleanup, applied) {
+            journal.remember_created(&outcome.created);
+        }
+        journal
+    }
+
+    fn failed(&self, text: &str) -> Next {
+        self.fail_with(text, true, false)
+    }
+
+    /// The present task failed.
+    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> Next {
+        let mut journal = self.applied();
+        // A fault while clearing up does not change how it ended.
+        // Differs(helm 4): there the second fault replaces the first.
+        if journal.failure.is_some() {
+            return self.done(journal, Vec::new());
+        }
+        let all = super::tasks(&journal, self.record);
+        let task = all.get(journal.at).copied();
+        let delete = all.iter().position(|it| *it == Task::Delete);
+        let is_removal = journal.action.is_removal();
+        let was_deleted = delete.is_some_and(|delete| delete < journal.at);
+        if was_deleted {
+            journal.add_fault(text);
+            if task == Some(Task::AwaitGone) {
+                return self.done(journal, Vec::new());
+            }
+        }
+        let mut changes = Vec::new();
+        // Parity(helm 4): the record of a release that goes does not tell of a hook that failed before.
+        if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
+            changes.push(Change::HookEnded { hook, succeeded: false, at: self.now });
+        }
+        let text = match task {
+            Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),
+            _ => self.told(text),
+        };
+        journal.failure =
+            Some(Failure { at: journal.at, hook_ended, text: shortened(&text), counts });
+        journal.at = 0;
+        journal.since = self.now;
+        journal.hook_uid = None;
+        let write = Write { changes, ..Write::of(self.record, journal) };
+        self.write(write.settle(self.record, &self.deployed, self.now))
+    }
+
+    /// The text of a failure with the moment at which a hook was run.
+    fn told(&self, text: &str) -> String {
+        let (before, after) = super::events(self.journal.action);
+        let all = super::tasks(self.journal, self.record);
+        let is_hook =
+            matches!(all.get(self.journal.at), Some(Task::Run { .. } | Task::Clear { .. }));
+        let apply = all.iter().position(|it| *it == Task::Apply);
+        let event = match (after, apply) {
+            (Some(after), Some(apply)) if self.journal.at > apply => after,
+            _ => before,
+        };
+        match self.journal.action {
+            Action::Install if is_hook => format!("failed {}: {text}", event.as_str()),
+            Action::Upgrade if is_hook => format!("{} hooks failed: {text}", event.as_str()),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn clear(&self, hook: usize, policy: DeletePolicy) -> Next {
+        let at_start = policy == DeletePolicy::BeforeHookCreation;
+        match &self.live.hook {
+            None => Next::Blind,
+            Some(HookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
+            // Begun before a crash: it is awaited, never begun again.
+            Some(HookObject::Ours { .. }) if at_start => {
+                self.done(self.journal.clone(), Vec::new())
+            }
+            Some(HookObject::Leaving) => self.pending(&[self.hook_name(hook)], not_gone),
+            Some(HookObject::Theirs | HookObject::Ours { .. }) => {
+                let (version, operation) = (self.record.version, self.journal.id.clone());
+                let step = Step::DeleteHook { version, hook, policy, operation };
+                match self.outcome.filter(|outcome| outcome.step == step) {
+                    None => Next::Do(step),
+                    Some(Outcome { error: Some(text), .. }) => self.failed(text),
+                    // Accepted, and the next look will show that it leaves.
+                    Some(Outcome { error: None, .. }) => {
+                        self.pending(&[self.hook_name(hook)], not_gone)
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(&self, hook: usize) -> Next {
+        let Some(object) = &self.live.hook else { return Next::Blind };
+        match (object, &self.journal.hook_uid) {
+            (HookObject::Ours { uid, health }, Some(known)) if uid == known => match health {
+                Health::Done => {
+                    let ended = Change::HookEnded { hook, succeeded: true, at: self.now };
+                    self.done(self.journal.clone(), vec![ended])
+                }
+                Health::Failed(text) => self.fail_with(text, true, true),
+                Health::Pending(unready) => self.pending_hook(unready),
+            },
+            (_, Some(_)) => self.failed(&format!(
+                "the outcome of hook {} is unknown: its object is gone, and it is not run twice",
+                self.hook_name(hook)
+            )),
+            (HookObject::Ours { uid, .. }, None) => {
+                let journal = Journal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
+                self.write(Write::of(self.record, journal))
+            }
+            (HookObject::Leaving, None) => self.pending(&[self.hook_name(hook)], not_gone),
+            (HookObject::Missing | HookObject::Theirs, None) => self.create(hook),
+        }
+    }
+
+    fn create(&self, hook: usize) -> Next {
+        let (version, operation) = (self.record.version, self.journal.id.clone());
+        let step = Step::CreateHook { version, hook, operation };
+        match self.outcome.filter(|outcome| outcome.step == step) {
+            Some(Outcome { error: Some(text), .. }) => {
+                let path = self.record.hooks.get(hook).map_or("", |hook| hook.path.as_str());
+                let event = self.event().as_str();
+                self.failed(&format!("warning: Hook {event} {path} failed: {text}"))
+            }
+            Some(Outcome { error: None, .. }) => self.failed(&format!(
+                "hook {} was created and is not there, or not as it was created",
+                self.hook_name(hook)
+            )),
+            None => Next::Do(step),
+        }
+    }
+
+    /// The moment at which the present hook is run.
+    fn event(&self) -> helm::manifests::HookEvent {
+        let (before, after) = super::events(self.journal.action);
+        let all = super::tasks(self.journal, self.record);
+        let middle = all.iter().position(|it| matches!(it, Task::Apply | Task::Delete));
+        let is_after = middle.is_some_and(|middle| self.journal.at > middle);
+        after.filter(|_| is_after).unwrap_or(before)
+    }
+
+    fn hook_name(&self, hook: usize) -> String {
+        let hook = self.record.hooks.get(hook);
+        hook.map_or_else(String::new, |hook| format!("{}/{}", hook.kind, hook.name))
+    }
+
+    fn wait(&self, late: impl Fn(&[String]) -> String) -> Next {
+        match &self.live.objects {
+            None => Next::Blind,
+            Some(Health::Done) => self.done(self.journal.clone(), Vec::new()),
+            Some(Health::Failed(text)) => self.failed(text),
+            Some(Health::Pending(unready)) => self.pending(unready, late),
+        }
+    }
+
+    fn pending_hook(&self, unready: &[String]) -> Next {
+        if self.now >= self.journal.deadline() {
+            return self.fail_with(&not_ready(unready), true, true);
+        }
+        self.rest(unready)
+    }
+
+    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> Next {
+        if self.now >= self.journal.deadline() {
+            return self.failed(&late(unready));
+        }
+        self.rest(unready)
+    }
+
+    fn rest(&self, unready: &[String]) -> Next {
+        let mut wake = Wake::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
+        if let Some(again) = self.live.again {
+            wake = wake.and_at(again);
+        }
+        Next::Wait(format!("waiting for {}", unready.join(", ")), wake)
+    }
+}
+
+/// The error of a wait for readiness that took too long, in Flux's words.
+fn not_ready(unready: &[String]) -> String {
+    format!("timeout waiting for: [{}]", unready.join(", "))
+}
+
+/// The error of a wait for the end of objects that took too long, in Flux's words.
+fn not_gone(unready: &[String]) -> String {
+    format!("{} termination timeout: context deadline exceeded", unready.join(", "))
+}

@@ -1,0 +1,82 @@
+//! The record and the journal with which an operation begins.
+//!
+//! Elsewhere: when it begins ([`crate::plan`]), what it does then (`super`).
+
+use helm::release::{Rendered, text};
+use reconcile::Time;
+
+use crate::journal::{Action, Journal};
+use crate::record::{HookRecord, Info, Moment, Record, Status, StoredChart};
+
+/// What a new revision is made of, besides what was rendered.
+#[derive(Debug, Clone)]
+pub struct Opening<'o> {
+    /// The release.
+    pub name: &'o str,
+    /// Where its objects are.
+    pub namespace: &'o str,
+    /// The values that were given.
+    pub config: &'o golang::value::Map,
+    /// Whether the server applies its objects.
+    pub server_side: bool,
+    /// The revision before this one that it takes over labels and the first date from.
+    pub base: Option<&'o Record>,
+}
+
+/// The record of an installation or upgrade that begins.
+pub fn opened(
+    opening: &Opening<'_>,
+    rendered: &Rendered,
+    journal: &Journal,
+    version: i64,
+) -> Record {
+    let started = Moment::new(journal.started);
+    let (status, description) = match journal.action {
+        Action::Install => (Status::PendingInstall, "Initial install underway"),
+        _ => (Status::PendingUpgrade, "Preparing upgrade"),
+    };
+    let first = opening.base.and_then(|base| base.info.first_deployed.clone());
+    let first = first.filter(|_| journal.action != Action::Install);
+    let manifests = rendered.manifests.iter();
+    let manifest = text(manifests.map(|it| (it.path.as_str(), it.content.as_bytes())));
+    Record {
+        name: opening.name.to_owned(),
+        namespace: opening.namespace.to_owned(),
+        version,
+        info: Info {
+            first_deployed: first.or_else(|| Some(started.clone())),
+            last_deployed: Some(started),
+            description: description.to_owned(),
+            status,
+            notes: String::from_utf8_lossy(&rendered.notes).into_owned(),
+            ..Info::default()
+        },
+        chart: Some(StoredChart::of(&rendered.chart)),
+        config: opening.config.clone(),
+        manifest: String::from_utf8_lossy(&manifest).into_owned(),
+        hooks: rendered.hooks.iter().map(HookRecord::from).collect(),
+        apply_method: if opening.server_side { "ssa" } else { "csa" }.to_owned(),
+        labels: opening.base.map(|base| base.labels.clone()).unwrap_or_default(),
+    }
+}
+
+/// The record of a rollback that begins: what `target` was, after `current`.
+///
+/// Parity(helm 4): nothing is rendered again, and hooks keep what is said of their last run.
+pub fn rolled_back(current: &Record, target: &Record, server_side: bool, at: Time) -> Record {
+    let started = Moment::new(at);
+    Record {
+        version: current.version.saturating_add(1),
+        namespace: current.namespace.clone(),
+        info: Info {
+            first_deployed: current.info.first_deployed.clone(),
+            last_deployed: Some(started),
+            description: format!("Rollback to {}", target.version),
+            status: Status::PendingRollback,
+            notes: target.info.notes.clone(),
+            ..Info::default()
+        },
+        apply_method: if server_side { "ssa" } else { "csa" }.to_owned(),
+        ..target.clone()
+    }
+}

@@ -1,0 +1,200 @@
+//! What an operation needs by what is seen, task by task. Whole operations, recorded answers say
+//! (`cargo xtask conformance`).
+
+use std::time::Duration;
+
+use super::*;
+use crate::journal::{Plan, operation_id};
+use crate::revisions::Revisions;
+use crate::step::Step;
+use crate::testing::{hook, record};
+
+fn journal(action: Action) -> Journal {
+    let now = Time::UNIX_EPOCH;
+    Journal {
+        id: operation_id("web", 1, action, "", now),
+        owner: String::new(),
+        action,
+        inputs: String::new(),
+        base: None,
+        target: None,
+        plan: Plan::default(),
+        attempt: 1,
+        failures: 1,
+        oci_digest: String::new(),
+        started: now,
+        since: now,
+        at: 0,
+        hook_uid: None,
+        created: Vec::new(),
+        faults: Vec::new(),
+        failure: None,
+        ended: None,
+        accounted: false,
+    }
+}
+
+fn with_hooks() -> Record {
+    let mut record = record(1, "1.0.0", "a", "pending-install");
+    record.hooks = vec![
+        hook("b", &["pre-install"], &["hook-succeeded"]),
+        hook("a", &["pre-install", "test"], &[]),
+        HookWeight(hook("z", &["pre-install"], &["odd"]), -1).into(),
+        hook("d", &["pre-delete"], &[]),
+    ];
+    record
+}
+
+struct HookWeight(crate::record::HookRecord, i64);
+
+impl From<HookWeight> for crate::record::HookRecord {
+    fn from(HookWeight(hook, weight): HookWeight) -> Self {
+        Self { weight, ..hook }
+    }
+}
+
+/// What is due at a place, with a hook's object.
+fn due(at: usize, uid: Option<&str>, object: Option<HookObject>, now: i64) -> Next {
+    let hook_uid = uid.map(str::to_owned);
+    let journal = Journal { at, hook_uid, ..journal(Action::Install) };
+    let live = Live { hook: object, ..Live::default() };
+    let now = Time::from_second(now).unwrap();
+    next(&journal, &with_hooks(), &Revisions::default(), &live, None, None, now)
+}
+
+fn ours(health: Health) -> Option<HookObject> {
+    Some(HookObject::Ours { uid: "u".to_owned(), health })
+}
+
+#[test]
+fn hooks_are_run_by_weight_then_name_and_cleared_as_they_ask() {
+    let record = with_hooks();
+    let clear = |hook, policy| Task::Clear { hook, policy };
+    let before = DeletePolicy::BeforeHookCreation;
+    assert_eq!(
+        tasks(&journal(Action::Install), &record),
+        [
+            Task::Start { hook: 2 },
+            Task::Run { hook: 2 },
+            clear(1, before),
+            Task::Start { hook: 1 },
+            Task::Run { hook: 1 },
+            Task::Start { hook: 0 },
+            Task::Run { hook: 0 },
+            clear(0, DeletePolicy::HookSucceeded),
+            Task::Apply,
+            Task::Await,
+            Task::Finish,
+        ]
+    );
+    let mut test = journal(Action::Test);
+    test.plan.hooks = false;
+    assert_eq!(
+        tasks(&test, &record),
+        [clear(1, before), Task::Start { hook: 1 }, Task::Run { hook: 1 }, Task::Finish]
+    );
+    test.plan.selected = Some(Vec::new());
+    assert_eq!(tasks(&test, &record), [Task::Finish]);
+    let mut removal = journal(Action::Uninstall);
+    removal.plan.hooks = false;
+    assert_eq!(tasks(&removal, &record), [Task::Mark, Task::Delete, Task::AwaitGone, Task::Purge]);
+    removal.plan.wait = WaitFor::Nothing;
+    removal.plan.keep_history = true;
+    assert_eq!(tasks(&removal, &record), [Task::Mark, Task::Delete, Task::Finish, Task::Supersede]);
+}
+
+#[test]
+fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
+    let pending = Health::Pending(vec!["Job/apps/z status: 'InProgress'".to_owned()]);
+    let step = |next: Next| match next {
+        Next::Do(Step::Write(write)) => match (&write.journal.failure, &write.journal.hook_uid) {
+            (Some(failure), _) => format!("fail: {}", failure.text),
+            (None, Some(uid)) => format!("remember {uid}"),
+            (None, None) => format!("go to {}", write.journal.at),
+        },
+        Next::Do(Step::CreateHook { .. }) => "create".to_owned(),
+        Next::Do(Step::DeleteHook { .. }) => "delete".to_owned(),
+        Next::Do(other) => format!("{other:?}"),
+        Next::Wait(text, _) => text,
+        Next::Blind => "blind".to_owned(),
+    };
+    // Before it: an object of ours was left by a crash.
+    assert_eq!(step(due(2, None, None, 0)), "blind");
+    assert_eq!(step(due(2, None, Some(HookObject::Missing), 0)), "go to 4");
+    assert_eq!(step(due(2, None, Some(HookObject::Theirs), 0)), "delete");
+    assert_eq!(step(due(2, None, ours(pending.clone()), 0)), "go to 4");
+    assert_eq!(step(due(2, None, Some(HookObject::Leaving), 0)), "waiting for Job/a");
+    let late = "fail: failed pre-install: Job/a termination timeout: context deadline exceeded";
+    assert_eq!(step(due(2, None, Some(HookObject::Leaving), 300)), late);
+    // It is due.
+    assert_eq!(step(due(1, None, None, 0)), "blind");
+    assert_eq!(step(due(1, None, Some(HookObject::Missing), 0)), "create");
+    assert_eq!(step(due(1, None, Some(HookObject::Theirs), 0)), "create");
+    assert_eq!(step(due(1, None, ours(pending.clone()), 0)), "remember u");
+    // It runs.
+    let wait = "waiting for Job/apps/z status: 'InProgress'";
+    assert_eq!(step(due(1, Some("u"), ours(pending.clone()), 299)), wait);
+    let late = "fail: failed pre-install: timeout waiting for: [Job/apps/z status: 'InProgress']";
+    assert_eq!(step(due(1, Some("u"), ours(pending.clone()), 300)), late);
+    assert_eq!(step(due(1, Some("u"), ours(Health::Done), 0)), "go to 2");
+    let failed = Health::Failed("no".to_owned());
+    assert_eq!(step(due(1, Some("u"), ours(failed), 0)), "fail: failed pre-install: no");
+    let unknown = "fail: failed pre-install: the outcome of hook Job/z is unknown: its object is gone, and it is not run twice";
+    assert_eq!(step(due(1, Some("u"), Some(HookObject::Missing), 0)), unknown);
+    assert_eq!(step(due(1, Some("other"), ours(Health::Done), 0)), unknown);
+}
+
+#[test]
+fn an_operation_stops_early_only_where_nothing_is_half_done() {
+    let record = with_hooks();
+    let stopped = |at: usize, uid: Option<&str>, live: Live| {
+        let hook_uid = uid.map(str::to_owned);
+        let journal = Journal { at, hook_uid, ..journal(Action::Install) };
+        let now = Time::UNIX_EPOCH;
+        let next = next(&journal, &record, &Revisions::default(), &live, None, Some("new"), now);
+        let Next::Do(Step::Write(write)) = next else { return false };
+        write.journal.failure.is_some_and(|failure| {
+            assert!(!failure.counts);
+            failure.text.ends_with("new")
+        })
+    };
+    let hook = |hook: HookObject| Live { hook: Some(hook), ..Live::default() };
+    let running = || ours(Health::Pending(Vec::new())).unwrap();
+    assert!(stopped(1, None, hook(HookObject::Missing)));
+    assert!(!stopped(1, None, hook(running())));
+    assert!(!stopped(1, Some("u"), hook(running())));
+    assert!(!stopped(8, None, Live::default()), "objects are applied as a whole");
+    assert!(stopped(
+        9,
+        None,
+        Live { objects: Some(Health::Pending(Vec::new())), ..Live::default() }
+    ));
+}
+
+#[test]
+fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
+    let again = Time::from_second(5).unwrap();
+    let on = [reconcile::Node::new("apps", "Deployment", "apps", "web")];
+    let live = Live {
+        objects: Some(Health::Pending(vec!["Deployment/apps/web status: 'InProgress'".to_owned()])),
+        on: on.clone().into(),
+        again: None,
+        hook: None,
+    };
+    let journal = Journal { at: 9, ..journal(Action::Install) };
+    let wake = |live: &Live| match next(
+        &journal,
+        &with_hooks(),
+        &Revisions::default(),
+        live,
+        None,
+        None,
+        Time::UNIX_EPOCH,
+    ) {
+        Next::Wait(_, wake) => wake,
+        other => panic!("{other:?}"),
+    };
+    let deadline = Time::UNIX_EPOCH + Duration::from_secs(300);
+    assert_eq!(wake(&live), reconcile::Wake::on(on.clone()).and_at(deadline));
+    assert_eq!(wake(&Live { again: Some(again), ..live.clone() }).at, Some(again));
+}

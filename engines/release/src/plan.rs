@@ -1,0 +1,483 @@
+//! The decision of one run: which step comes next, or where the run rests.
+//!
+//! Here: the wish and the look put together, one step at a time. Below: beginning an operation (`plan/begin.rs`).
+//! Elsewhere: the state of a release and what is done about it ([`crate::decide`]), an operation under way
+//! ([`crate::operation`]), the status ([`crate::account`]).
+
+mod begin;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use reconcile::{Kind, Rest, Status as Truth, Time, Verdict, Wake, reason};
+
+use crate::account;
+use crate::decide::{Decision, Drift, State, StateError, decide, state};
+use crate::journal::{Action, Journal};
+use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
+use crate::record::{Record, Status as Life};
+use crate::revisions::{Revision, Revisions};
+use crate::settings::{Desired, DriftMode};
+use crate::snapshot::{DigestError, latest};
+use crate::status::{self, Report, Status};
+use crate::step::Step;
+use crate::target::{TargetChange, change};
+
+/// What one look found.
+///
+/// # Assumes
+/// Reads are live, and see what the steps before them did.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The time of the look.
+    pub now: Time,
+    /// The status as it was written last.
+    pub status: Status,
+    /// The revisions of the release that [`released`] names.
+    pub revisions: Revisions,
+    /// What [`operation::look`] says that an open operation needs.
+    pub live: Live,
+    /// How the cluster compares with the deployed revision, where [`Need::Drift`] asked for it.
+    pub drift: Option<Drift>,
+    /// How the step went that this run did last.
+    pub outcome: Option<Outcome>,
+    /// What this run has come through.
+    pub ran: Ran,
+}
+
+/// What a run has come through; a new one for every run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ran {
+    /// Operations that ended.
+    pub ended: BTreeSet<Action>,
+    /// Whether somebody's operation was ended.
+    pub unlocked: bool,
+    /// Whether drift was corrected, or tried to be.
+    pub corrected: bool,
+    /// Whether something failed without a trace in storage.
+    pub failed_early: bool,
+}
+
+impl Ran {
+    /// Remembers a step that was done.
+    pub fn note(&mut self, step: &Step) {
+        match step {
+            Step::Tell(report) => self.failed_early |= report.is_early_failure,
+            Step::Write(write) if write.journal.accounted => {
+                self.ended.insert(write.journal.action);
+            }
+            Step::Unlock { .. } => self.unlocked = true,
+            Step::CorrectDrift { .. } => self.corrected = true,
+            _ => {}
+        }
+    }
+
+    fn has_released(&self) -> bool {
+        self.ended.iter().any(|action| action.is_release())
+    }
+
+    fn has_remediated(&self) -> bool {
+        self.ended.iter().any(|action| action.is_remediation())
+    }
+}
+
+/// What has to be looked at for a plan, besides the revisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// For the open operation beside the last revision.
+    Operation(operation::Look),
+    /// How the cluster compares with the last revision.
+    Drift,
+}
+
+/// Namespace of the records, and name, of the release that is looked at: the one that the status knows, or else the one that
+/// is wished for.
+pub fn released(desired: &Desired, status: &Status) -> (String, String) {
+    let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
+    if status.storage_namespace.is_empty() {
+        return target;
+    }
+    let name = latest(&status.history).map_or(target.1, |known| known.name.clone());
+    (status.storage_namespace.clone(), name)
+}
+
+/// What a look has to bring.
+pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
+    if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
+        return Need::Operation(operation::look(journal, &revision.record));
+    }
+    let status = account::attempted(desired, status);
+    match state(desired, &status, revisions, None) {
+        Ok(State::Unlooked) if !desired.deleted => Need::Drift,
+        _ => Need::Nothing,
+    }
+}
+
+/// The last revision with the journal of an operation of ours.
+fn own<'r>(desired: &Desired, revisions: &'r Revisions) -> Option<(&'r Revision, &'r Journal)> {
+    let last = revisions.last()?;
+    let journal = last.journal.as_ref().filter(|journal| journal.owner == desired.owner)?;
+    Some((last, journal))
+}
+
+/// Keeping a release what a HelmRelease says.
+///
+/// # Guarantees
+/// A hook that was begun is not begun again, whenever the program ends. A failure is counted once.
+/// What happened is in the status before anything new begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Release;
+
+impl Kind for Release {
+    type Desired = Desired;
+    type Observed = Observed;
+    type Step = Step;
+
+    fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+        let run = Run { desired, observed };
+        run.verdict().unwrap_or_else(|error| {
+            let text = format!("Could not determine release state: {error}");
+            run.failed(status::STATE_ERROR, text)
+        })
+    }
+
+    /// Every hook takes some rounds, and there are no more hooks than objects.
+    fn rounds(_: &Desired) -> usize {
+        10_000
+    }
+}
+
+/// A wish and a look.
+struct Run<'r> {
+    desired: &'r Desired,
+    observed: &'r Observed,
+}
+
+impl Run<'_> {
+    fn verdict(&self) -> Result<Verdict<Step>, StateError> {
+        let revisions = &self.observed.revisions;
+        let is_readable = revisions.unreadable_last().is_none();
+        if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
+            if journal.is_open() {
+                return Ok(self.under_way(&revision.record, journal)?);
+            }
+            if !journal.accounted {
+                return Ok(self.account(&revision.record, journal)?);
+            }
+        }
+        if self.desired.deleted {
+            return Ok(self.removal(None));
+        }
+        let status = &self.observed.status;
+        let changed = change(
+            &self.desired.target,
+            &self.desired.chart_name,
+            &status.storage_namespace,
+            &status.history,
+        );
+        let in_place = self.desired.upgrade.in_place_chart_name_change;
+        if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
+            return Ok(self.removal(Some(changed)));
+        }
+        let attempted = account::attempted(self.desired, status);
+        if attempted != *status {
+            // Requests are compared with the status before, so this run must not forget that there were any.
+            return self.decided(&attempted);
+        }
+        self.decided(status)
+    }
+
+    /// Writes the status and what follows from it.
+    fn tell(&self, report: Report) -> Step {
+        Step::Tell(Box::new(report))
+    }
+
+    fn failed(&self, why: reconcile::Reason, text: String) -> Verdict<Step> {
+        let at = self.later(self.desired.retry);
+        Verdict::Rest(Rest::Failed(why, text, Wake::at(at)))
+    }
+
+    fn later(&self, by: std::time::Duration) -> Time {
+        self.observed.now.saturating_add(by).unwrap_or(Time::MAX)
+    }
+
+    /// An operation is open.
+    fn under_way(&self, record: &Record, journal: &Journal) -> Result<Verdict<Step>, DigestError> {
+        let Observed { revisions, live, outcome, now, status, .. } = self.observed;
+        let is_purge = operation::present(journal, record) == Some(Task::Purge);
+        if is_purge && !journal.accounted {
+            return self.account(record, journal);
+        }
+        let stop = self.stop(journal);
+        let stop = stop.as_deref();
+        let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
+        Ok(match next {
+            Next::Do(step) => Verdict::Act(vec![step]),
+            Next::Wait(_, wake) => {
+                let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
+                let text = account::running_text(journal.action, timeout);
+                // A remediation or a test must not hide what came before it.
+                let rest = match status.summary(self.desired) {
+                    Some(said) if journal.action.is_remediation() => {
+                        Rest::Failed(said.reason, said.text, wake)
+                    }
+                    Some(said) if journal.action == Action::Test => {
+                        Rest::Running(said.reason, said.text, wake)
+                    }
+                    _ => Rest::Running(reason::PROGRESSING, text, wake),
+                };
+                Verdict::Rest(rest)
+            }
+            Next::Blind => {
+                let text = format!(
+                    "not looked at, so nothing can be decided about {}",
+                    record.full_name()
+                );
+                self.failed(status::RECONCILE_ERROR, text)
+            }
+        })
+    }
+
+    /// Why an open operation should come to its end early.
+    fn stop(&self, journal: &Journal) -> Option<String> {
+        let desired = self.desired;
+        if journal.action.is_removal() {
+            return None;
+        }
+        if desired.deleted {
+            return Some("superseded by the removal of the release".to_owned());
+        }
+        if desired.suspended {
+            return Some(format!("suspended during the {}", journal.action.as_str()));
+        }
+        (journal.inputs != desired.inputs).then(|| format!("superseded by {}", desired.inputs))
+    }
+
+    /// The status is to tell of an operation that has ended; then the journal says that it does.
+    fn account(&self, record: &Record, journal: &Journal) -> Result<Verdict<Step>, DigestError> {
+        let Observed { revisions, status, .. } = self.observed;
+        let report = account::ended(self.desired, status, revisions, record, journal)?;
+        let journal = Journal { accounted: true, ..journal.clone() };
+        let write =
+            Write { version: record.version, changes: Vec::new(), others: Vec::new(), journal };
+        Ok(Verdict::Act(vec![self.tell(report), Step::Write(Box::new(write))]))
+    }
+
+    /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
+    fn removal(&self, changed: Option<TargetChange>) -> Verdict<Step> {
+        let Observed { status, revisions, ran, .. } = self.observed;
+        let known = latest(&status.history);
+        let is_known = !status.storage_namespace.is_empty() && known.is_some();
+        let (name, keep) = (&self.desired.target.name, self.desired.uninstall.keep_history);
+        let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
+        if let Some(Removal::Purge(versions)) = left {
+            return Verdict::Act(vec![Step::Purge { versions }]);
+        }
+        if let (Some(Removal::Run), Some(last)) = (left, revisions.last()) {
+            if ran.ended.contains(&Action::Uninstall) {
+                // It failed in this run.
+                let said = status.summary(self.desired);
+                let text = said.map_or_else(String::new, |said| said.text);
+                return self.failed(status::UNINSTALL_FAILED, text);
+            }
+            return self.begin_on(Action::Uninstall, &last.record, status);
+        }
+        match changed {
+            Some(_) => Verdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
+            None => {
+                let text = known.map_or_else(
+                    || "there is no release to uninstall".to_owned(),
+                    |known| format!("Release {} is uninstalled", known.full_name()),
+                );
+                Verdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
+            }
+        }
+    }
+
+    /// No operation is open and everything that happened is told: what is done about the state.
+    fn decided(&self, status: &Status) -> Result<Verdict<Step>, StateError> {
+        let Observed { revisions, drift, .. } = self.observed;
+        let desired = self.desired;
+        let forced = desired.requests.forces(&self.observed.status);
+        if desired.suspended {
+            let text = "reconciliation is suspended".to_owned();
+            let wake = Wake::at(self.later(desired.interval));
+            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
+        }
+        if self.observed.ran.has_remediated() {
+            return Ok(self.after_remediation(status));
+        }
+        if let Some((action, record)) = self.half_removed() {
+            return Ok(self.begin_on(action, record, status));
+        }
+        let state = state(desired, status, revisions, drift.as_ref())?;
+        let is_uncounted = self.uncounted(&state);
+        let decision = match is_uncounted {
+            true => Decision::Begin(Action::Upgrade, None),
+            false => decide(&state, desired, status, revisions, forced)?,
+        };
+        let is_held = !is_uncounted || self.observed.ran.failed_early;
+        if let (true, Some(rest)) = (is_held, self.later_retry(&state, &decision, status)) {
+            return Ok(rest);
+        }
+        Ok(match decision {
+            Decision::Rest => self.rest(status, true),
+            Decision::Look => {
+                let text = "the cluster was not compared with the release".to_owned();
+                self.failed(status::RECONCILE_ERROR, text)
+            }
+            Decision::Exhausted => Verdict::Rest(self.exhausted(status)),
+            Decision::NoRollbackTarget => {
+                let text = "Failed to perform remediation: missing target release for rollback: \
+                            cannot remediate failed release";
+                Verdict::Rest(Rest::Stalled(status::MISSING_ROLLBACK_TARGET, text.to_owned()))
+            }
+            Decision::Unlock(life) => self.unlock(status, &life)?,
+            Decision::Drift { digest, text } => self.drift(status, digest, &text),
+            Decision::Begin(action, target) => {
+                let mut status = status.clone();
+                // Parity(flux): what cannot be relied on is forgotten.
+                if matches!(state, State::Unmanaged(_)) {
+                    status.history.clear();
+                }
+                self.begin(action, target, &status)?
+            }
+        })
+    }
+
+    /// A remediation that failed and left a release behind that is neither there nor gone.
+    ///
+    /// Differs(flux): there nothing but a person helps, since no action knows what to do with such a record.
+    fn half_removed(&self) -> Option<(Action, &Record)> {
+        let (revision, journal) = own(self.desired, &self.observed.revisions)?;
+        let is_half = revision.record.info.status == Life::Uninstalling;
+        (is_half && journal.action.is_removal())
+            .then_some((Action::UninstallRemediation, revision.record.as_ref()))
+    }
+
+    /// Whether the last revision failed only because it was stopped.
+    fn uncounted(&self, state: &State) -> bool {
+        let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
+        let failure = journal.and_then(|journal| journal.failure.as_ref());
+        matches!(state, State::Failed(_)) && failure.is_some_and(|failure| !failure.counts)
+    }
+
+    /// An action that failed and is retried waits for its time, counted from the end of the failure.
+    ///
+    /// Differs(flux): there a restart of the controller retries at once.
+    fn later_retry(
+        &self,
+        state: &State,
+        decision: &Decision,
+        status: &Status,
+    ) -> Option<Verdict<Step>> {
+        let Decision::Begin(action, _) = decision else { return None };
+        let ran = &self.observed.ran;
+        let retry = self.desired.active(status).and_then(|active| active.retry);
+        let said = || status.summary(self.desired).map(|said| (said.reason, said.text));
+        let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
+        let resting = |at| {
+            let (why, text) = said().unwrap_or_else(default);
+            Some(Verdict::Rest(Rest::Failed(why, text, Wake::at(at))))
+        };
+        if ran.failed_early {
+            return resting(self.later(retry.unwrap_or(self.desired.retry)));
+        }
+        let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
+        let is_counted = |it: &&Journal| it.failure.as_ref().is_some_and(|it| it.counts);
+        let ended = journal.filter(is_counted).and_then(|it| it.ended);
+        if let (State::Failed(_), Some(retry), Some(ended)) = (state, retry, ended) {
+            let at = ended.saturating_add(retry).unwrap_or(Time::MAX);
+            let is_asked =
+                self.desired.requests.is_new(&self.observed.status) && ran.ended.is_empty();
+            let is_changed = status.failures == 0;
+            if at > self.observed.now && !is_asked && !is_changed {
+                return resting(at);
+            }
+        }
+        // Parity(flux): an action of one kind is done once in a run.
+        let is_repeated = (action.is_release() && ran.has_released())
+            || (*action == Action::Test && ran.ended.contains(action));
+        is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
+    }
+
+    fn exhausted(&self, status: &Status) -> Rest {
+        let action = status.last_attempted_action.map_or("", Action::as_str);
+        let failures = self.desired.active(status).map_or(0, |active| active.failures);
+        let mut text = format!("Failed to {action} after {failures} attempt(s)");
+        // Differs(flux): `Stalled` does not name the cause there, which `Ready` keeps; here both say the same.
+        if let Some(said) = status.summary(self.desired).filter(|it| it.status != Truth::True) {
+            text = format!("{text}: {}", said.text);
+        }
+        Rest::Stalled(status::RETRIES_EXCEEDED, text)
+    }
+
+    /// A remediation ended in this run: the next run goes on, unless there were enough attempts.
+    fn after_remediation(&self, status: &Status) -> Verdict<Step> {
+        let active = self.desired.active(status);
+        let is_over = active.is_some_and(|active| {
+            let goes_on = active.retry.is_some()
+                || active.is_upgrade
+                    && active.strategy() == crate::settings::RemediationStrategy::Uninstall;
+            active.is_exhausted() && !goes_on
+        });
+        if is_over {
+            return Verdict::Rest(self.exhausted(status));
+        }
+        let wait = active.and_then(|active| active.retry).unwrap_or(self.desired.retry);
+        let said = status.summary(self.desired).map(|said| (said.reason, said.text));
+        let (why, text) =
+            said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
+        Verdict::Rest(Rest::Failed(why, text, Wake::at(self.later(wait))))
+    }
+
+    fn unlock(&self, status: &Status, life: &Life) -> Result<Verdict<Step>, DigestError> {
+        let Some(last) = self.observed.revisions.last() else {
+            return Ok(self.rest(status, false));
+        };
+        let (report, description) = account::unlocked(self.desired, status, &last.record, life)?;
+        let version = last.record.version;
+        // The status first: what it says comes true when this is repeated after a crash.
+        Ok(Verdict::Act(vec![self.tell(report), Step::Unlock { version, description }]))
+    }
+
+    fn drift(&self, status: &Status, digest: String, found: &str) -> Verdict<Step> {
+        let report = account::drifted(self.desired, status, found);
+        let is_told = report.status == self.observed.status;
+        let is_enabled = self.desired.drift == DriftMode::Enabled;
+        if is_enabled && self.observed.ran.corrected {
+            // It could not be corrected, or somebody undoes it at once.
+            let wake = Wake::at(self.later(self.desired.retry));
+            let text = "correcting cluster drift".to_owned();
+            return Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake));
+        }
+        if !is_enabled {
+            return match is_told {
+                true => self.rest(status, false),
+                false => Verdict::Act(vec![self.tell(report)]),
+            };
+        }
+        let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
+        Verdict::Act(vec![self.tell(report), Step::CorrectDrift { version, digest }])
+    }
+
+    /// There is nothing to do: the status says so, and the run rests where the conditions say.
+    fn rest(&self, status: &Status, is_in_sync: bool) -> Verdict<Step> {
+        let settled = account::settled(self.desired, status, is_in_sync);
+        if settled != self.observed.status {
+            return Verdict::Act(vec![self.tell(Report::of(settled))]);
+        }
+        let wake = || Wake::at(self.later(self.desired.interval));
+        Verdict::Rest(match status.summary(self.desired) {
+            Some(said) if said.status == Truth::True => Rest::Settled(said.reason, said.text),
+            Some(said) => Rest::Failed(said.reason, said.text, wake()),
+            None => Rest::Settled(
+                reason::SUCCEEDED,
+                "the release is as the HelmRelease says".to_owned(),
+            ),
+        })
+    }
+}

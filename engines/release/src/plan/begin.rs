@@ -1,0 +1,139 @@
+//! Beginning an operation: what is announced, prepared and stored first.
+//!
+//! Elsewhere: why it begins ([`crate::decide`]), how it goes on ([`crate::operation`]).
+
+use helm::manifests::HookEvent;
+use reconcile::Verdict;
+
+use crate::account;
+use crate::journal::{Action, Journal, operation_id};
+use crate::operation::{self, Write, started};
+use crate::record::{Record, Status as Life};
+use crate::revisions::Revision;
+use crate::settings::Desired;
+use crate::snapshot::{DigestError, is_selected};
+use crate::status::Status;
+use crate::step::Step;
+
+use super::Run;
+
+impl Run<'_> {
+    pub(super) fn begin(
+        &self,
+        action: Action,
+        target: Option<i64>,
+        status: &Status,
+    ) -> Result<Verdict<Step>, DigestError> {
+        let last = self.observed.revisions.last();
+        match (action, last) {
+            (Action::Install | Action::Upgrade, _) => Ok(self.begin_release(action, status)),
+            (Action::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
+            (_, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
+            (_, None) => Ok(self.rest(status, false)),
+        }
+    }
+
+    /// The first revision, or the next one of a chart.
+    fn begin_release(&self, action: Action, status: &Status) -> Verdict<Step> {
+        let report = account::begun(self.desired, status, action);
+        let Desired { target, install, max_history, .. } = self.desired;
+        let revisions = &self.observed.revisions;
+        let replace = install.replace;
+        let place = match operation::place(action, &target.name, revisions, replace, *max_history) {
+            Ok(place) => place,
+            Err(error) => return self.fail_early(action, &report.status, &error),
+        };
+        let inputs = self.desired.inputs.clone();
+        let prepare = Step::Prepare { action, version: place.version, inputs };
+        match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
+            None => Verdict::Act(vec![self.tell(report), prepare]),
+            Some(outcome) => match &outcome.error {
+                Some(error) => self.fail_early(action, &report.status, error),
+                None => {
+                    let journal = self.journal(action, place.version, place.base, None, status);
+                    let others = place.others;
+                    let write =
+                        Write { version: place.version, changes: Vec::new(), others, journal };
+                    Verdict::Act(vec![Step::Open { prune: place.prune, write: Box::new(write) }])
+                }
+            },
+        }
+    }
+
+    fn fail_early(&self, action: Action, status: &Status, error: &str) -> Verdict<Step> {
+        let report = account::failed_early(self.desired, status, action, error);
+        Verdict::Act(vec![self.tell(report)])
+    }
+
+    fn begin_rollback(&self, last: &Revision, to: Option<i64>, status: &Status) -> Verdict<Step> {
+        let action = Action::Rollback;
+        let report = account::begun(self.desired, status, action);
+        let version = last.record.version.saturating_add(1);
+        let journal = self.journal(action, version, Some(last.record.version), to, status);
+        let prune = self.observed.revisions.prunable(self.desired.max_history);
+        // What is rolled back to has to stay until that is done.
+        let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
+        let (changes, others) = (Vec::new(), Vec::new());
+        let write = Box::new(Write { version, changes, others, journal });
+        Verdict::Act(vec![self.tell(report), Step::Open { prune, write }])
+    }
+
+    /// What is done to the last revision itself: tests, removal.
+    pub(super) fn begin_on(&self, action: Action, last: &Record, status: &Status) -> Verdict<Step> {
+        let report = account::begun(self.desired, status, action);
+        let mut journal = self.journal(action, last.version, None, None, status);
+        if action == Action::Test {
+            let filters = &self.desired.test.filters;
+            let tests = last.hooks.iter().enumerate().filter(|(_, hook)| {
+                hook.is_for(HookEvent::Test) && is_selected(&hook.name, filters)
+            });
+            journal.plan.selected = Some(tests.map(|(place, _)| place).collect());
+        }
+        let revisions = self.observed.revisions.all().iter().map(|it| it.record.as_ref());
+        let deployed = revisions.filter(|it| it.info.status == Life::Deployed);
+        let deployed: Vec<i64> = deployed.map(|it| it.version).collect();
+        let write = started(last, journal, &deployed, self.observed.now);
+        Verdict::Act(vec![self.tell(report), Step::Write(Box::new(write))])
+    }
+
+    fn journal(
+        &self,
+        action: Action,
+        version: i64,
+        base: Option<i64>,
+        target: Option<i64>,
+        status: &Status,
+    ) -> Journal {
+        let (desired, now) = (self.desired, self.observed.now);
+        let failures = match action {
+            Action::Test => desired.active(status).map_or(0, |active| active.failures),
+            action => status.failures_of(action),
+        };
+        let name = &desired.target.name;
+        Journal {
+            id: operation_id(name, version, action, &desired.inputs, now),
+            owner: desired.owner.clone(),
+            action,
+            inputs: desired.inputs.clone(),
+            base,
+            target,
+            plan: desired.plan(action),
+            attempt: failures.saturating_add(1),
+            failures: status.failures.saturating_add(1),
+            oci_digest: if action.is_release() {
+                desired.oci_digest.clone()
+            } else {
+                String::new()
+            },
+            started: now,
+            since: now,
+            at: 0,
+            hook_uid: None,
+            created: Vec::new(),
+            faults: Vec::new(),
+            failure: None,
+            ended: None,
+            accounted: false,
+        }
+    }
+}

@@ -1,0 +1,745 @@
+//! Whole lives of releases, on a cluster in memory: what is done in which order, what is said of it, and that a crash at
+//! any step changes nothing of it.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use reconcile::Rest;
+
+use super::*;
+use crate::record::HookRecord;
+use crate::settings::{Remediation, RemediationStrategy, Strategy};
+use crate::testing::{End, World, desired, hook};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn text(rest: &Rest) -> String {
+    let word = match rest {
+        Rest::Settled(..) => "settled",
+        Rest::Running(..) => "running",
+        Rest::Blocked(..) => "blocked",
+        Rest::Failed(..) => "failed",
+        Rest::Stalled(..) => "stalled",
+    };
+    format!("{word} {}: {}", rest.reason(), rest.text())
+}
+
+/// What was done since the last time, where it ended, and what there is.
+fn told(world: &mut World, rest: &Rest) -> String {
+    let log = std::mem::take(&mut world.log).join("\n");
+    let events = std::mem::take(&mut world.events).join("\n! ");
+    let status = &world.status;
+    let counts = [status.failures, status.install_failures, status.upgrade_failures];
+    let lives = world.lives();
+    format!("{log}\n! {events}\n= {}\n= {lives}\n= failures {counts:?}\n", text(rest))
+}
+
+fn check(world: &mut World, wanted: &Expect) {
+    let rest = world.settle();
+    wanted.assert_eq(&told(world, &rest));
+}
+
+fn hooks() -> Vec<HookRecord> {
+    vec![
+        hook("pre", &["pre-install", "pre-upgrade"], &["hook-succeeded", "hook-failed"]),
+        hook("post", &["post-install", "post-upgrade"], &[]),
+        hook("t", &["test"], &[]),
+    ]
+}
+
+#[test]
+fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        record: hook 0 runs
+        run hook pre
+        record: hook 0 succeeded
+        delete hook pre (hook-succeeded)
+        apply v1
+        record: hook 1 runs
+        run hook post
+        record: hook 1 succeeded, record: deployed
+        ! InstallSucceeded Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = settled InstallSucceeded: Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = v1 deployed (Install complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+    world.run();
+    assert_eq!(world.log, Vec::<String>::new());
+}
+
+#[test]
+fn a_new_version_is_an_upgrade_and_is_tested() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.test.enable = true;
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        record: hook 0 runs
+        run hook pre
+        record: hook 0 succeeded
+        delete hook pre (hook-succeeded)
+        apply v2 over v1
+        delete hook post (before-hook-creation)
+        record: hook 1 runs
+        run hook post
+        record: hook 1 succeeded, record: deployed
+        Running 'test' action with timeout of 5m0s
+        record: hook 2 runs
+        run hook t
+        record: hook 2 succeeded
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v2 with chart c@2.0.0
+        ! TestSucceeded Helm test succeeded for release apps/web.v2 with chart c@2.0.0: 1 test hook completed successfully
+        = settled TestSucceeded: Helm test succeeded for release apps/web.v2 with chart c@2.0.0: 1 test hook completed successfully
+        = v1 superseded (Install complete); v2 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn without_retries_a_failed_installation_stays_and_is_told() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    world.fails("run post");
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            record: hook 0 runs
+            run hook pre
+            record: hook 0 succeeded
+            delete hook pre (hook-succeeded)
+            apply v1
+            record: hook 1 runs
+            run hook post
+            record: hook 1 failed, record: failed
+            ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: failed post-install: Job post failed
+            = stalled RetriesExceeded: Failed to install after 1 attempt(s): Helm install failed for release apps/web with chart c@1.0.0: failed post-install: Job post failed
+            = v1 failed (Release "web" failed: failed post-install: Job post failed)
+            = failures [1, 1, 0]
+        "#]],
+    );
+    // Another spec is another attempt.
+    world.faults.clear();
+    world.desired = Desired { generation: 2, ..desired("1.0.0", "b") };
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        record: hook 0 runs
+        run hook pre
+        record: hook 0 succeeded
+        delete hook pre (hook-succeeded)
+        apply v2 over v1
+        delete hook post (before-hook-creation)
+        record: hook 1 runs
+        run hook post
+        record: hook 1 succeeded, record: deployed
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = v1 superseded (Release "web" failed: failed post-install: Job post failed); v2 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn a_failed_installation_with_retries_is_removed_and_installed_again() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.desired.install.remediation.retries = 1;
+    world.fails("ready");
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            apply v1
+            record: failed
+            Running 'uninstall' action with timeout of 5m0s
+            record: uninstalling
+            delete objects of v1
+            purge [1]
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            apply v1
+            record: failed
+            ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+            ! UninstallSucceeded Helm uninstall remediation for release apps/web.v1 with chart c@1.0.0 succeeded
+            ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+            = stalled RetriesExceeded: Failed to install after 2 attempt(s): Helm install failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+            = v1 failed (Release "web" failed: Deployment/apps/ready failed)
+            = failures [2, 2, 0]
+        "#]],
+    );
+}
+
+#[test]
+fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    world.desired.rollback.wait = crate::journal::WaitFor::Nothing;
+    world.fails("ready");
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'upgrade' action with timeout of 5m0s
+            prepare upgrade v2
+            open v2
+            apply v2 over v1
+            record: failed
+            Running 'rollback' action with timeout of 5m0s
+            open v3
+            apply v3 over v2
+            record: deployed
+            Running 'upgrade' action with timeout of 5m0s
+            prepare upgrade v4
+            open v4
+            apply v4 over v3
+            record: failed
+            Running 'rollback' action with timeout of 5m0s
+            open v5
+            apply v5 over v4
+            record: deployed
+            ! UpgradeFailed Helm upgrade failed for release apps/web with chart c@2.0.0: Deployment/apps/ready failed
+            ! RollbackSucceeded Helm rollback to previous release apps/web.v1 with chart c@1.0.0 succeeded
+            ! UpgradeFailed Helm upgrade failed for release apps/web with chart c@2.0.0: Deployment/apps/ready failed
+            ! RollbackSucceeded Helm rollback to previous release apps/web.v3 with chart c@1.0.0 succeeded
+            = stalled RetriesExceeded: Failed to upgrade after 2 attempt(s): Helm rollback to previous release apps/web.v3 with chart c@1.0.0 succeeded
+            = v1 superseded (Install complete); v2 failed (Upgrade "web" failed: Deployment/apps/ready failed); v3 superseded (Rollback to 1); v4 failed (Upgrade "web" failed: Deployment/apps/ready failed); v5 deployed (Rollback to 3)
+            = failures [2, 0, 2]
+        "#]],
+    );
+}
+
+#[test]
+fn a_failed_upgrade_can_be_undone_by_removal() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.upgrade.remediation = Remediation {
+        strategy: RemediationStrategy::Uninstall,
+        retries: 1,
+        ..Remediation::default()
+    };
+    world.fails("apply");
+    world.desired.upgrade.cleanup_on_fail = true;
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'upgrade' action with timeout of 5m0s
+            prepare upgrade v2
+            open v2
+            apply v2 over v1: refused
+            record: failed
+            clean up apps_new__Secret
+            Running 'uninstall' action with timeout of 5m0s
+            record: uninstalling
+            delete objects of v2
+            purge [1, 2]
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            apply v1: refused
+            record: failed
+            ! UpgradeFailed Helm upgrade failed for release apps/web with chart c@2.0.0: refused: apply
+            ! UninstallSucceeded Helm uninstall remediation for release apps/web.v2 with chart c@2.0.0 succeeded
+            ! InstallFailed Helm install failed for release apps/web with chart c@2.0.0: refused: apply
+            = stalled RetriesExceeded: Failed to install after 1 attempt(s): Helm install failed for release apps/web with chart c@2.0.0: refused: apply
+            = v1 failed (Release "web" failed: refused: apply)
+            = failures [2, 1, 1]
+        "#]],
+    );
+}
+
+#[test]
+fn retry_on_failure_upgrades_after_its_interval_without_end() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.desired.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    world.desired.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    world.fails("ready");
+    let began = world.now;
+    for _ in 0..3 {
+        let End::Rest(rest) = world.run() else { panic!("a rest") };
+        let wake = rest.wake().unwrap().earliest().unwrap();
+        assert_eq!(wake.duration_since(world.now).as_secs(), 60, "{rest:?}");
+        // Looking earlier changes nothing.
+        world.now += 10 * SECOND;
+        let before = world.log.len();
+        world.run();
+        assert_eq!(world.log.len(), before);
+        world.now = wake;
+    }
+    assert_eq!(world.now.duration_since(began).as_secs(), 180);
+    world.faults.clear();
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        apply v1
+        record: failed
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        apply v2 over v1
+        record: failed
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v3
+        open v3
+        apply v3 over v2
+        record: failed
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v4
+        open v4
+        apply v4 over v3
+        record: deployed
+        ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+        ! UpgradeFailed Helm upgrade failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+        ! UpgradeFailed Helm upgrade failed for release apps/web with chart c@1.0.0: Deployment/apps/ready failed
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
+        = v1 failed (Release "web" failed: Deployment/apps/ready failed); v2 failed (Upgrade "web" failed: Deployment/apps/ready failed); v3 superseded (Upgrade "web" failed: Deployment/apps/ready failed); v4 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.fails("prepare");
+    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1: refused
+        ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: refused: prepare
+        = failed InstallFailed: Helm install failed for release apps/web with chart c@1.0.0: refused: prepare
+        = 
+        = failures [1, 0, 0]
+    "#]].assert_eq(&told(&mut world, &rest));
+    world.faults.clear();
+    world.now += SECOND;
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        apply v1
+        record: deployed
+        ! InstallSucceeded Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = settled InstallSucceeded: Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = v1 deployed (Install complete)
+        = failures [1, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    world.desired.test.enable = true;
+    world.fails("run t");
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            record: hook 0 runs
+            run hook pre
+            record: hook 0 succeeded
+            delete hook pre (hook-succeeded)
+            apply v1
+            record: hook 1 runs
+            run hook post
+            record: hook 1 succeeded, record: deployed
+            Running 'test' action with timeout of 5m0s
+            record: hook 2 runs
+            run hook t
+            record: hook 2 failed
+            ! InstallSucceeded Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+            ! TestFailed Helm test failed for release apps/web.v1 with chart c@1.0.0: Job t failed
+            = stalled RetriesExceeded: Failed to install after 1 attempt(s): Helm test failed for release apps/web.v1 with chart c@1.0.0: Job t failed
+            = v1 deployed (Install complete)
+            = failures [1, 1, 0]
+        "#]],
+    );
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    world.desired.test.enable = true;
+    world.desired.test.ignore_failures = true;
+    world.fails("run t");
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        record: hook 0 runs
+        run hook pre
+        record: hook 0 succeeded
+        delete hook pre (hook-succeeded)
+        apply v1
+        record: hook 1 runs
+        run hook post
+        record: hook 1 succeeded, record: deployed
+        Running 'test' action with timeout of 5m0s
+        record: hook 2 runs
+        run hook t
+        record: hook 2 failed
+        ! InstallSucceeded Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        ! TestFailed Helm test failed for release apps/web.v1 with chart c@1.0.0: Job t failed
+        = settled InstallSucceeded: Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = v1 deployed (Install complete)
+        = failures [1, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn a_helm_release_that_goes_takes_its_release_along() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = vec![hook("pd", &["pre-delete"], &[]), hook("qd", &["post-delete"], &[])];
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired.deleted = true;
+    world.fails("run qd");
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'uninstall' action with timeout of 5m0s
+        record: uninstalling
+        record: hook 0 runs
+        run hook pd
+        record: hook 0 succeeded
+        delete objects of v1
+        record: hook 1 runs
+        run hook qd
+        record: hook 1 failed
+        purge [1]
+        ! UninstallFailed Helm uninstall failed for release apps/web.v1 with chart c@1.0.0: uninstallation completed with 1 error(s): Job qd failed
+        = settled UninstallSucceeded: Release apps/web.v1 is uninstalled
+        = 
+        = failures [1, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn another_name_is_another_release() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired.generation = 2;
+    world.desired.chart_name = "d".to_owned();
+    world.desired.upgrade.in_place_chart_name_change = true;
+    // The cluster here makes records of chart `c` only, so one upgrade is all that is looked at.
+    let End::Rest(_) = world.run() else { panic!("a rest") };
+    assert!(world.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", world.log);
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    world.desired.generation = 2;
+    world.desired.target.namespace = "prod".to_owned();
+    world.run();
+    assert!(world.log.iter().any(|line| line == "delete objects of v1"), "{:?}", world.log);
+    assert!(world.log.iter().any(|line| line == "prepare install v1"), "{:?}", world.log);
+}
+
+#[test]
+fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    let left = crate::testing::record(3, "0.9.0", "a", "pending-upgrade");
+    world.records.insert(3, (left, None));
+    check(
+        &mut world,
+        &expect![[r#"
+        unlock v3
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v4
+        open v4
+        apply v4 over v3
+        record: deployed
+        ! PendingRelease Unlocked Helm release apps/web.v3 with chart c@0.9.0 in pending-upgrade state
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
+        = v3 superseded (Release unlocked from stale 'pending-upgrade' state); v4 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn drift_is_told_and_corrected() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.events.clear();
+    let drift = Drift::Found {
+        digest: "sha256:d".to_owned(),
+        text: "Deployment/apps/web changed".to_owned(),
+    };
+    world.drift = drift.clone();
+    world.desired.drift = DriftMode::Warn;
+    check(
+        &mut world,
+        &expect![[r#"
+
+        ! DriftDetected Cluster state of release apps/web.v1 has drifted from the desired state:
+        Deployment/apps/web changed
+        = settled InstallSucceeded: Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = v1 deployed (Install complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+    world.desired.drift = DriftMode::Enabled;
+    check(
+        &mut world,
+        &expect![[r#"
+        correct sha256:d of v1
+        ! 
+        = settled InstallSucceeded: Helm install succeeded for release apps/web.v1 with chart c@1.0.0
+        = v1 deployed (Install complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+    world.drift = drift;
+    world.fails("correct");
+    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    assert_eq!(text(&rest), "running Progressing: correcting cluster drift");
+    assert_eq!(world.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
+}
+
+#[test]
+fn a_new_spec_ends_a_wait_but_not_a_hook() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    assert_eq!(text(&rest), "running Progressing: Running 'install' action with timeout of 5m0s");
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.slow.clear();
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        apply v1
+        record: failed
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        apply v2 over v1
+        record: deployed
+        ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: superseded by sha256:2.0.0/a
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v2 with chart c@2.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v2 with chart c@2.0.0
+        = v1 superseded (Release "web" failed: superseded by sha256:2.0.0/a); v2 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = hooks();
+    world.slow.insert("pre".to_owned());
+    world.run();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.run();
+    assert_eq!(world.lives(), "v1 pending-install ()");
+    world.slow.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{rest:?}");
+    assert_eq!(world.applied, Some((2, "2.0.0".to_owned())));
+}
+
+#[test]
+fn what_takes_too_long_fails_by_the_time_it_began_whoever_looks() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    let began = world.now;
+    world.run();
+    world.now += 200 * SECOND;
+    world.run();
+    world.now = began + 300 * SECOND;
+    check(
+        &mut world,
+        &expect![[r#"
+            Running 'install' action with timeout of 5m0s
+            prepare install v1
+            open v1
+            apply v1
+            record: failed
+            ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: timeout waiting for: [Deployment/apps/ready status: 'InProgress']
+            = stalled RetriesExceeded: Failed to install after 1 attempt(s): Helm install failed for release apps/web with chart c@1.0.0: timeout waiting for: [Deployment/apps/ready status: 'InProgress']
+            = v1 failed (Release "web" failed: timeout waiting for: [Deployment/apps/ready status: 'InProgress'])
+            = failures [1, 1, 0]
+        "#]],
+    );
+}
+
+#[test]
+fn suspending_ends_what_is_open_and_counts_no_failure() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    world.run();
+    world.desired.suspended = true;
+    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    expect![[r#"
+        Running 'install' action with timeout of 5m0s
+        prepare install v1
+        open v1
+        apply v1
+        record: failed
+        ! InstallFailed Helm install failed for release apps/web with chart c@1.0.0: suspended during the install
+        = blocked Suspended: reconciliation is suspended
+        = v1 failed (Release "web" failed: suspended during the install)
+        = failures [0, 0, 0]
+    "#]].assert_eq(&told(&mut world, &rest));
+    world.desired.suspended = false;
+    world.slow.clear();
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        apply v2 over v1
+        record: deployed
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = v1 superseded (Release "web" failed: suspended during the install); v2 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn a_forced_upgrade_happens_once() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    let asked = Some("2026".to_owned());
+    world.desired.requests.reconcile.clone_from(&asked);
+    world.desired.requests.force.clone_from(&asked);
+    world.settle();
+    world.status.last_handled_reconcile.clone_from(&asked);
+    world.settle();
+    let upgrades = world.log.iter().filter(|line| *line == "open v2").count();
+    assert_eq!((upgrades, world.records.len()), (1, 2), "{:?}", world.log);
+}
+
+fn failing_upgrade(mut world: World) -> World {
+    world.hooks.push(hook("up", &["post-upgrade"], &["hook-failed"]));
+    world.fails("run up");
+    world
+}
+
+/// Lives of which each is cut at every step, before it is done and after.
+fn scenarios() -> Vec<(&'static str, World, Option<Desired>)> {
+    let base = |faults: &[&str]| {
+        let mut world = World::new(desired("1.0.0", "a"));
+        world.hooks = hooks();
+        world.desired.test.enable = true;
+        world.desired.install.remediation.retries = 1;
+        faults.iter().for_each(|fault| world.fails(fault));
+        world
+    };
+    let next = |change: &dyn Fn(&mut Desired)| {
+        let mut next = Desired { generation: 2, ..desired("2.0.0", "a") };
+        next.upgrade.remediation.retries = 1;
+        next.upgrade.cleanup_on_fail = true;
+        change(&mut next);
+        Some(next)
+    };
+    vec![
+        ("install", base(&[]), None),
+        ("install that fails", base(&["run post"]), None),
+        ("upgrade", base(&[]), next(&|_| {})),
+        ("upgrade that fails and is rolled back", failing_upgrade(base(&[])), next(&|_| {})),
+        (
+            "upgrade that fails and is removed",
+            failing_upgrade(base(&[])),
+            next(&|next| {
+                next.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
+            }),
+        ),
+        ("removal", base(&[]), next(&|next| next.deleted = true)),
+        (
+            "removal that keeps history",
+            base(&[]),
+            next(&|next| {
+                next.deleted = true;
+                next.uninstall.keep_history = true;
+            }),
+        ),
+        ("another namespace", base(&[]), next(&|next| next.target.namespace = "prod".to_owned())),
+    ]
+}
+
+/// What must be the same however often the program ended.
+fn outcome(world: &mut World, next: Option<&Desired>) -> String {
+    world.settle();
+    if let Some(next) = next {
+        world.desired = next.clone();
+        world.settle();
+    }
+    let status = &world.status;
+    let counts = [status.failures, status.install_failures, status.upgrade_failures];
+    let history: Vec<String> =
+        status.history.iter().map(|it| format!("v{} {}", it.version, it.status)).collect();
+    let lives: Vec<String> = world
+        .records
+        .values()
+        .map(|(it, _)| format!("v{} {}", it.version, it.info.status))
+        .collect();
+    format!("{counts:?} {history:?} {lives:?} {:?}", world.applied.as_ref().map(|it| &it.1))
+}
+
+#[test]
+fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
+    for (name, world, next) in scenarios() {
+        let mut whole = world.clone();
+        let wanted = outcome(&mut whole, next.as_ref());
+        for at in 1..=whole.steps {
+            for is_done in [false, true] {
+                let mut world = world.clone();
+                world.crash = Some((at, is_done));
+                let got = outcome(&mut world, next.as_ref());
+                assert_eq!(got, wanted, "{name}, ended at step {at} ({is_done}): {:#?}", world.log);
+            }
+        }
+    }
+}

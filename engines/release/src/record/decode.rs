@@ -1,0 +1,301 @@
+//! A record read from the JSON that Helm 3 or 4 stored: every number is a `float64`, null is nothing, unknown fields are
+//! skipped.
+//!
+//! Differs(helm 4): names of fields are compared letter for letter, where Go folds their case.
+//! Elsewhere: unpacking what a Secret holds (`crate::storage`), the JSON itself (`golang::json`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use golang::Value;
+use golang::value::Map;
+use helm::chart::{Dependency, Maintainer, Metadata};
+
+use super::{
+    HookRecord, HookRun, Info, Moment, Record, Status, StoredChart, StoredFile, StoredLock,
+};
+
+/// How many commas and opening brackets the JSON may have: values take many times the room of their text.
+const MAX_MARKS: usize = 4 << 20;
+
+/// Why a text is no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It is no JSON.
+    #[error("it is not JSON: {0}")]
+    Json(golang::json::Error),
+    /// A field holds something else than it should.
+    #[error("its field `{field}` is not {wanted}")]
+    Shape {
+        /// The field.
+        field: &'static str,
+        /// What belongs there.
+        wanted: &'static str,
+    },
+    /// A field is no time.
+    #[error("its field `{field}` is not a time: {problem}")]
+    Time {
+        /// The field.
+        field: &'static str,
+        /// Go's text.
+        problem: String,
+    },
+    /// There is too much in it.
+    #[error("it has more than {MAX_MARKS} values")]
+    TooMany,
+}
+
+impl Record {
+    /// Reads the JSON of a record; its labels stay empty.
+    ///
+    /// # Errors
+    /// The text is no JSON, or a field that Helm reads holds something else than Helm reads there.
+    pub fn from_json(text: &[u8]) -> Result<Self, DecodeError> {
+        if is_too_much(text) {
+            return Err(DecodeError::TooMany);
+        }
+        let decoded = golang::json::decode(text).map_err(DecodeError::Json)?;
+        if let Some(misfit) = decoded.misfit {
+            return Err(DecodeError::Json(misfit));
+        }
+        let Value::Map(record) = decoded.value else {
+            return Err(DecodeError::Shape { field: "release", wanted: "an object" });
+        };
+        let record = Fields(record);
+        Ok(Self {
+            name: record.text("name")?,
+            namespace: record.text("namespace")?,
+            version: record.number("version")?,
+            info: record.object("info")?.map_or_else(|| Ok(Info::default()), |it| info(&it))?,
+            chart: record.object("chart")?.map(|it| chart(&it)).transpose()?,
+            config: record.object("config")?.map(|it| it.0).unwrap_or_default(),
+            manifest: record.text("manifest")?,
+            hooks: record.list("hooks", hook)?.unwrap_or_default(),
+            apply_method: record.text("apply_method")?,
+            labels: BTreeMap::new(),
+        })
+    }
+}
+
+/// Whether reading the text would take much more room than it has. Texts in it are skipped.
+fn is_too_much(text: &[u8]) -> bool {
+    let (mut marks, mut in_text, mut escaped) = (0usize, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => marks += 1,
+            _ => {}
+        }
+    }
+    marks > MAX_MARKS
+}
+
+/// An object of the record.
+struct Fields(Map);
+
+impl Fields {
+    fn get(&self, field: &'static str) -> Value {
+        self.0.get(field.as_bytes()).unwrap_or_default()
+    }
+
+    fn text(&self, field: &'static str) -> Result<String, DecodeError> {
+        text(field, &self.get(field))
+    }
+
+    fn texts(&self, field: &'static str) -> Result<Vec<String>, DecodeError> {
+        Ok(self.items(field, |it| text(field, it))?.unwrap_or_default())
+    }
+
+    fn truth(&self, field: &'static str) -> Result<bool, DecodeError> {
+        match self.get(field) {
+            Value::Nil => Ok(false),
+            Value::Bool(truth) => Ok(truth),
+            _ => Err(DecodeError::Shape { field, wanted: "true or false" }),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and in bounds")]
+    fn number(&self, field: &'static str) -> Result<i64, DecodeError> {
+        match self.get(field) {
+            Value::Nil => Ok(0),
+            Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.0e15 => Ok(float as i64),
+            _ => Err(DecodeError::Shape { field, wanted: "an integer" }),
+        }
+    }
+
+    fn time(&self, field: &'static str) -> Result<Option<Moment>, DecodeError> {
+        Moment::parse(&self.text(field)?).map_err(|problem| DecodeError::Time { field, problem })
+    }
+
+    fn object(&self, field: &'static str) -> Result<Option<Self>, DecodeError> {
+        match self.get(field) {
+            Value::Nil => Ok(None),
+            Value::Map(map) => Ok(Some(Self(map))),
+            _ => Err(DecodeError::Shape { field, wanted: "an object" }),
+        }
+    }
+
+    fn bytes(&self, field: &'static str) -> Result<Option<Arc<[u8]>>, DecodeError> {
+        match self.get(field) {
+            Value::Nil => Ok(None),
+            Value::String(text) => {
+                // Go's decoder skips line ends.
+                let text: Vec<u8> =
+                    text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+                let bytes = STANDARD.decode(text);
+                let wanted = "base64";
+                Ok(Some(bytes.map_err(|_| DecodeError::Shape { field, wanted })?.into()))
+            }
+            _ => Err(DecodeError::Shape { field, wanted: "base64" }),
+        }
+    }
+
+    fn items<T>(
+        &self,
+        field: &'static str,
+        item: impl Fn(&Value) -> Result<T, DecodeError>,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        match self.get(field) {
+            Value::Nil => Ok(None),
+            Value::List(list) => list.items().iter().map(item).collect::<Result<_, _>>().map(Some),
+            _ => Err(DecodeError::Shape { field, wanted: "a list" }),
+        }
+    }
+
+    /// A list of objects, of which those that are null are left out.
+    fn list<T>(
+        &self,
+        field: &'static str,
+        item: impl Fn(&Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        let items = self.items(field, |value| match value {
+            Value::Nil => Ok(None),
+            Value::Map(map) => item(&Self(map.clone())).map(Some),
+            _ => Err(DecodeError::Shape { field, wanted: "a list of objects" }),
+        })?;
+        Ok(items.map(|items| items.into_iter().flatten().collect()))
+    }
+}
+
+fn text(field: &'static str, value: &Value) -> Result<String, DecodeError> {
+    match value {
+        Value::Nil => Ok(String::new()),
+        Value::String(text) => Ok(text.lossy().into_owned()),
+        _ => Err(DecodeError::Shape { field, wanted: "a text" }),
+    }
+}
+
+fn info(info: &Fields) -> Result<Info, DecodeError> {
+    Ok(Info {
+        first_deployed: info.time("first_deployed")?,
+        last_deployed: info.time("last_deployed")?,
+        deleted: info.time("deleted")?,
+        description: info.text("description")?,
+        status: Status::parse(&info.text("status")?),
+        notes: info.text("notes")?,
+        resources: info.object("resources")?.map(|it| it.0),
+    })
+}
+
+fn chart(chart: &Fields) -> Result<StoredChart, DecodeError> {
+    Ok(StoredChart {
+        metadata: chart.object("metadata")?.map(|it| metadata(&it)).transpose()?,
+        lock: chart.object("lock")?.map(|it| lock(&it)).transpose()?,
+        templates: chart.list("templates", file)?,
+        values: chart.object("values")?.map(|it| it.0),
+        schema: chart.bytes("schema")?,
+        schema_changed: chart.time("schemamodtime")?,
+        files: chart.list("files", file)?,
+        changed: chart.time("modtime")?,
+    })
+}
+
+fn file(file: &Fields) -> Result<StoredFile, DecodeError> {
+    Ok(StoredFile {
+        name: file.text("name")?,
+        data: file.bytes("data")?.unwrap_or_default(),
+        changed: file.time("modtime")?,
+    })
+}
+
+fn lock(lock: &Fields) -> Result<StoredLock, DecodeError> {
+    Ok(StoredLock {
+        generated: lock.time("generated")?,
+        digest: lock.text("digest")?,
+        dependencies: lock.list("dependencies", dependency)?,
+    })
+}
+
+fn metadata(metadata: &Fields) -> Result<Metadata, DecodeError> {
+    let annotations = metadata.object("annotations")?.map(|it| {
+        let field = "annotations";
+        let entries = it.0.entries().into_iter();
+        entries.map(|(key, value)| Ok((key.lossy().into_owned(), text(field, &value)?))).collect()
+    });
+    Ok(Metadata {
+        name: metadata.text("name")?,
+        home: metadata.text("home")?,
+        sources: metadata.texts("sources")?,
+        version: metadata.text("version")?,
+        description: metadata.text("description")?,
+        keywords: metadata.texts("keywords")?,
+        maintainers: metadata.list("maintainers", maintainer)?.unwrap_or_default(),
+        icon: metadata.text("icon")?,
+        api_version: metadata.text("apiVersion")?,
+        condition: metadata.text("condition")?,
+        tags: metadata.text("tags")?,
+        app_version: metadata.text("appVersion")?,
+        deprecated: metadata.truth("deprecated")?,
+        annotations: annotations.transpose()?,
+        kube_version: metadata.text("kubeVersion")?,
+        dependencies: metadata.list("dependencies", dependency)?,
+        kind: metadata.text("type")?,
+    })
+}
+
+fn maintainer(maintainer: &Fields) -> Result<Maintainer, DecodeError> {
+    Ok(Maintainer {
+        name: maintainer.text("name")?,
+        email: maintainer.text("email")?,
+        url: maintainer.text("url")?,
+    })
+}
+
+fn dependency(dependency: &Fields) -> Result<Dependency, DecodeError> {
+    Ok(Dependency {
+        name: dependency.text("name")?,
+        version: dependency.text("version")?,
+        repository: dependency.text("repository")?,
+        condition: dependency.text("condition")?,
+        tags: dependency.texts("tags")?,
+        import_values: dependency.items("import-values", |it| Ok(it.clone()))?.unwrap_or_default(),
+        alias: dependency.text("alias")?,
+        enabled: dependency.truth("enabled")?,
+    })
+}
+
+fn hook(hook: &Fields) -> Result<HookRecord, DecodeError> {
+    let last_run = hook.object("last_run")?.map(|run| {
+        Ok(HookRun {
+            started: run.time("started_at")?,
+            completed: run.time("completed_at")?,
+            phase: run.text("phase")?,
+        })
+    });
+    Ok(HookRecord {
+        name: hook.text("name")?,
+        kind: hook.text("kind")?,
+        path: hook.text("path")?,
+        manifest: hook.text("manifest")?,
+        events: hook.texts("events")?,
+        last_run: last_run.transpose()?.unwrap_or_default(),
+        weight: hook.number("weight")?,
+        delete_policies: hook.texts("delete_policies")?,
+        output_log_policies: hook.texts("output_log_policies")?,
+    })
+}

@@ -1,0 +1,252 @@
+//! A record as Go's `encoding/json` writes it: the order of the fields, what is left out, escapes, numbers.
+//!
+//! Elsewhere: reading it (`decode.rs`), which parts of it are hashed (`crate::snapshot`).
+
+use golang::Value;
+use golang::json::{EncodeError, Form, encode};
+use golang::value::{Map, Str};
+use helm::chart::{Dependency, Maintainer, Metadata};
+
+use super::{HookRecord, Info, Moment, Record, StoredChart, StoredFile, StoredLock};
+
+/// How long the JSON of a record may be. Differs(helm 4): its limit is what a Secret holds.
+pub(super) const MAX_JSON: usize = 64 << 20;
+
+/// Go's zero time, where it is not left out.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// An object whose fields come in the order in which they are given.
+pub(crate) struct Fields(String);
+
+impl Fields {
+    pub(crate) fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    /// A field whose JSON is there already.
+    pub(crate) fn raw(&mut self, name: &str, json: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        // No name of a field has a character that JSON escapes.
+        self.0.extend(["\"", name, "\":", json]);
+    }
+
+    pub(crate) fn value(&mut self, name: &str, value: &Value) -> Result<(), EncodeError> {
+        self.raw(name, &go_json(value)?);
+        Ok(())
+    }
+
+    pub(crate) fn text(&mut self, name: &str, text: &str) -> Result<(), EncodeError> {
+        self.value(name, &Value::string(text))
+    }
+
+    /// `omitempty`.
+    pub(crate) fn some_text(&mut self, name: &str, text: &str) -> Result<(), EncodeError> {
+        if text.is_empty() { Ok(()) } else { self.text(name, text) }
+    }
+
+    /// `omitempty`.
+    pub(crate) fn some_texts(&mut self, name: &str, texts: &[String]) -> Result<(), EncodeError> {
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.value(name, &Value::strings(texts.iter().map(String::as_str)))
+    }
+
+    /// `omitzero`.
+    fn some_time(&mut self, name: &str, time: Option<&Moment>) -> Result<(), EncodeError> {
+        time.map_or(Ok(()), |time| self.text(name, &time.text()))
+    }
+
+    fn time(&mut self, name: &str, time: Option<&Moment>) -> Result<(), EncodeError> {
+        self.text(name, &time.map_or_else(|| ZERO_TIME.to_owned(), Moment::text))
+    }
+
+    pub(crate) fn number(&mut self, name: &str, number: i64) {
+        self.raw(name, &number.to_string());
+    }
+
+    /// `omitempty`.
+    fn some_number(&mut self, name: &str, number: i64) {
+        if number != 0 {
+            self.number(name, number);
+        }
+    }
+
+    /// `omitempty`.
+    fn some_truth(&mut self, name: &str, truth: bool) {
+        if truth {
+            self.raw(name, "true");
+        }
+    }
+
+    pub(crate) fn end(mut self) -> Result<String, EncodeError> {
+        self.0.push('}');
+        if self.0.len() > MAX_JSON { Err(EncodeError::TooLong(MAX_JSON)) } else { Ok(self.0) }
+    }
+}
+
+fn go_json(value: &Value) -> Result<String, EncodeError> {
+    encode(value, Form::default(), MAX_JSON)
+}
+
+/// A list, or `null` where Go has none.
+pub(crate) fn list<T>(
+    items: Option<&[T]>,
+    item: impl Fn(&T) -> Result<String, EncodeError>,
+) -> Result<String, EncodeError> {
+    let Some(items) = items else { return Ok("null".to_owned()) };
+    let texts = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;
+    let text = format!("[{}]", texts.join(","));
+    if text.len() > MAX_JSON { Err(EncodeError::TooLong(MAX_JSON)) } else { Ok(text) }
+}
+
+fn table(values: Option<&Map>) -> Result<String, EncodeError> {
+    values.map_or(Ok("null".to_owned()), |values| go_json(&Value::Map(values.clone())))
+}
+
+impl Record {
+    /// The JSON that Helm stores, without its labels.
+    ///
+    /// # Errors
+    /// A value that JSON has not, or more than 64 MiB.
+    pub fn to_json(&self) -> Result<String, EncodeError> {
+        let mut fields = Fields::new();
+        fields.some_text("name", &self.name)?;
+        fields.raw("info", &info(&self.info)?);
+        if let Some(it) = &self.chart {
+            fields.raw("chart", &chart(it)?);
+        }
+        if !self.config.is_empty() {
+            fields.value("config", &Value::Map(self.config.clone()))?;
+        }
+        fields.some_text("manifest", &self.manifest)?;
+        if !self.hooks.is_empty() {
+            fields.raw("hooks", &list(Some(&self.hooks), hook)?);
+        }
+        fields.some_number("version", self.version);
+        fields.some_text("namespace", &self.namespace)?;
+        fields.some_text("apply_method", &self.apply_method)?;
+        fields.end()
+    }
+}
+
+pub(crate) fn info(info: &Info) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.some_time("first_deployed", info.first_deployed.as_ref())?;
+    fields.some_time("last_deployed", info.last_deployed.as_ref())?;
+    fields.some_time("deleted", info.deleted.as_ref())?;
+    fields.some_text("description", &info.description)?;
+    fields.some_text("status", info.status.as_str())?;
+    fields.some_text("notes", &info.notes)?;
+    if let Some(resources) = info.resources.as_ref().filter(|it| !it.is_empty()) {
+        fields.value("resources", &Value::Map(resources.clone()))?;
+    }
+    fields.end()
+}
+
+fn chart(chart: &StoredChart) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    let null = || Ok("null".to_owned());
+    fields.raw("metadata", &chart.metadata.as_ref().map_or_else(null, metadata)?);
+    fields.raw("lock", &chart.lock.as_ref().map_or_else(null, lock)?);
+    fields.raw("templates", &list(chart.templates.as_deref(), file)?);
+    fields.raw("values", &table(chart.values.as_ref())?);
+    let schema = chart.schema.as_ref();
+    let schema = schema.map_or(Value::Nil, |schema| Value::Bytes(Str::from(schema.as_ref())));
+    fields.value("schema", &schema)?;
+    fields.time("schemamodtime", chart.schema_changed.as_ref())?;
+    fields.raw("files", &list(chart.files.as_deref(), file)?);
+    fields.some_time("modtime", chart.changed.as_ref())?;
+    fields.end()
+}
+
+fn file(file: &StoredFile) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.text("name", &file.name)?;
+    fields.value("data", &Value::Bytes(Str::from(file.data.as_ref())))?;
+    fields.some_time("modtime", file.changed.as_ref())?;
+    fields.end()
+}
+
+fn lock(lock: &StoredLock) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.time("generated", lock.generated.as_ref())?;
+    fields.text("digest", &lock.digest)?;
+    fields.raw("dependencies", &list(lock.dependencies.as_deref(), dependency)?);
+    fields.end()
+}
+
+pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.some_text("name", &metadata.name)?;
+    fields.some_text("home", &metadata.home)?;
+    fields.some_texts("sources", &metadata.sources)?;
+    fields.some_text("version", &metadata.version)?;
+    fields.some_text("description", &metadata.description)?;
+    fields.some_texts("keywords", &metadata.keywords)?;
+    if !metadata.maintainers.is_empty() {
+        fields.raw("maintainers", &list(Some(&metadata.maintainers), maintainer)?);
+    }
+    fields.some_text("icon", &metadata.icon)?;
+    fields.some_text("apiVersion", &metadata.api_version)?;
+    fields.some_text("condition", &metadata.condition)?;
+    fields.some_text("tags", &metadata.tags)?;
+    fields.some_text("appVersion", &metadata.app_version)?;
+    fields.some_truth("deprecated", metadata.deprecated);
+    if let Some(annotations) = metadata.annotations.as_ref().filter(|it| !it.is_empty()) {
+        let entries = annotations.iter().map(|(key, value)| {
+            let value = Value::string(value.as_str());
+            (Str::from(key.as_str()), value)
+        });
+        fields.value("annotations", &Value::map(entries))?;
+    }
+    fields.some_text("kubeVersion", &metadata.kube_version)?;
+    if let Some(dependencies) = metadata.dependencies.as_ref().filter(|it| !it.is_empty()) {
+        fields.raw("dependencies", &list(Some(dependencies), dependency)?);
+    }
+    fields.some_text("type", &metadata.kind)?;
+    fields.end()
+}
+
+fn maintainer(maintainer: &Maintainer) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.some_text("name", &maintainer.name)?;
+    fields.some_text("email", &maintainer.email)?;
+    fields.some_text("url", &maintainer.url)?;
+    fields.end()
+}
+
+fn dependency(dependency: &Dependency) -> Result<String, EncodeError> {
+    let mut fields = Fields::new();
+    fields.text("name", &dependency.name)?;
+    fields.some_text("version", &dependency.version)?;
+    fields.text("repository", &dependency.repository)?;
+    fields.some_text("condition", &dependency.condition)?;
+    fields.some_texts("tags", &dependency.tags)?;
+    fields.some_truth("enabled", dependency.enabled);
+    if !dependency.import_values.is_empty() {
+        fields.value("import-values", &Value::list(dependency.import_values.iter().cloned()))?;
+    }
+    fields.some_text("alias", &dependency.alias)?;
+    fields.end()
+}
+
+pub(crate) fn hook(hook: &HookRecord) -> Result<String, EncodeError> {
+    let mut run = Fields::new();
+    run.some_time("started_at", hook.last_run.started.as_ref())?;
+    run.some_time("completed_at", hook.last_run.completed.as_ref())?;
+    run.text("phase", &hook.last_run.phase)?;
+    let mut fields = Fields::new();
+    fields.some_text("name", &hook.name)?;
+    fields.some_text("kind", &hook.kind)?;
+    fields.some_text("path", &hook.path)?;
+    fields.some_text("manifest", &hook.manifest)?;
+    fields.some_texts("events", &hook.events)?;
+    fields.raw("last_run", &run.end()?);
+    fields.some_number("weight", hook.weight);
+    fields.some_texts("delete_policies", &hook.delete_policies)?;
+    fields.some_texts("output_log_policies", &hook.output_log_policies)?;
+    fields.end()
+}

@@ -1,0 +1,96 @@
+//! The revisions of a release that storage holds.
+//!
+//! Here: which is the last one, which is deployed, which go when a new one comes. Elsewhere: one of them
+//! ([`crate::record`]), listing Secrets (the program).
+
+use std::sync::Arc;
+
+use crate::journal::Journal;
+use crate::record::{Record, Status};
+
+/// A revision with what stands beside it on its Secret.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    /// The record.
+    pub record: Arc<Record>,
+    /// The journal of the operation that made it, or that works on it.
+    pub journal: Option<Journal>,
+}
+
+/// A Secret that should hold a revision and does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The Secret's name.
+    pub secret: String,
+    /// The revision that its label names.
+    pub version: i64,
+    /// Why it holds none.
+    pub problem: String,
+}
+
+/// All revisions of a release.
+#[derive(Debug, Clone, Default)]
+pub struct Revisions {
+    known: Vec<Revision>,
+    broken: Vec<Broken>,
+}
+
+impl Revisions {
+    /// Revisions in any order.
+    pub fn new(mut known: Vec<Revision>, broken: Vec<Broken>) -> Self {
+        known.sort_by_key(|revision| revision.record.version);
+        Self { known, broken }
+    }
+
+    /// Oldest first.
+    pub fn all(&self) -> &[Revision] {
+        &self.known
+    }
+
+    /// The newest one.
+    pub fn last(&self) -> Option<&Revision> {
+        self.known.last()
+    }
+
+    /// The newest one that is deployed.
+    pub fn deployed(&self) -> Option<&Revision> {
+        self.known.iter().rev().find(|it| it.record.info.status == Status::Deployed)
+    }
+
+    /// The one with this number.
+    pub fn get(&self, version: i64) -> Option<&Revision> {
+        self.known.iter().find(|it| it.record.version == version)
+    }
+
+    /// The Secret that cannot be read and would be newer than what can.
+    ///
+    /// Differs(helm 4): Helm skips it and then fails to create a revision that is there.
+    pub fn unreadable_last(&self) -> Option<&Broken> {
+        let newest = self.last().map_or(0, |it| it.record.version);
+        self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
+    }
+
+    /// Which one an upgrade compares with: the last one if it is deployed, else the newest that is, else the last
+    /// if it failed or was superseded.
+    pub fn current(&self) -> Option<&Revision> {
+        let last = self.last()?;
+        if last.record.info.status == Status::Deployed {
+            return Some(last);
+        }
+        let is_enough = matches!(last.record.info.status, Status::Failed | Status::Superseded);
+        self.deployed().or_else(|| is_enough.then_some(last))
+    }
+
+    /// Which ones go before another one is stored, so that there are no more than `max_history`: the oldest, but never
+    /// the newest that is deployed. 0 keeps all.
+    pub fn prunable(&self, max_history: usize) -> Vec<i64> {
+        let Some(kept) = max_history.checked_sub(1) else { return Vec::new() };
+        let deployed = self.deployed().map(|it| it.record.version);
+        let versions = self.known.iter().map(|it| it.record.version);
+        let candidates = versions.filter(|version| Some(*version) != deployed);
+        candidates.take(self.known.len().saturating_sub(kept)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

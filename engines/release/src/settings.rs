@@ -1,0 +1,345 @@
+//! What a HelmRelease wants, as far as it decides what is done to the release.
+//!
+//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); whoever makes a [`Desired`] has read
+//! them already.
+//!
+//! Elsewhere: what is decided ([`crate::decide`]), what is rendered and applied (the program).
+
+use std::time::Duration;
+
+use crate::journal::{Action, Plan, Propagation, WaitFor};
+use crate::snapshot::Filter;
+use crate::status::Status;
+use crate::target::Target;
+
+/// Everything that is wanted of a release.
+#[derive(Debug, Clone)]
+pub struct Desired {
+    /// uid of the HelmRelease.
+    pub owner: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Where the release is and what it is called.
+    pub target: Target,
+    /// Whether the HelmRelease is being deleted.
+    pub deleted: bool,
+    /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
+    pub suspended: bool,
+    /// The chart's name.
+    pub chart_name: String,
+    /// The chart's version, with the digest of its artifact where that belongs to it.
+    pub chart_version: String,
+    /// The version of what the chart installs.
+    pub app_version: String,
+    /// The digest of the artifact that the chart came from, where a release is known by it.
+    pub oci_digest: String,
+    /// The digest of the values.
+    pub config_digest: String,
+    /// The digest of all from which the release is rendered.
+    pub inputs: String,
+    /// The digest of the post-renderers; empty where there are none.
+    pub post_renderers_digest: String,
+    /// The digest of the common metadata; empty where there is none.
+    pub common_metadata_digest: String,
+    /// The time for corrections.
+    pub timeout: Duration,
+    /// How many revisions are kept; 0 keeps all.
+    pub max_history: usize,
+    /// How to install.
+    pub install: Install,
+    /// How to upgrade.
+    pub upgrade: Upgrade,
+    /// How to roll back.
+    pub rollback: Rollback,
+    /// How to test.
+    pub test: Test,
+    /// How to remove.
+    pub uninstall: Uninstall,
+    /// What to do about drift.
+    pub drift: DriftMode,
+    /// What somebody asked for by annotations.
+    pub requests: Requests,
+    /// How long to wait before what failed without a trace is tried again.
+    pub retry: Duration,
+    /// How long to wait before a release that is as it should be is looked at again.
+    pub interval: Duration,
+}
+
+/// How an action that failed is dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// By remediation, as often as it says.
+    #[default]
+    RemediateOnFailure,
+    /// By an upgrade after this time, again and again.
+    RetryOnFailure(Duration),
+}
+
+impl Strategy {
+    /// After which time it is repeated, if it is.
+    pub fn retry(self) -> Option<Duration> {
+        match self {
+            Self::RemediateOnFailure => None,
+            Self::RetryOnFailure(interval) => Some(interval),
+        }
+    }
+}
+
+/// What undoes a failed upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum RemediationStrategy {
+    #[default]
+    Rollback,
+    Uninstall,
+}
+
+/// How often what failed is tried again, and what is done before that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Remediation {
+    /// How often; negative: without end.
+    pub retries: i64,
+    /// Whether failed tests are no failure; `None` goes by [`Test::ignore_failures`].
+    pub ignore_test_failures: Option<bool>,
+    /// Whether the last failure is undone as well; `None` does so for upgrades with retries.
+    pub remediate_last_failure: Option<bool>,
+    /// What undoes it. An installation is always undone by removal.
+    pub strategy: RemediationStrategy,
+}
+
+/// How to install.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Install {
+    /// For each hook and each wait.
+    pub timeout: Duration,
+    /// When it fails.
+    pub strategy: Strategy,
+    /// When it fails.
+    pub remediation: Remediation,
+    /// Whether the name of a release that failed or is gone is taken again.
+    pub replace: bool,
+    /// Whether hooks are left out.
+    pub disable_hooks: bool,
+    /// What is waited for.
+    pub wait: WaitFor,
+}
+
+/// How to upgrade.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Upgrade {
+    /// For each hook and each wait.
+    pub timeout: Duration,
+    /// When it fails.
+    pub strategy: Strategy,
+    /// When it fails.
+    pub remediation: Remediation,
+    /// Whether hooks are left out.
+    pub disable_hooks: bool,
+    /// What is waited for.
+    pub wait: WaitFor,
+    /// Whether what it created goes again when it fails.
+    pub cleanup_on_fail: bool,
+    /// Whether a release keeps being upgraded when its chart is called otherwise.
+    pub in_place_chart_name_change: bool,
+}
+
+/// How to roll back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rollback {
+    /// For each hook and each wait.
+    pub timeout: Duration,
+    /// Whether hooks are left out.
+    pub disable_hooks: bool,
+    /// What is waited for.
+    pub wait: WaitFor,
+    /// Whether what it created goes again when it fails.
+    pub cleanup_on_fail: bool,
+}
+
+/// How to test.
+#[derive(Debug, Clone, Default)]
+pub struct Test {
+    /// Whether to test at all.
+    pub enable: bool,
+    /// For each test.
+    pub timeout: Duration,
+    /// Whether failed tests are no failure of the release.
+    pub ignore_failures: bool,
+    /// Which tests.
+    pub filters: Vec<Filter>,
+}
+
+/// How to remove.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Uninstall {
+    /// For each hook and the wait.
+    pub timeout: Duration,
+    /// Whether hooks are left out.
+    pub disable_hooks: bool,
+    /// Whether records stay.
+    pub keep_history: bool,
+    /// Whether nobody waits for the end of the objects.
+    pub disable_wait: bool,
+    /// How what they own goes.
+    pub propagation: Propagation,
+}
+
+/// What to do where the cluster is not what a release says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "they are Flux's words")]
+pub enum DriftMode {
+    #[default]
+    Disabled,
+    Warn,
+    Enabled,
+}
+
+/// What annotations ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Requests {
+    /// `reconcile.fluxcd.io/requestedAt`
+    pub reconcile: Option<String>,
+    /// `reconcile.fluxcd.io/forceAt`
+    pub force: Option<String>,
+    /// `reconcile.fluxcd.io/resetAt`
+    pub reset: Option<String>,
+}
+
+impl Requests {
+    /// Whether somebody asks for a look since the last one.
+    pub fn is_new(&self, status: &Status) -> bool {
+        self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
+    }
+
+    /// Whether an upgrade is to be forced.
+    pub fn forces(&self, status: &Status) -> bool {
+        self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
+    }
+
+    /// Whether failures are to be forgotten.
+    pub fn resets(&self, status: &Status) -> bool {
+        self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
+    }
+
+    /// A request counts once, and only together with one for a look.
+    fn asks(&self, asked: Option<&String>, handled: Option<&String>, status: &Status) -> bool {
+        asked.is_some()
+            && asked == self.reconcile.as_ref()
+            && self.is_new(status)
+            && asked != handled
+    }
+}
+
+/// What holds for the last action of a release, when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Active {
+    /// Its remediation.
+    pub remediation: Remediation,
+    /// Whether it was an upgrade.
+    pub is_upgrade: bool,
+    /// How often it failed.
+    pub failures: i64,
+    /// After which time it is repeated, if it is.
+    pub retry: Option<Duration>,
+}
+
+impl Desired {
+    /// What holds for the action that was attempted last.
+    pub fn active(&self, status: &Status) -> Option<Active> {
+        match status.last_attempted_action? {
+            Action::Install => Some(Active {
+                remediation: self.install.remediation,
+                is_upgrade: false,
+                failures: status.install_failures,
+                retry: self.install.strategy.retry(),
+            }),
+            Action::Upgrade => Some(Active {
+                remediation: self.upgrade.remediation,
+                is_upgrade: true,
+                failures: status.upgrade_failures,
+                retry: self.upgrade.strategy.retry(),
+            }),
+            Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => {
+                None
+            }
+        }
+    }
+
+    /// What is decided about an action when it begins.
+    pub fn plan(&self, action: Action) -> Plan {
+        let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let plan = Plan { timeout_ms: ms(self.timeout_of(action)), ..Plan::default() };
+        match action {
+            Action::Install => {
+                Plan { hooks: !self.install.disable_hooks, wait: self.install.wait, ..plan }
+            }
+            Action::Upgrade => Plan {
+                hooks: !self.upgrade.disable_hooks,
+                wait: self.upgrade.wait,
+                cleanup: self.upgrade.cleanup_on_fail,
+                ..plan
+            },
+            Action::Rollback => Plan {
+                hooks: !self.rollback.disable_hooks,
+                wait: self.rollback.wait,
+                cleanup: self.rollback.cleanup_on_fail,
+                ..plan
+            },
+            Action::Test => Plan { wait: WaitFor::Nothing, ..plan },
+            Action::Uninstall | Action::UninstallRemediation => Plan {
+                hooks: !self.uninstall.disable_hooks,
+                wait: match self.uninstall.disable_wait {
+                    true => WaitFor::Nothing,
+                    false => WaitFor::Objects,
+                },
+                keep_history: self.uninstall.keep_history,
+                propagation: self.uninstall.propagation,
+                ..plan
+            },
+        }
+    }
+
+    /// How long each hook and each wait of an action may take.
+    pub fn timeout_of(&self, action: Action) -> Duration {
+        match action {
+            Action::Install => self.install.timeout,
+            Action::Upgrade => self.upgrade.timeout,
+            Action::Rollback => self.rollback.timeout,
+            Action::Test => self.test.timeout,
+            Action::Uninstall | Action::UninstallRemediation => self.uninstall.timeout,
+        }
+    }
+}
+
+impl Active {
+    /// Whether it was tried as often as it may be.
+    pub fn is_exhausted(&self) -> bool {
+        self.remediation.is_exhausted(self.failures)
+    }
+
+    /// Whether failed tests are no failure.
+    pub fn ignores_tests(&self, test: &Test) -> bool {
+        self.remediation.ignore_test_failures.unwrap_or(test.ignore_failures)
+    }
+
+    /// Whether the last failure is undone as well.
+    pub fn undoes_last_failure(&self) -> bool {
+        let default = self.is_upgrade && self.remediation.retries > 0;
+        self.remediation.remediate_last_failure.unwrap_or(default)
+    }
+
+    /// What undoes a failure.
+    pub fn strategy(&self) -> RemediationStrategy {
+        match self.is_upgrade {
+            true => self.remediation.strategy,
+            false => RemediationStrategy::Uninstall,
+        }
+    }
+}
+
+impl Remediation {
+    /// Whether something that failed so often is not tried again.
+    pub fn is_exhausted(&self, failures: i64) -> bool {
+        self.retries >= 0 && failures > self.retries
+    }
+}

@@ -1,0 +1,324 @@
+//! Entries of `status.history`: what a HelmRelease remembers of the revisions that it made, and the digest by which it
+//! knows them again.
+//!
+//! Semantics: helm-controller 1.6 `internal/release` and `api/v2 Snapshots`.
+//! Elsewhere: the JSON of the parts ([`crate::record`]), when a snapshot is taken ([`crate::account`]).
+
+use std::collections::BTreeMap;
+
+use helm::manifests::HookEvent;
+use helm::values;
+use reconcile::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::instant::optional;
+use crate::record::{
+    EncodeError, FAILED, Fields, Record, SUCCEEDED, Status, hook_json, info_json, metadata_json,
+};
+
+/// Version of the way in which digests are made. Entries without it are taken at their word.
+pub const API_VERSION: &str = "v2";
+
+/// How many snapshots are kept where none of them is one that could be rolled back to.
+const KEPT: usize = 5;
+
+/// What made a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum SnapshotAction {
+    Install,
+    Upgrade,
+    Rollback,
+    Uninstall,
+    UninstallRemediation,
+}
+
+/// A revision as a HelmRelease remembers it; its JSON is that of `status.history`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// [`API_VERSION`], or another one of an older controller.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// The digest of what was stored: `sha256:…`.
+    pub digest: String,
+    /// The release.
+    pub name: String,
+    /// Where its objects are.
+    pub namespace: String,
+    /// The revision.
+    pub version: i64,
+    /// Where it was in its life, in Helm's words.
+    pub status: String,
+    /// What made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<SnapshotAction>,
+    /// The chart's name.
+    pub chart_name: String,
+    /// The chart's version.
+    pub chart_version: String,
+    /// The version of what the chart installs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub app_version: String,
+    /// The digest of the values.
+    pub config_digest: String,
+    /// When the first revision was begun.
+    #[serde(with = "optional")]
+    pub first_deployed: Option<Time>,
+    /// When this one was begun.
+    #[serde(with = "optional")]
+    pub last_deployed: Option<Time>,
+    /// When it was begun to be removed.
+    #[serde(default, with = "optional")]
+    pub deleted: Option<Time>,
+    /// How its tests went; `None` before they were run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_hooks: Option<BTreeMap<String, Option<TestHook>>>,
+    /// The digest of the artifact that the chart came from.
+    #[serde(rename = "ociDigest", default, skip_serializing_if = "String::is_empty")]
+    pub oci_digest: String,
+}
+
+/// How a test went.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TestHook {
+    /// When it was begun.
+    #[serde(default, with = "optional")]
+    pub last_started: Option<Time>,
+    /// When it ended.
+    #[serde(default, with = "optional")]
+    pub last_completed: Option<Time>,
+    /// In Helm's words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+}
+
+/// Which tests are run, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// A test's name.
+    pub name: String,
+    /// Whether it is left out, rather than the only one that is in.
+    pub exclude: bool,
+}
+
+/// Whether filters leave a test in.
+pub fn is_selected(name: &str, filters: &[Filter]) -> bool {
+    let mut included = filters.iter().filter(|it| !it.exclude).peekable();
+    let is_out = filters.iter().any(|it| it.exclude && it.name == name);
+    !is_out && (included.peek().is_none() || included.any(|it| it.name == name))
+}
+
+/// Why a record has no digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DigestError {
+    /// It has no JSON.
+    #[error("the digest of release {0} cannot be computed: {1}")]
+    Encode(String, EncodeError),
+    /// Its values have none.
+    #[error("the digest of the values of release {0} cannot be computed: {1}")]
+    Values(String, values::NotJson),
+}
+
+/// The text that is hashed: a record without its chart's files and without hooks that are tests.
+///
+/// # Errors
+/// The record has no JSON.
+pub fn observation(record: &Record, oci_digest: &str) -> Result<String, DigestError> {
+    let text = || {
+        let mut fields = Fields::new();
+        fields.text("name", &record.name)?;
+        fields.number("version", record.version);
+        fields.raw("info", &info_json(&record.info)?);
+        let metadata = record.metadata().map_or_else(|| Ok("{}".to_owned()), metadata_json)?;
+        fields.raw("chartMetadata", &metadata);
+        let config = match record.config.is_empty() {
+            true => golang::Value::Nil,
+            false => golang::Value::Map(record.config.clone()),
+        };
+        fields.value("config", &config)?;
+        fields.text("manifest", &record.manifest)?;
+        let hooks = record.hooks.iter().filter(|hook| !hook.is_for(HookEvent::Test));
+        let hooks = hooks.map(hook_json).collect::<Result<Vec<_>, _>>()?;
+        let hooks = if hooks.is_empty() { "null".into() } else { format!("[{}]", hooks.join(",")) };
+        fields.raw("hooks", &hooks);
+        fields.text("namespace", &record.namespace)?;
+        fields.some_text("ociDigest", oci_digest)?;
+        Ok(fields.end()? + "\n")
+    };
+    text().map_err(|error| DigestError::Encode(record.full_name(), error))
+}
+
+/// The digest by which a record is known again.
+///
+/// # Errors
+/// The record has no JSON.
+pub fn digest(record: &Record, oci_digest: &str) -> Result<String, DigestError> {
+    let text = observation(record, oci_digest)?;
+    Ok(format!("sha256:{}", hex::encode(Sha256::digest(text))))
+}
+
+impl Snapshot {
+    /// A snapshot of a record, without what is known of its tests.
+    ///
+    /// # Errors
+    /// The record has no JSON.
+    pub fn of(
+        record: &Record,
+        action: Option<SnapshotAction>,
+        oci_digest: &str,
+    ) -> Result<Self, DigestError> {
+        let config_digest = values::digest(&record.config)
+            .map_err(|error| DigestError::Values(record.full_name(), error))?;
+        let metadata = record.metadata().cloned().unwrap_or_default();
+        let second = |moment: &Option<crate::record::Moment>| {
+            moment.as_ref().and_then(crate::record::Moment::whole_second)
+        };
+        Ok(Self {
+            api_version: API_VERSION.to_owned(),
+            digest: digest(record, oci_digest)?,
+            name: record.name.clone(),
+            namespace: record.namespace.clone(),
+            version: record.version,
+            status: record.info.status.as_str().to_owned(),
+            action,
+            chart_name: metadata.name,
+            chart_version: metadata.version,
+            app_version: metadata.app_version,
+            config_digest,
+            first_deployed: second(&record.info.first_deployed),
+            last_deployed: second(&record.info.last_deployed),
+            deleted: second(&record.info.deleted),
+            test_hooks: None,
+            oci_digest: oci_digest.to_owned(),
+        })
+    }
+
+    /// `namespace/name.v1`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}.v{}", self.namespace, self.name, self.version)
+    }
+
+    /// `name@version` of the chart.
+    pub fn versioned_chart(&self) -> String {
+        format!("{}@{}", self.chart_name, self.chart_version)
+    }
+
+    /// Whether it is of this revision.
+    pub fn targets(&self, record: &Record) -> bool {
+        (&self.name, &self.namespace, self.version)
+            == (&record.name, &record.namespace, record.version)
+    }
+
+    /// Whether a record is the one that was stored. Snapshots of older controllers match any.
+    ///
+    /// # Errors
+    /// The record has no JSON.
+    pub fn matches(&self, record: &Record) -> Result<Match, DigestError> {
+        if self.api_version != API_VERSION {
+            return Ok(Match::Same);
+        }
+        if self.digest.strip_prefix("sha256:").is_none_or(|hex| hex.len() != 64) {
+            return Ok(Match::NoDigest);
+        }
+        let is_same = digest(record, &self.oci_digest)? == self.digest;
+        Ok(if is_same { Match::Same } else { Match::Other })
+    }
+
+    /// Whether its tests were run: all of them ended well, or one ended badly; a chart without tests counts as tested.
+    pub fn is_tested(&self) -> bool {
+        let Some(hooks) = &self.test_hooks else { return false };
+        let is = |hook: &Option<TestHook>, phase: &str| {
+            hook.as_ref().is_some_and(|hook| hook.phase == phase)
+        };
+        hooks.values().any(|hook| is(hook, FAILED))
+            || hooks.values().all(|hook| is(hook, SUCCEEDED))
+    }
+
+    /// Whether a test ended badly.
+    pub fn has_failed_test(&self) -> bool {
+        let hooks = self.test_hooks.iter().flat_map(BTreeMap::values).flatten();
+        hooks.into_iter().any(|hook| hook.phase == FAILED)
+    }
+
+    fn is_target_of_rollback(&self, ignore_tests: bool) -> bool {
+        let status = Status::parse(&self.status);
+        matches!(status, Status::Deployed | Status::Superseded)
+            && (ignore_tests || !self.has_failed_test())
+    }
+}
+
+/// How a record compares with a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// It is what was stored.
+    Same,
+    /// Somebody changed it.
+    Other,
+    /// The snapshot's digest is none that we can check.
+    NoDigest,
+}
+
+/// What is known of the tests of a record that were selected.
+pub fn test_hooks(record: &Record, filters: &[Filter]) -> BTreeMap<String, Option<TestHook>> {
+    let second = |moment: &Option<crate::record::Moment>| {
+        moment.as_ref().and_then(crate::record::Moment::whole_second)
+    };
+    let tests = record.hooks.iter().filter(|hook| hook.is_for(HookEvent::Test));
+    let selected = tests.filter(|hook| is_selected(&hook.name, filters));
+    let status = selected.map(|hook| {
+        let run = &hook.last_run;
+        let test = TestHook {
+            last_started: second(&run.started),
+            last_completed: second(&run.completed),
+            phase: run.phase.clone(),
+        };
+        (hook.name.clone(), Some(test))
+    });
+    status.collect()
+}
+
+/// The newest snapshot.
+pub fn latest(history: &[Snapshot]) -> Option<&Snapshot> {
+    history.iter().max_by_key(|snapshot| snapshot.version)
+}
+
+/// The newest snapshot before the latest that could be rolled back to.
+pub fn previous(history: &[Snapshot], ignore_tests: bool) -> Option<&Snapshot> {
+    let latest = latest(history)?.version;
+    let mut seen_latest = false;
+    let others = history.iter().filter(|snapshot| {
+        let is_latest = snapshot.version == latest && !seen_latest;
+        seen_latest |= is_latest;
+        !is_latest && snapshot.is_target_of_rollback(ignore_tests)
+    });
+    others.max_by_key(|snapshot| snapshot.version)
+}
+
+/// Drops what is older than [`previous`]; without one, all but the five newest. Leaves the newest first.
+pub fn truncate(history: &mut Vec<Snapshot>, ignore_tests: bool) {
+    sort(history);
+    if history.len() < 2 {
+        return;
+    }
+    let previous = history[1..].iter().position(|it| it.is_target_of_rollback(ignore_tests));
+    history.truncate(previous.map_or(KEPT, |at| at + 2));
+}
+
+/// Keeps the five newest. Leaves the newest first.
+pub fn truncate_to_newest(history: &mut Vec<Snapshot>) {
+    sort(history);
+    history.truncate(KEPT);
+}
+
+/// Puts the newest first.
+pub fn sort(history: &mut [Snapshot]) {
+    history.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.version));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! What the status of a HelmRelease says of its release, and how that becomes `Ready`.
+//!
+//! Here: the part of the status that decisions read and operations change, reasons, events, the summary.
+//! Elsewhere: what an operation changes in it ([`crate::account`]), the other conditions (`reconcile`), the object itself
+//! (the program).
+
+use std::time::Duration;
+
+use reconcile::{Reason, reason};
+
+use crate::journal::Action;
+use crate::settings::Desired;
+use crate::snapshot::Snapshot;
+
+/// Type of the condition of installations and upgrades.
+pub const RELEASED: &str = "Released";
+/// Type of the condition of tests.
+pub const TEST_SUCCESS: &str = "TestSuccess";
+/// Type of the condition of what undoes failures.
+pub const REMEDIATED: &str = "Remediated";
+/// Type of the condition of drift.
+pub const DRIFTED: &str = "Drifted";
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: Reason = Reason::new($text);)*
+
+        /// Finds a reason that a condition of ours may have by its word.
+        pub fn reason_of(word: &str) -> Option<Reason> {
+            [$($name,)* reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
+        }
+    };
+}
+
+reasons! {
+    /// It was installed.
+    INSTALL_SUCCEEDED = "InstallSucceeded";
+    /// It could not be installed.
+    INSTALL_FAILED = "InstallFailed";
+    /// It was upgraded.
+    UPGRADE_SUCCEEDED = "UpgradeSucceeded";
+    /// It could not be upgraded.
+    UPGRADE_FAILED = "UpgradeFailed";
+    /// Its tests went well.
+    TEST_SUCCEEDED = "TestSucceeded";
+    /// A test went wrong.
+    TEST_FAILED = "TestFailed";
+    /// Its tests are still to be run.
+    AWAITING_TESTS = "AwaitingTests";
+    /// It was rolled back.
+    ROLLBACK_SUCCEEDED = "RollbackSucceeded";
+    /// It could not be rolled back.
+    ROLLBACK_FAILED = "RollbackFailed";
+    /// It was removed.
+    UNINSTALL_SUCCEEDED = "UninstallSucceeded";
+    /// It could not be removed.
+    UNINSTALL_FAILED = "UninstallFailed";
+    /// Somebody's operation was found unfinished.
+    PENDING_RELEASE = "PendingRelease";
+    /// It was tried as often as it may be.
+    RETRIES_EXCEEDED = "RetriesExceeded";
+    /// There is nothing to roll back to.
+    MISSING_ROLLBACK_TARGET = "MissingRollbackTarget";
+    /// What there is cannot be made out.
+    STATE_ERROR = "StateError";
+    /// Something went wrong that no other reason names.
+    RECONCILE_ERROR = "ReconcileError";
+    /// The cluster is not what the release says.
+    DRIFT_DETECTED = "DriftDetected";
+    /// The cluster is what the release says.
+    NO_DRIFT_DETECTED = "NoDriftDetected";
+    /// The cluster was made what the release says.
+    DRIFT_CORRECTED = "DriftCorrected";
+    /// The cluster could not be made what the release says.
+    DRIFT_CORRECTION_FAILED = "DriftCorrectionFailed";
+}
+
+/// A condition of the release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Whether it holds.
+    pub status: reconcile::Status,
+    /// Why, as one word.
+    pub reason: Reason,
+    /// Why, for people.
+    pub text: String,
+    /// The generation of which it is said.
+    pub generation: i64,
+}
+
+/// What the status says of the release.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// `observedGeneration`
+    pub observed_generation: i64,
+    /// `storageNamespace`: empty before the first installation.
+    pub storage_namespace: String,
+    /// `history`
+    pub history: Vec<Snapshot>,
+    /// `lastAttemptedGeneration`
+    pub last_attempted_generation: i64,
+    /// `lastAttemptedRevision`
+    pub last_attempted_revision: String,
+    /// `lastAttemptedRevisionDigest`
+    pub last_attempted_revision_digest: String,
+    /// `lastAttemptedConfigDigest`
+    pub last_attempted_config_digest: String,
+    /// `lastAttemptedReleaseAction`: an installation or upgrade.
+    pub last_attempted_action: Option<Action>,
+    /// `lastAttemptedReleaseActionDuration`
+    pub last_attempted_duration: Option<Duration>,
+    /// `failures`
+    pub failures: i64,
+    /// `installFailures`
+    pub install_failures: i64,
+    /// `upgradeFailures`
+    pub upgrade_failures: i64,
+    /// `lastHandledReconcileAt`
+    pub last_handled_reconcile: Option<String>,
+    /// `lastHandledForceAt`
+    pub last_handled_force: Option<String>,
+    /// `lastHandledResetAt`
+    pub last_handled_reset: Option<String>,
+    /// `observedPostRenderersDigest`
+    pub post_renderers_digest: String,
+    /// `observedCommonMetadataDigest`
+    pub common_metadata_digest: String,
+    /// The condition [`RELEASED`].
+    pub released: Option<Said>,
+    /// The condition [`TEST_SUCCESS`].
+    pub tested: Option<Said>,
+    /// The condition [`REMEDIATED`].
+    pub remediated: Option<Said>,
+    /// The condition [`DRIFTED`].
+    pub drifted: Option<Said>,
+}
+
+impl Status {
+    /// Forgets failures.
+    pub fn clear_failures(&mut self) {
+        (self.failures, self.install_failures, self.upgrade_failures) = (0, 0, 0);
+    }
+
+    /// The counter of an action's failures.
+    pub fn failures_of(&self, action: Action) -> i64 {
+        match action {
+            Action::Install => self.install_failures,
+            Action::Upgrade => self.upgrade_failures,
+            Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => 0,
+        }
+    }
+
+    /// What `Ready` says: of the newest generation that any of them is of the first of Remediated, TestSuccess, Released.
+    ///
+    /// Parity(flux): what was undone counts as an error, also when that went well.
+    pub fn summary(&self, desired: &Desired) -> Option<Said> {
+        let tested = self.tested.as_ref();
+        let tested = tested.filter(|_| desired.test.enable && !desired.test.ignore_failures);
+        let remediated = self.remediated.clone().map(|said| {
+            let status = reconcile::Status::False;
+            Said { status, ..said }
+        });
+        let all = [remediated, tested.cloned(), self.released.clone()];
+        let newest = all.iter().flatten().map(|said| said.generation).max()?;
+        all.into_iter().flatten().find(|said| said.generation == newest)
+    }
+}
+
+/// Something to tell people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// Why, as one word.
+    pub reason: Reason,
+    /// For people.
+    pub text: String,
+    /// The chart's version, or that of the chart that is meant.
+    pub revision: String,
+    /// The digest of the values.
+    pub token: String,
+    /// The version of what the chart installs.
+    pub app_version: String,
+    /// The digest of the artifact that the chart came from.
+    pub oci_digest: String,
+}
+
+/// A new status, and what is told with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The status.
+    pub status: Status,
+    /// What `Reconciling` says from now on; `None` leaves it.
+    pub progress: Option<Progress>,
+    /// What is told.
+    pub events: Vec<Event>,
+    /// Whether something failed without a trace in storage.
+    pub is_early_failure: bool,
+}
+
+/// What is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// For people.
+    pub text: String,
+    /// Whether `Ready` is unknown meanwhile and says the same; else it says what it said.
+    pub makes_unready: bool,
+}
+
+impl Report {
+    /// Only a status.
+    pub fn of(status: Status) -> Self {
+        Self { status, progress: None, events: Vec::new(), is_early_failure: false }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the program does for a release: one change of the cluster each, by numbers, ids and digests.
+//!
+//! Every step can be done again after a crash that lost its end: the walk-through in the crate's documentation says what
+//! each of them must not do twice and how it sees that.
+//!
+//! Elsewhere: when a step is due ([`crate::plan`]).
+
+use crate::journal::{Action, Propagation};
+use crate::operation::Write;
+use crate::record::DeletePolicy;
+use crate::status::Report;
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Writes the status of the HelmRelease, and then emits the events.
+    Tell(Box<Report>),
+    /// Does all that comes before a record: definitions by policy, capabilities, rendering, building objects, checking
+    /// whose they are, the namespace. The result is kept for [`Step::Open`].
+    Prepare {
+        /// [`Action::Install`] or [`Action::Upgrade`].
+        action: Action,
+        /// The revision that it will be.
+        version: i64,
+        /// The digest of what is wished for.
+        inputs: String,
+    },
+    /// Deletes records that are too old, changes others, and creates the record with its journal.
+    ///
+    /// A record that is there already is left as it is: the next look tells whose it is.
+    Open {
+        /// Records that make room, oldest first.
+        prune: Vec<i64>,
+        /// What is written, but for the record: [`crate::operation::opened`] or
+        /// [`crate::operation::rolled_back`] makes it.
+        write: Box<Write>,
+    },
+    /// Writes records and the journal that stands beside one.
+    Write(Box<Write>),
+    /// Deletes the object of a hook; nothing there is well, too.
+    DeleteHook {
+        /// The revision whose hook it is.
+        version: i64,
+        /// Its place in the record.
+        hook: usize,
+        /// The occasion.
+        policy: DeletePolicy,
+        /// The operation.
+        operation: String,
+    },
+    /// Creates the object of a hook, annotated with the operation; one that has this annotation is not touched.
+    CreateHook {
+        /// The revision whose hook it is.
+        version: i64,
+        /// Its place in the record.
+        hook: usize,
+        /// The operation.
+        operation: String,
+    },
+    /// Makes the objects of the record what it says, in the order of its manifest: creates what is missing, updates
+    /// what is there, deletes what only `base` has.
+    Apply {
+        /// The revision.
+        version: i64,
+        /// The revision whose objects it replaces.
+        base: Option<i64>,
+        /// The operation.
+        operation: String,
+    },
+    /// Deletes the objects of the record but those that are to be kept ([`crate::removal`]).
+    Delete {
+        /// The revision.
+        version: i64,
+        /// How what they own goes.
+        propagation: Propagation,
+        /// The operation.
+        operation: String,
+    },
+    /// Deletes what an operation created that failed; not there is well, too.
+    CleanUp {
+        /// Inventory ids.
+        created: Vec<String>,
+        /// The operation.
+        operation: String,
+    },
+    /// Deletes records, in this order.
+    Purge {
+        /// Their revisions.
+        versions: Vec<i64>,
+    },
+    /// Writes the record of an operation that somebody else left behind: it failed, with this description.
+    Unlock {
+        /// The revision.
+        version: i64,
+        /// For people.
+        description: String,
+    },
+    /// Makes the objects of the deployed revision what it says, where they are not. Whoever does it tells what was
+    /// changed, by an event with [`crate::status::DRIFT_CORRECTED`] or [`crate::status::DRIFT_CORRECTION_FAILED`].
+    CorrectDrift {
+        /// The revision.
+        version: i64,
+        /// Names what was found.
+        digest: String,
+    },
+}

@@ -1,0 +1,243 @@
+//! The Secrets that hold the records of a release: Helm 4.2's driver `secret`, whose Secrets Helm 3 writes as well.
+//!
+//! A record is the Secret `sh.helm.release.v1.NAME.vN` of the type `helm.sh/release.v1`, with the labels that Helm
+//! selects by. Its key `release` holds base64 of gzip of JSON, to which Kubernetes adds its own base64.
+//!
+//! # Records that do not fit
+//! A Secret holds 1 MiB. Where Helm gives up, the text is cut: the first part stays in the Secret, which then has the
+//! annotations [`PARTS`] and [`DIGEST`]; each other part is a Secret named by [`part_name`], with the label [`PART_OF`]
+//! and without `owner=helm`, so that nobody takes it for a release. Parts are named by the digest of the whole, so
+//! an update never changes a part that is in use. The order of writes: parts, then the Secret, then the deletion of
+//! the parts that it no longer names.
+//! Helm cannot read the first part alone and skips it; it cannot create the next revision either, since that is there.
+//!
+//! Here: names, labels, packing, unpacking. Elsewhere: the JSON ([`crate::record`]), the journal that stands beside it
+//! ([`crate::journal`]), reading and writing Secrets (the program).
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use reconcile::Time;
+use sha2::{Digest as _, Sha256};
+
+use crate::record::{DecodeError, EncodeError, Record};
+
+/// The type of the Secrets.
+pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+/// The key of the data.
+pub const DATA_KEY: &str = "release";
+/// Annotation: how many parts the record has, this Secret's among them.
+pub const PARTS: &str = "windlass.dev/release-parts";
+/// Annotation: the digest of all parts one after the other.
+pub const DIGEST: &str = "windlass.dev/release-digest";
+/// Label of the other parts: `NAME.vN`.
+pub const PART_OF: &str = "windlass.dev/release-part-of";
+
+/// How much the data of a Secret may be, as Kubernetes counts.
+pub const MAX_PART: usize = 1 << 20;
+/// How many parts a record may have.
+pub const MAX_PARTS: usize = 64;
+/// How long the JSON of a record may be.
+const MAX_JSON: u64 = 64 << 20;
+
+/// Labels that a user cannot give a release.
+const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+
+/// Why a record cannot be stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// It has no JSON.
+    #[error("release {0} cannot be stored: {1}")]
+    Encode(String, EncodeError),
+    /// It is too large even in parts.
+    #[error(
+        "release {0} cannot be stored: it takes {1} bytes when packed, and the limit is {limit}; leave files out of the chart with `.helmignore`",
+        limit = MAX_PART * MAX_PARTS
+    )]
+    TooLarge(String, usize),
+}
+
+/// Why a Secret holds no record. Says nothing of what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnpackError {
+    /// The data is no base64.
+    #[error("its key `release` is not base64")]
+    Base64,
+    /// The data is no gzip.
+    #[error("its key `release` is damaged: what is in it cannot be unpacked")]
+    Gzip,
+    /// It unpacks to too much.
+    #[error("its key `release` unpacks to more than 64 MiB")]
+    TooLarge,
+    /// The JSON is no record.
+    #[error("its key `release` holds no release: {0}")]
+    Decode(#[from] DecodeError),
+    /// Parts are missing, or belong to something else.
+    #[error("its parts do not fit together: {0}")]
+    Parts(&'static str),
+}
+
+/// What a record is in storage.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// Data of the Secret, and of those that hold the rest; not empty.
+    pub parts: Vec<Vec<u8>>,
+    /// The digest of all of it: `sha256:…`.
+    pub digest: String,
+}
+
+impl Packed {
+    /// What has to stand on the Secret if there is more than one part.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        if self.parts.len() < 2 {
+            return BTreeMap::new();
+        }
+        BTreeMap::from([
+            (PARTS.to_owned(), self.parts.len().to_string()),
+            (DIGEST.to_owned(), self.digest.clone()),
+        ])
+    }
+}
+
+/// The Secret of a revision.
+pub fn secret_name(release: &str, version: i64) -> String {
+    format!("sh.helm.release.v1.{release}.v{version}")
+}
+
+/// The Secret of another part of a revision; `part` counts from 1.
+pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> String {
+    let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
+    let short = digits.get(..12).unwrap_or(digits);
+    format!("sh.helm.release.v1.{release}.v{version}.{short}.{part}")
+}
+
+/// The value of [`PART_OF`].
+pub fn part_of(release: &str, version: i64) -> String {
+    format!("{release}.v{version}")
+}
+
+/// Selects the Secrets of all revisions of a release.
+pub fn selector(release: &str) -> String {
+    format!("owner=helm,name={release}")
+}
+
+/// Whether a record is written for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The Secret is created.
+    New,
+    /// The Secret is there and replaced.
+    Again,
+}
+
+/// The labels of a record's Secret.
+///
+/// Parity(helm 4): a Secret that is written again has no `createdAt` any more.
+pub fn labels(record: &Record, written: Written, now: Time) -> BTreeMap<String, String> {
+    let mut labels = record.labels.clone();
+    let stamp = match written {
+        Written::New => "createdAt",
+        Written::Again => "modifiedAt",
+    };
+    let system = [
+        (stamp, now.as_second().to_string()),
+        ("name", record.name.clone()),
+        ("owner", "helm".to_owned()),
+        ("status", record.info.status.as_str().to_owned()),
+        ("version", record.version.to_string()),
+    ];
+    labels.extend(system.map(|(key, value)| (key.to_owned(), value)));
+    labels
+}
+
+/// Of the labels of a Secret those that belong to the release.
+pub fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let user = labels.iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()));
+    user.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Packs a record.
+///
+/// # Errors
+/// It has no JSON or is too large. Does not tell what is in it.
+pub fn pack(record: &Record) -> Result<Packed, PackError> {
+    let json = record.to_json().map_err(|error| PackError::Encode(record.full_name(), error))?;
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory cannot fail.
+    let packed = gzip.write_all(json.as_bytes()).and_then(|()| gzip.finish()).unwrap_or_default();
+    let text = STANDARD.encode(packed).into_bytes();
+    if text.len() > MAX_PART * MAX_PARTS {
+        return Err(PackError::TooLarge(record.full_name(), text.len()));
+    }
+    let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
+    let parts = text.chunks(MAX_PART).map(<[u8]>::to_vec).collect();
+    Ok(Packed { parts, digest })
+}
+
+/// How many parts a Secret says that it has.
+///
+/// # Errors
+/// The annotation holds something else than a possible number.
+pub fn part_count(annotations: &BTreeMap<String, String>) -> Result<usize, UnpackError> {
+    let Some(text) = annotations.get(PARTS) else { return Ok(1) };
+    match text.parse() {
+        Ok(count) if (1..=MAX_PARTS).contains(&count) => Ok(count),
+        _ => Err(UnpackError::Parts(
+            "the annotation `windlass.dev/release-parts` is no number from 1 to 64",
+        )),
+    }
+}
+
+/// Unpacks a record from the data of its Secret and of its other parts, in order.
+///
+/// `labels` and `annotations` are the Secret's.
+///
+/// # Errors
+/// The Secret was damaged, edited, or holds more than 64 MiB.
+pub fn unpack(
+    parts: &[&[u8]],
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Record, UnpackError> {
+    if parts.len() != part_count(annotations)? {
+        return Err(UnpackError::Parts("some are missing"));
+    }
+    if parts.iter().any(|part| part.len() > MAX_PART * 2) {
+        return Err(UnpackError::TooLarge);
+    }
+    let mut text = parts.concat();
+    if parts.len() > 1 {
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
+        if annotations.get(DIGEST) != Some(&digest) {
+            return Err(UnpackError::Parts("the digest of all of them is another one"));
+        }
+    }
+    // Go's decoder skips line ends.
+    text.retain(|byte| !matches!(byte, b'\r' | b'\n'));
+    let packed = STANDARD.decode(text).map_err(|_| UnpackError::Base64)?;
+    let json = if packed.len() > 3 && packed.starts_with(&[0x1f, 0x8b, 0x08]) {
+        inflate(&packed)?
+    } else {
+        packed
+    };
+    let mut record = Record::from_json(&json)?;
+    record.labels = user_labels(labels);
+    Ok(record)
+}
+
+fn inflate(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
+    let mut json = Vec::new();
+    let read = MultiGzDecoder::new(packed).take(MAX_JSON + 1).read_to_end(&mut json);
+    read.map_err(|_| UnpackError::Gzip)?;
+    if json.len() as u64 > MAX_JSON { Err(UnpackError::TooLarge) } else { Ok(json) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,442 @@
+//! A cluster in memory on which plans are tried: it does what steps say, remembers it, and can lose its memory at any
+//! step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm::chart::Metadata;
+use reconcile::{Kind as _, Rest, Time, Verdict};
+
+use crate::decide::Drift;
+use crate::journal::{Action, Journal};
+use crate::operation::{Health, HookObject, Live, Look, Outcome, Write, rolled_back};
+use crate::plan::{Need, Observed, Ran, Release, need};
+use crate::record::{HookRecord, Info, Moment, Record, Status as Life, StoredChart};
+use crate::revisions::{Revision, Revisions};
+use crate::settings::{Desired, Install, Requests, Rollback, Test, Uninstall, Upgrade};
+use crate::status::Status;
+use crate::step::Step;
+use crate::target::Target;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A release `apps/web` of chart `c`, by its version and a word for its values.
+pub(crate) fn desired(version: &str, values: &str) -> Desired {
+    Desired {
+        owner: "uid".to_owned(),
+        generation: 1,
+        target: Target::of("web", "apps", "", "", ""),
+        deleted: false,
+        suspended: false,
+        chart_name: "c".to_owned(),
+        chart_version: version.to_owned(),
+        app_version: String::new(),
+        oci_digest: String::new(),
+        config_digest: helm::values::digest(&config(values)).unwrap(),
+        inputs: format!("sha256:{version}/{values}"),
+        post_renderers_digest: String::new(),
+        common_metadata_digest: String::new(),
+        timeout: 5 * MINUTE,
+        max_history: 5,
+        install: Install { timeout: 5 * MINUTE, ..Install::default() },
+        upgrade: Upgrade { timeout: 5 * MINUTE, ..Upgrade::default() },
+        rollback: Rollback { timeout: 5 * MINUTE, ..Rollback::default() },
+        test: Test { timeout: 5 * MINUTE, ..Test::default() },
+        uninstall: Uninstall { timeout: 5 * MINUTE, ..Uninstall::default() },
+        drift: crate::settings::DriftMode::Disabled,
+        requests: Requests::default(),
+        retry: Duration::from_secs(1),
+        interval: 10 * MINUTE,
+    }
+}
+
+pub(crate) fn config(values: &str) -> golang::value::Map {
+    let entries = [(golang::value::Str::from("v"), golang::Value::string(values))];
+    golang::value::Map::new(golang::value::Type::Any, entries)
+}
+
+/// A hook as charts have them: a Job for these events.
+pub(crate) fn hook(name: &str, events: &[&str], policies: &[&str]) -> HookRecord {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    HookRecord {
+        name: name.to_owned(),
+        kind: if events == ["test"] { "Pod" } else { "Job" }.to_owned(),
+        path: format!("c/templates/{name}.yaml"),
+        events: words(events),
+        delete_policies: words(policies),
+        ..HookRecord::default()
+    }
+}
+
+/// A record of chart `c`.
+pub(crate) fn record(version: i64, chart: &str, values: &str, life: &str) -> Record {
+    let metadata = Metadata {
+        name: "c".to_owned(),
+        version: chart.to_owned(),
+        api_version: "v2".to_owned(),
+        ..Metadata::default()
+    };
+    Record {
+        name: "web".to_owned(),
+        namespace: "apps".to_owned(),
+        version,
+        info: Info { status: Life::parse(life), ..Info::default() },
+        chart: Some(StoredChart { metadata: Some(metadata), ..StoredChart::default() }),
+        config: config(values),
+        manifest: format!("---\n# {chart}\n"),
+        hooks: Vec::new(),
+        apply_method: "ssa".to_owned(),
+        labels: BTreeMap::new(),
+    }
+}
+
+/// The object of a hook.
+#[derive(Debug, Clone)]
+struct Job {
+    operation: String,
+    uid: String,
+    /// How often it is looked at before it ends.
+    looks: usize,
+}
+
+/// The cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) desired: Desired,
+    pub(crate) status: Status,
+    pub(crate) now: Time,
+    pub(crate) records: BTreeMap<i64, (Record, Option<Journal>)>,
+    pub(crate) hooks: Vec<HookRecord>,
+    /// What goes wrong: `prepare`, `apply`, `ready`, `delete`, `create NAME`, `run NAME`, `correct`.
+    pub(crate) faults: BTreeSet<String>,
+    /// What never gets ready, and hooks that never end.
+    pub(crate) slow: BTreeSet<String>,
+    pub(crate) drift: Drift,
+    /// What was done, in order.
+    pub(crate) log: Vec<String>,
+    /// Events that were told.
+    pub(crate) events: Vec<String>,
+    jobs: BTreeMap<String, Job>,
+    /// Operations with the hooks that they ever began.
+    begun: BTreeSet<(String, String)>,
+    uids: usize,
+    /// What is applied: revision and chart.
+    pub(crate) applied: Option<(i64, String)>,
+    /// How many steps are done before the program ends; and whether the last of them is done or lost.
+    pub(crate) crash: Option<(usize, bool)>,
+    pub(crate) steps: usize,
+}
+
+/// Where a run ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Rest(Rest),
+    Crash,
+}
+
+impl World {
+    pub(crate) fn new(desired: Desired) -> Self {
+        Self {
+            desired,
+            status: Status::default(),
+            now: Time::from_second(1_800_000_000).unwrap(),
+            records: BTreeMap::new(),
+            hooks: Vec::new(),
+            faults: BTreeSet::new(),
+            slow: BTreeSet::new(),
+            drift: Drift::None,
+            log: Vec::new(),
+            events: Vec::new(),
+            jobs: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            uids: 0,
+            applied: None,
+            crash: None,
+            steps: 0,
+        }
+    }
+
+    pub(crate) fn fails(&mut self, fault: &str) {
+        self.faults.insert(fault.to_owned());
+    }
+
+    pub(crate) fn revisions(&self) -> Revisions {
+        let known = self.records.values().map(|(record, journal)| Revision {
+            record: Arc::new(record.clone()),
+            journal: journal.clone(),
+        });
+        Revisions::new(known.collect(), Vec::new())
+    }
+
+    /// Runs until there is a rest, as `reconcile::drive` does it.
+    pub(crate) fn run(&mut self) -> End {
+        let mut ran = Ran::default();
+        let mut outcome: Option<Outcome> = None;
+        let mut done: Vec<Step> = Vec::new();
+        for _ in 0..500 {
+            let observed = self.observe(&ran, outcome.as_ref());
+            let steps = match Release::plan(&self.desired, &observed) {
+                Verdict::Act(steps) => steps,
+                Verdict::Rest(rest) => {
+                    assert!(!rest.has_empty_wake(), "{rest:?}");
+                    return End::Rest(rest);
+                }
+            };
+            assert!(!steps.is_empty());
+            for step in steps {
+                assert!(
+                    !done.contains(&step),
+                    "already done in this run: {step:?}\n{:#?}",
+                    self.log
+                );
+                self.steps += 1;
+                let crash = self.crash.filter(|(at, _)| *at == self.steps);
+                if crash.is_some_and(|(_, is_done)| !is_done) {
+                    return End::Crash;
+                }
+                outcome = Some(self.perform(&step));
+                if crash.is_some() {
+                    return End::Crash;
+                }
+                ran.note(&step);
+                done.push(step);
+            }
+        }
+        panic!("not settled: {:#?}", self.log);
+    }
+
+    /// Runs again and again while time passes, until nothing wakes it but the interval.
+    pub(crate) fn settle(&mut self) -> Rest {
+        for _ in 0..40 {
+            match self.run() {
+                End::Crash => self.log.push("CRASH".to_owned()),
+                End::Rest(rest) => match rest.wake().and_then(reconcile::Wake::earliest) {
+                    Some(at) if at < self.now + self.desired.interval => {
+                        self.now = at.max(self.now);
+                    }
+                    _ => return rest,
+                },
+            }
+        }
+        panic!("never settled: {:#?}", self.log);
+    }
+
+    fn observe(&mut self, ran: &Ran, outcome: Option<&Outcome>) -> Observed {
+        let revisions = self.revisions();
+        let mut live = Live::default();
+        let mut drift = None;
+        match need(&self.desired, &self.status, &revisions) {
+            Need::Nothing => {}
+            Need::Drift => drift = Some(self.drift.clone()),
+            Need::Operation(look) => {
+                if let Some(last) = revisions.last() {
+                    live = self.look(look, &last.record, last.journal.as_ref());
+                }
+            }
+        }
+        Observed {
+            now: self.now,
+            status: self.status.clone(),
+            revisions,
+            live,
+            drift,
+            outcome: outcome.cloned(),
+            ran: ran.clone(),
+        }
+    }
+
+    fn look(&mut self, look: Look, record: &Record, journal: Option<&Journal>) -> Live {
+        let health = |faults: &BTreeSet<String>, slow: &BTreeSet<String>, what: &str| {
+            if slow.contains(what) {
+                Health::Pending(vec![format!("Deployment/apps/{what} status: 'InProgress'")])
+            } else if faults.contains(what) {
+                Health::Failed(format!("Deployment/apps/{what} failed"))
+            } else {
+                Health::Done
+            }
+        };
+        let (mut hook, mut objects) = (None, None);
+        match look {
+            Look::Nothing => {}
+            Look::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),
+            Look::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
+            Look::Hook(place) => {
+                let name = record.hooks[place].name.clone();
+                let operation = journal.map(|journal| journal.id.clone()).unwrap_or_default();
+                hook = Some(match self.jobs.get_mut(&name) {
+                    None => HookObject::Missing,
+                    Some(job) if job.operation != operation => HookObject::Theirs,
+                    Some(job) => {
+                        job.looks = job.looks.saturating_sub(1);
+                        let uid = job.uid.clone();
+                        let pending =
+                            Health::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
+                        let health = if self.slow.contains(&name) || job.looks > 0 {
+                            pending
+                        } else if self.faults.contains(&format!("run {name}")) {
+                            Health::Failed(format!("Job {name} failed"))
+                        } else {
+                            Health::Done
+                        };
+                        HookObject::Ours { uid, health }
+                    }
+                });
+            }
+        }
+        // Polls each second.
+        let again = self.now.checked_add(Duration::from_secs(1)).ok();
+        Live { hook, objects, again, ..Live::default() }
+    }
+
+    fn perform(&mut self, step: &Step) -> Outcome {
+        let (line, fault) = self.done(step);
+        let error = fault.filter(|fault| self.faults.contains(fault));
+        let error = error.map(|fault| format!("refused: {fault}"));
+        if !line.is_empty() {
+            let end = if error.is_some() { ": refused" } else { "" };
+            self.log.push(format!("{line}{end}"));
+        }
+        let created = match step {
+            Step::Apply { .. } => vec!["apps_new__Secret".to_owned()],
+            _ => Vec::new(),
+        };
+        Outcome { step: step.clone(), created, error }
+    }
+
+    /// Does a step; gives a line for the log, and the fault that would make it fail.
+    fn done(&mut self, step: &Step) -> (String, Option<String>) {
+        match step {
+            Step::Tell(report) => {
+                self.status = report.status.clone();
+                let events = report.events.iter();
+                self.events.extend(events.map(|it| format!("{} {}", it.reason, it.text)));
+                let progress = report.progress.as_ref().map(|progress| progress.text.clone());
+                (progress.unwrap_or_default(), None)
+            }
+            Step::Prepare { action, version, .. } => {
+                (format!("prepare {} v{version}", action.as_str()), Some("prepare".to_owned()))
+            }
+            Step::Open { prune, write } => {
+                prune.iter().for_each(|version| drop(self.records.remove(version)));
+                self.open(write);
+                let prune =
+                    if prune.is_empty() { String::new() } else { format!(", prune {prune:?}") };
+                (format!("open v{}{prune}", write.version), None)
+            }
+            Step::Write(write) => {
+                self.write(write);
+                let changes: Vec<String> = write.changes.iter().map(change_text).collect();
+                (changes.join(", "), None)
+            }
+            Step::DeleteHook { hook, version, policy, .. } => {
+                let name = self.records[version].0.hooks[*hook].name.clone();
+                self.jobs.remove(&name);
+                (format!("delete hook {name} ({})", policy.as_str()), None)
+            }
+            Step::CreateHook { hook, version, operation } => {
+                let name = self.records[version].0.hooks[*hook].name.clone();
+                let fault = format!("create {name}");
+                if !self.faults.contains(&fault) {
+                    let begun = (operation.clone(), name.clone());
+                    assert!(self.begun.insert(begun), "hook {name} was begun twice");
+                    self.uids += 1;
+                    let uid = format!("uid{}", self.uids);
+                    let job = Job { operation: operation.clone(), uid, looks: 3 };
+                    self.jobs.insert(name.clone(), job);
+                }
+                (format!("run hook {name}"), Some(fault))
+            }
+            Step::Apply { version, base, .. } => {
+                let chart = self.records[version].0.metadata().unwrap().version.clone();
+                if !self.faults.contains("apply") {
+                    self.applied = Some((*version, chart));
+                }
+                let base = base.map(|base| format!(" over v{base}")).unwrap_or_default();
+                (format!("apply v{version}{base}"), Some("apply".to_owned()))
+            }
+            Step::Delete { version, .. } => {
+                self.applied = None;
+                (format!("delete objects of v{version}"), Some("delete".to_owned()))
+            }
+            Step::CleanUp { created, .. } => (format!("clean up {}", created.join(" ")), None),
+            Step::Purge { versions } => {
+                versions.iter().for_each(|version| drop(self.records.remove(version)));
+                (format!("purge {versions:?}"), None)
+            }
+            Step::Unlock { version, description } => {
+                if let Some((record, journal)) = self.records.get_mut(version) {
+                    record.info.status = Life::Failed;
+                    record.info.description.clone_from(description);
+                    *journal = None;
+                }
+                (format!("unlock v{version}"), None)
+            }
+            Step::CorrectDrift { version, digest } => {
+                if !self.faults.contains("correct") {
+                    self.drift = Drift::None;
+                }
+                (format!("correct {digest} of v{version}"), Some("correct".to_owned()))
+            }
+        }
+    }
+
+    fn open(&mut self, write: &Write) {
+        let journal = write.journal.clone();
+        let record = match (journal.action, journal.target.and_then(|it| self.records.get(&it))) {
+            (Action::Rollback, Some((target, _))) => {
+                let current = &self.records[&journal.base.unwrap()].0;
+                rolled_back(current, target, true, journal.started)
+            }
+            _ => {
+                let chart = self.desired.chart_version.clone();
+                let values = self.desired.inputs.rsplit('/').next().unwrap_or_default().to_owned();
+                let life = match journal.action {
+                    Action::Install => "pending-install",
+                    _ => "pending-upgrade",
+                };
+                let mut record = record(write.version, &chart, &values, life);
+                record.info.last_deployed = Some(Moment::new(journal.started));
+                record.hooks.clone_from(&self.hooks);
+                record.namespace.clone_from(&self.desired.target.namespace);
+                record
+            }
+        };
+        for (version, change) in &write.others {
+            self.records.get_mut(version).unwrap().0.apply(change);
+        }
+        assert!(!self.records.contains_key(&write.version));
+        self.records.insert(write.version, (record, Some(journal)));
+    }
+
+    fn write(&mut self, write: &Write) {
+        for (version, change) in &write.others {
+            if let Some((record, _)) = self.records.get_mut(version) {
+                record.apply(change);
+            }
+        }
+        // What is stored is what can be read.
+        let journal = Journal::parse(&write.journal.text()).unwrap();
+        let (record, there) = self.records.get_mut(&write.version).unwrap();
+        write.changes.iter().for_each(|change| record.apply(change));
+        *there = Some(journal);
+    }
+
+    /// The records, for people.
+    pub(crate) fn lives(&self) -> String {
+        let lives = self.records.values().map(|(record, _)| {
+            format!("v{} {} ({})", record.version, record.info.status, record.info.description)
+        });
+        lives.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn change_text(change: &crate::record::Change) -> String {
+    use crate::record::Change;
+    match change {
+        Change::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
+        Change::HookEnded { hook, succeeded: true, .. } => format!("record: hook {hook} succeeded"),
+        Change::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
+        Change::Status { status, .. } => format!("record: {status}"),
+    }
+}

@@ -1,0 +1,422 @@
+//! Operations on releases, played against a cluster that does what it is told and remembers it.
+//!
+//! The cluster says of every object that it is there before it is deleted, as a client that only records does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ::helm::chart::{Chart, File, Metadata};
+use ::helm::manifests::{self, Order};
+use ::helm::release::{Rendered, Request};
+use ::helm::render::{Mode, Release};
+use ::release::journal::{Journal, Plan, WaitFor};
+use ::release::operation::{
+    Health, HookObject, Live, Look, Next, Opening, Outcome, Removal, Write, error, look, next,
+    opened, place, removal, rolled_back, started,
+};
+use ::release::record::{Change, Record};
+use ::release::removal::removed;
+use ::release::{Action, Revision, Revisions, Step};
+use golang::value::Map;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::super::case::{Case, Fault, Judgement};
+use super::super::helm::render::env;
+use super::mismatch;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Steps {
+    steps: Vec<Given>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Given {
+    #[serde(rename = "do")]
+    action: String,
+    templates: BTreeMap<String, String>,
+    fail: BTreeSet<String>,
+    keep_history: bool,
+    disable_hooks: bool,
+    wait_for_jobs: bool,
+    cleanup_on_fail: bool,
+    rollback_on_failure: bool,
+    version: i64,
+}
+
+pub(super) fn judge(case: Case) -> Judgement {
+    let Steps { steps } = case.inputs()?;
+    let mut cluster = Cluster::default();
+    let mut out = Vec::new();
+    for given in &steps {
+        cluster.events.clear();
+        cluster.fail.clone_from(&given.fail);
+        let error = cluster.act(given)?;
+        let mut told = json!({"events": cluster.events, "releases": cluster.releases()});
+        if let Some(error) = error {
+            told["err"] = error.into();
+        }
+        out.push(told);
+    }
+    case.judge(Ok(Json::Array(out)))
+}
+
+/// A place for records, and what was done.
+#[derive(Default)]
+struct Cluster {
+    records: BTreeMap<i64, Record>,
+    fail: BTreeSet<String>,
+    events: Vec<String>,
+    /// Whether the object of the present hook is there.
+    hook: Option<HookObject>,
+}
+
+impl Cluster {
+    /// Does an operation; `Some` is its error.
+    fn act(&mut self, given: &Given) -> Result<Option<String>, Fault> {
+        let action = match given.action.as_str() {
+            "install" => Action::Install,
+            "upgrade" => Action::Upgrade,
+            "rollback" => Action::Rollback,
+            "test" => Action::Test,
+            "uninstall" => Action::Uninstall,
+            other => return Err(Fault::NotRun(format!("unknown operation `{other}`"))),
+        };
+        let plan = Plan {
+            hooks: !given.disable_hooks,
+            wait: match given.wait_for_jobs {
+                true => WaitFor::ObjectsAndJobs,
+                false => WaitFor::Objects,
+            },
+            cleanup: given.cleanup_on_fail,
+            keep_history: given.keep_history,
+            ..Plan::default()
+        };
+        let revisions = self.revisions();
+        let last = revisions.last().map(|last| Arc::clone(&last.record));
+        let (record, journal) = match (action, last) {
+            (Action::Install | Action::Upgrade, _) => {
+                let place = match place(action, "r", &revisions, false, 0) {
+                    Ok(place) => place,
+                    Err(error) => return Ok(Some(error)),
+                };
+                let journal = Journal { base: place.base, ..journal(action, plan) };
+                let base = place.base.and_then(|base| self.records.get(&base));
+                (new_record(&given.templates, &journal, place.version, base)?, journal)
+            }
+            (Action::Rollback, Some(last)) => {
+                let target = if given.version == 0 { last.version - 1 } else { given.version };
+                let base = Some(last.version);
+                let journal = Journal { base, target: Some(target), ..journal(action, plan) };
+                let Some(target) = self.records.get(&target) else {
+                    return Ok(Some(format!("release has no {target} version")));
+                };
+                (rolled_back(&last, target, false, now()), journal)
+            }
+            (Action::Test, Some(last)) => (Record::clone(&last), journal(action, plan)),
+            _ => {
+                let last = match removal("r", &revisions, given.keep_history) {
+                    Ok(Removal::Run) => revisions.last().map(|last| Record::clone(&last.record)),
+                    Ok(Removal::Purge(_)) => None,
+                    Err(error) => return Ok(Some(error)),
+                };
+                let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
+                (last, journal(action, plan))
+            }
+        };
+        let version = record.version;
+        self.records.insert(version, record);
+        let error = self.play(version, journal)?;
+        match error {
+            Some(error) if given.rollback_on_failure => {
+                let plan = Plan { wait: WaitFor::Objects, ..Plan::default() };
+                self.play(version, journal_of_removal(plan))?;
+                Ok(Some(format!(
+                    "release r failed, and has been uninstalled due to rollback-on-failure being set: {error}"
+                )))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Plays an operation to its end, reading the journal anew before every step.
+    fn play(&mut self, version: i64, journal: Journal) -> Result<Option<String>, Fault> {
+        let record = self.record(version)?;
+        let mut write = started(&record, journal, &[], now());
+        let mut last: Option<Outcome> = None;
+        for _ in 0..1000 {
+            self.write(&write);
+            let journal = Journal::parse(&write.journal.text());
+            let journal = journal.map_err(|error| mismatch("a journal", &error))?;
+            let record = self.record(version)?;
+            if !journal.is_open() {
+                return Ok(error(&journal, &record));
+            }
+            loop {
+                let live = self.look(&journal, &record, last.as_ref());
+                let revisions = self.revisions();
+                match next(&journal, &record, &revisions, &live, last.as_ref(), None, now()) {
+                    Next::Do(Step::Write(due)) => {
+                        (write, last) = (*due, None);
+                        break;
+                    }
+                    Next::Do(Step::Purge { .. }) => {
+                        self.records.clear();
+                        return Ok(error(&journal, &record));
+                    }
+                    Next::Do(step) => last = Some(self.perform(step, &record)?),
+                    other => return Err(mismatch("a step", &format!("{other:?}"))),
+                }
+            }
+        }
+        Err(mismatch("an end", &"a thousand steps"))
+    }
+
+    fn record(&self, version: i64) -> Result<Record, Fault> {
+        self.records.get(&version).cloned().ok_or_else(|| mismatch("a record", &version))
+    }
+
+    fn write(&mut self, write: &Write) {
+        for (version, change) in &write.others {
+            if let Some(record) = self.records.get_mut(version) {
+                record.apply(change);
+            }
+        }
+        // A record that goes says that it does only once it is stored.
+        let changes = write.changes.iter();
+        if let Some(record) = self.records.get_mut(&write.version) {
+            changes.for_each(|change: &Change| record.apply(change));
+        }
+    }
+
+    /// Tells an event; `Some` is the refusal.
+    fn tell(&mut self, event: String, kind: &str) -> Option<String> {
+        let refused = if self.fail.contains(&event) {
+            Some(event.clone())
+        } else {
+            self.fail.get(kind).cloned()
+        };
+        self.events.push(event);
+        refused.map(|event| format!("refused: {event}"))
+    }
+
+    fn look(&mut self, journal: &Journal, record: &Record, last: Option<&Outcome>) -> Live {
+        let ids = ids(record);
+        match look(journal, record) {
+            Look::Nothing => Live::default(),
+            Look::Hook(hook) => {
+                let hook = record.hooks.get(hook).map(|it| format!("{}/{}", it.kind, it.name));
+                let name = hook.unwrap_or_default();
+                let object = match (&self.hook, &journal.hook_uid, last.map(|last| &last.step)) {
+                    (_, Some(uid), _) => {
+                        let refused = self.tell(format!("watch {name}"), "watch");
+                        self.hook = None;
+                        let health = refused.map_or(Health::Done, Health::Failed);
+                        HookObject::Ours { uid: uid.clone(), health }
+                    }
+                    (_, None, Some(Step::DeleteHook { .. })) => {
+                        self.tell(format!("wait-for-delete {name}"), "wait-for-delete");
+                        HookObject::Missing
+                    }
+                    (Some(object), None, _) => object.clone(),
+                    (None, None, _) if is_clear(journal, record) => HookObject::Theirs,
+                    (None, None, _) => HookObject::Missing,
+                };
+                Live { hook: Some(object), ..Live::default() }
+            }
+            Look::Ready { .. } | Look::Gone if ids.is_empty() => {
+                Live { objects: Some(Health::Done), ..Live::default() }
+            }
+            Look::Ready { jobs } => {
+                let word = if jobs { "wait-with-jobs" } else { "wait" };
+                let refused = self.tell(format!("{word} {}", ids.join(" ")), word);
+                let health = refused.map_or(Health::Done, Health::Failed);
+                Live { objects: Some(health), ..Live::default() }
+            }
+            Look::Gone => {
+                let gone = removed_ids(record);
+                let refused = self.tell(format!("wait-for-delete {}", gone.join(" ")), "");
+                let health = refused.map_or(Health::Done, Health::Failed);
+                Live { objects: Some(health), ..Live::default() }
+            }
+        }
+    }
+
+    fn perform(&mut self, step: Step, record: &Record) -> Result<Outcome, Fault> {
+        let hook = |hook: &usize| {
+            record.hooks.get(*hook).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default()
+        };
+        let mut created = Vec::new();
+        let error = match &step {
+            Step::DeleteHook { hook: place, .. } => {
+                self.hook = None;
+                self.tell(format!("delete(Background) {}", hook(place)), "")
+            }
+            Step::CreateHook { hook: place, .. } => {
+                let error = self.tell(format!("create {}", hook(place)), "create");
+                let health = Health::Pending(Vec::new());
+                let object = HookObject::Ours { uid: "uid".to_owned(), health };
+                self.hook = error.is_none().then_some(object);
+                error
+            }
+            Step::Apply { base, .. } => {
+                let ids = ids(record);
+                match base.and_then(|base| self.records.get(&base)).map(self::ids) {
+                    None if ids.is_empty() => None,
+                    None => self.tell(format!("create {}", ids.join(" ")), "create"),
+                    Some(base) => {
+                        created = ids.iter().filter(|id| !base.contains(id)).cloned().collect();
+                        let event = format!("update [{}] to [{}]", base.join(" "), ids.join(" "));
+                        self.tell(event, "update")
+                    }
+                }
+            }
+            Step::Delete { propagation, .. } => {
+                let ids = removed_ids(record);
+                let event = format!("delete({}) {}", propagation.as_str(), ids.join(" "));
+                if ids.is_empty() { None } else { self.tell(event, "") }
+            }
+            Step::CleanUp { created, .. } => {
+                self.tell(format!("delete(Background) {}", created.join(" ")), "")
+            }
+            other => return Err(mismatch("a step of an operation", &format!("{other:?}"))),
+        };
+        Ok(Outcome { step, created, error })
+    }
+
+    fn revisions(&self) -> Revisions {
+        let known = self
+            .records
+            .values()
+            .map(|record| Revision { record: Arc::new(record.clone()), journal: None });
+        Revisions::new(known.collect(), Vec::new())
+    }
+
+    fn releases(&self) -> Vec<Json> {
+        let told = self.records.values().map(|record| {
+            let hooks: Vec<Json> = record
+                .hooks
+                .iter()
+                .map(|hook| {
+                    json!({
+                        "name": hook.name,
+                        "phase": hook.last_run.phase,
+                        "deletePolicies": hook.delete_policies,
+                    })
+                })
+                .collect();
+            json!({
+                "version": record.version,
+                "status": record.info.status.as_str(),
+                "description": record.info.description,
+                "hooks": hooks,
+            })
+        });
+        told.collect()
+    }
+}
+
+/// Whether the present task is to delete a hook's object.
+fn is_clear(journal: &Journal, record: &Record) -> bool {
+    use ::release::operation::{Task, present};
+    matches!(present(journal, record), Some(Task::Clear { .. }))
+}
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+fn journal(action: Action, plan: Plan) -> Journal {
+    Journal {
+        id: "r.v1.0".to_owned(),
+        owner: String::new(),
+        action,
+        inputs: String::new(),
+        base: None,
+        target: None,
+        plan,
+        attempt: 1,
+        failures: 1,
+        oci_digest: String::new(),
+        started: now(),
+        since: now(),
+        at: 0,
+        hook_uid: None,
+        created: Vec::new(),
+        faults: Vec::new(),
+        failure: None,
+        ended: None,
+        accounted: false,
+    }
+}
+
+fn journal_of_removal(plan: Plan) -> Journal {
+    journal(Action::Uninstall, plan)
+}
+
+/// The record of a chart with these templates.
+fn new_record(
+    templates: &BTreeMap<String, String>,
+    journal: &Journal,
+    version: i64,
+    base: Option<&Record>,
+) -> Result<Record, Fault> {
+    let metadata = Metadata {
+        name: "c".to_owned(),
+        version: "0.1.0".to_owned(),
+        api_version: "v2".to_owned(),
+        ..Metadata::default()
+    };
+    let templates = templates.iter().map(|(name, text)| File {
+        name: format!("templates/{name}"),
+        data: text.clone().into_bytes().into(),
+    });
+    let chart = Chart { metadata, templates: templates.collect(), ..Chart::default() };
+    let rendered = rendered(chart, version)?;
+    let config = Map::default();
+    let opening = Opening { name: "r", namespace: "ns", config: &config, server_side: false, base };
+    Ok(opened(&opening, &rendered, journal, version))
+}
+
+fn rendered(chart: Chart, revision: i64) -> Result<Rendered, Fault> {
+    let release = Release {
+        name: "r".to_owned(),
+        namespace: "ns".to_owned(),
+        revision,
+        is_upgrade: revision > 1,
+    };
+    let request = Request {
+        chart,
+        values: &Map::default(),
+        release,
+        mode: Mode::default(),
+        skip_schema: false,
+        sub_notes: false,
+        templates: None,
+        post_render: None,
+    };
+    ::helm::release::render(request, &env(), &mut Vec::new())
+        .map_err(|error| mismatch("a release", &error))
+}
+
+/// The objects of a record in the order of its manifest.
+fn ids(record: &Record) -> Vec<String> {
+    let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
+    let ids = documents.filter_map(|(place, text)| {
+        let files = BTreeMap::from([(place.to_string(), text.to_vec())]);
+        let sorted = manifests::sort(&files, Order::Install).ok()?;
+        let head = &sorted.manifests.first()?.head;
+        Some(format!("{}/{}", head.kind, head.name))
+    });
+    ids.collect()
+}
+
+fn removed_ids(record: &Record) -> Vec<String> {
+    let removed = removed(record).unwrap_or_default();
+    let ids = removed.deleted.iter().map(|it| format!("{}/{}", it.head.kind, it.head.name));
+    ids.collect()
+}
