@@ -11,14 +11,13 @@ mod eval;
 mod field;
 
 use std::any::Any;
-use std::sync::Arc;
 
 use golang::Value;
 use golang::value::{Integer, Kind, Type, pointee};
 
 use crate::error::{ExecError, Failure, LimitError, Place};
 use crate::limits::Budget;
-use crate::parse::{Branch, Control, Form, Id, Pipe, Tree};
+use crate::parse::{Branch, Control, Form, Id, Pipe, Span, Tree};
 use crate::set::Set;
 use crate::slot::Slot;
 
@@ -56,7 +55,7 @@ pub(crate) fn run_tree(
         host,
         tree,
         node: None,
-        variables: vec![("$".into(), dot.clone())],
+        variables: vec![("$", dot.clone())],
         base: 0,
         depth: 0,
         output: Vec::new(),
@@ -77,7 +76,7 @@ struct Run<'s, 'b> {
     tree: &'s Tree,
     /// The node that messages are about.
     node: Option<Id>,
-    variables: Vec<(Arc<str>, Slot)>,
+    variables: Vec<(&'s str, Slot)>,
     /// Where the variables of this template begin.
     base: usize,
     depth: usize,
@@ -96,7 +95,7 @@ enum Frame<'s> {
     /// The end of a block: so many variables are kept.
     Block(usize),
     Range {
-        pipe: &'s Pipe,
+        pipe: Pipe,
         items: Items,
         body: Id,
         kept: usize,
@@ -186,11 +185,23 @@ impl<'s> Run<'s, '_> {
         self.budget.step().map_err(|limit| self.limit(limit))
     }
 
-    fn form(&self, id: Id) -> &'s Form {
-        &self.tree.source.node(id).form
+    fn form(&self, id: Id) -> Form {
+        self.tree.source.form(id)
     }
 
-    fn pipe(&self, id: Id) -> Option<&'s Pipe> {
+    fn ids(&self, span: Span) -> &'s [Id] {
+        self.tree.source.ids(span)
+    }
+
+    fn names(&self, span: Span) -> &'s [Span] {
+        self.tree.source.names(span)
+    }
+
+    fn name(&self, span: Span) -> &'s str {
+        self.tree.source.name(span)
+    }
+
+    fn pipe(&self, id: Id) -> Option<Pipe> {
         match self.form(id) {
             Form::Pipe(pipe) => Some(pipe),
             _ => None,
@@ -202,7 +213,7 @@ impl<'s> Run<'s, '_> {
     fn begin(&mut self, list: Id, dot: Slot) -> Result<()> {
         self.node = Some(list);
         if let Form::List(ids) = self.form(list) {
-            self.frames.push(Frame::List { ids: ids.iter(), dot });
+            self.frames.push(Frame::List { ids: self.ids(ids).iter(), dot });
         }
         Ok(())
     }
@@ -248,10 +259,10 @@ impl<'s> Run<'s, '_> {
     fn walk(&mut self, id: Id, dot: Slot) -> Result<()> {
         self.node = Some(id);
         match self.form(id) {
-            Form::Text(start, end) => self.write_text(*start, *end),
+            Form::Text(text) => self.write_text(text),
             Form::Action(pipe) => {
-                let value = self.pipeline(&dot, *pipe)?;
-                if self.pipe(*pipe).is_some_and(|pipe| pipe.variables.is_empty()) {
+                let value = self.pipeline(&dot, pipe)?;
+                if self.pipe(pipe).is_some_and(|pipe| self.names(pipe.variables).is_empty()) {
                     self.node = Some(id);
                     self.print(id, value)?;
                 }
@@ -268,7 +279,7 @@ impl<'s> Run<'s, '_> {
                 }
                 branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
             }
-            Form::Template(name, pipe) => self.template(name, *pipe, &dot),
+            Form::Template(name, pipe) => self.template(name, pipe, &dot),
             Form::Break => {
                 self.leave_body();
                 if let Some(Frame::Range { kept, .. }) = self.frames.pop() {
@@ -291,9 +302,10 @@ impl<'s> Run<'s, '_> {
         }
     }
 
-    fn write_text(&mut self, start: usize, end: usize) -> Result<()> {
-        self.budget.produce(end - start).map_err(|limit| self.limit(limit))?;
-        self.output.extend_from_slice(&self.tree.source.text[start..end]);
+    fn write_text(&mut self, text: Span) -> Result<()> {
+        let text = self.tree.source.text(text);
+        self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
+        self.output.extend_from_slice(text);
         Ok(())
     }
 
@@ -316,7 +328,8 @@ impl<'s> Run<'s, '_> {
         Ok(())
     }
 
-    fn template(&mut self, name: &str, pipe: Option<Id>, dot: &Slot) -> Result<()> {
+    fn template(&mut self, name: u32, pipe: Option<Id>, dot: &Slot) -> Result<()> {
+        let name = self.tree.source.template(name);
         let Some(tree) = self.set.get(name) else {
             let name = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
             let name = String::from_utf8_lossy(&name);
@@ -339,15 +352,15 @@ impl<'s> Run<'s, '_> {
         });
         (self.tree, self.base) = (tree, kept);
         self.depth += 1;
-        self.variables.push(("$".into(), dot.clone()));
+        self.variables.push(("$", dot.clone()));
         self.begin(tree.root, dot)
     }
 
-    fn range(&mut self, branch: &'s Branch, dot: Slot) -> Result<()> {
+    fn range(&mut self, branch: Branch, dot: Slot) -> Result<()> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
-        let items = self.items(&value, pipe)?;
+        let items = self.items(&value, self.names(pipe.variables).len())?;
         if let Some(items) = items {
             let declared = self.variables.len();
             self.node = Some(branch.list);
@@ -359,7 +372,7 @@ impl<'s> Run<'s, '_> {
     }
 
     /// What to go over, unless there is nothing.
-    fn items(&self, slot: &Slot, pipe: &Pipe) -> Result<Option<Items>> {
+    fn items(&self, slot: &Slot, variables: usize) -> Result<Option<Items>> {
         let value = slot.value().underlying();
         let shown = || {
             let text =
@@ -369,7 +382,7 @@ impl<'s> Run<'s, '_> {
         };
         Ok(match value {
             Value::Nil => None,
-            Value::Integer(integer) if pipe.variables.len() > 1 => {
+            Value::Integer(integer) if variables > 1 => {
                 let shown = match integer.kind().is_signed() {
                     true => integer.signed().to_string(),
                     false => integer.unsigned().to_string(),
@@ -398,7 +411,7 @@ impl<'s> Run<'s, '_> {
 
     fn iterate(
         &mut self,
-        pipe: &'s Pipe,
+        pipe: Pipe,
         body: Id,
         declared: usize,
         index: Slot,
@@ -406,17 +419,17 @@ impl<'s> Run<'s, '_> {
     ) -> Result<()> {
         self.step()?;
         self.variables.truncate(declared);
-        let (index_name, item_name) = match pipe.variables.as_slice() {
+        let (index_name, item_name) = match self.names(pipe.variables) {
             [index, item] => (Some(index), Some(item)),
             [item] => (None, Some(item)),
             _ => (None, None),
         };
         if pipe.is_assignment {
             if let Some(name) = index_name {
-                self.assign(name, index)?;
+                self.assign(self.name(*name), index)?;
             }
             if let Some(name) = item_name {
-                self.assign(name, item.clone())?;
+                self.assign(self.name(*name), item.clone())?;
             }
         } else {
             // The pipeline declared them last, in this order.
@@ -434,8 +447,7 @@ impl<'s> Run<'s, '_> {
     // Variables.
 
     fn assign(&mut self, name: &str, slot: Slot) -> Result<()> {
-        let known =
-            self.variables[self.base..].iter_mut().rev().find(|(known, _)| **known == *name);
+        let known = self.variables[self.base..].iter_mut().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, held)) => *held = slot,
             None => return Err(self.error(format!("undefined variable: {name}"))),
@@ -444,7 +456,7 @@ impl<'s> Run<'s, '_> {
     }
 
     fn variable(&self, name: &str) -> Result<Slot> {
-        let known = self.variables[self.base..].iter().rev().find(|(known, _)| **known == *name);
+        let known = self.variables[self.base..].iter().rev().find(|(known, _)| *known == name);
         known
             .map(|(_, slot)| slot.clone())
             .ok_or_else(|| self.error(format!("undefined variable: {name}")))

@@ -20,4 +20,4 @@ mod tests;
 pub use error::{ExecError, Failure, LimitError, ParseError, Place};
 pub use function::{Call, Functions};
 pub use limits::{Budget, Limits, STACK};
-pub use set::{MissingKey, Set, Template};
+pub use set::{MissingKey, Parsed, Set, Template};

@@ -11,7 +11,7 @@ mod parser;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use node::{Branch, Control, Form, Id, Pipe, Tree};
+pub(crate) use node::{Branch, Control, Form, Id, Pipe, Span, Tree};
 pub(crate) use number::Number;
 
 use crate::error::ParseError;

@@ -49,6 +49,13 @@ impl Template {
     }
 }
 
+/// A text that was parsed and is in no set yet.
+#[derive(Debug)]
+pub struct Parsed {
+    own: Tree,
+    all: BTreeMap<Arc<str>, Tree>,
+}
+
 /// Templates that hide those of the same name below.
 #[derive(Debug, Default)]
 struct Layer {
@@ -99,6 +106,16 @@ impl Set {
     /// # Errors
     /// When the text is no template: Go's message.
     pub fn parse(&mut self, name: &str, text: &[u8]) -> Result<Template, ParseError> {
+        let parsed = self.read(name, text)?;
+        Ok(self.add(parsed))
+    }
+
+    /// The first half of [`Set::parse`], which depends on nothing that was parsed before: texts can be read at the same
+    /// time.
+    ///
+    /// # Errors
+    /// As [`Set::parse`].
+    pub fn read(&self, name: &str, text: &[u8]) -> Result<Parsed, ParseError> {
         if u32::try_from(text.len()).is_err() {
             let message = "the text is longer than 4 GiB".to_owned();
             return Err(ParseError { template: name.to_owned(), line: 1, message });
@@ -112,12 +129,18 @@ impl Set {
             nesting: self.limits.nesting,
             has_function: &has_function,
         };
-        let (tree, trees) = parse::parse(name, text, &settings)?;
+        let (own, all) = parse::parse(name, text, &settings)?;
+        Ok(Parsed { own, all })
+    }
+
+    /// The second half of [`Set::parse`]: what [`Set::read`] gave becomes part of the set.
+    pub fn add(&mut self, parsed: Parsed) -> Template {
+        let Parsed { own, all } = parsed;
         if Arc::get_mut(&mut self.layer).is_none() {
             let below = Some(Arc::clone(&self.layer));
             self.layer = Arc::new(Layer { templates: BTreeMap::new(), below });
         }
-        for (name, tree) in trees {
+        for (name, tree) in all {
             if tree.source.is_empty(tree.root) && self.get(&name).is_some() {
                 continue;
             }
@@ -125,7 +148,7 @@ impl Set {
                 layer.templates.insert(name, tree);
             }
         }
-        Ok(Template(tree))
+        Template(own)
     }
 
     /// Whether there is a template of that name.

@@ -8,6 +8,7 @@
 //! Reading goes from bytes to characters (`reader`), tokens (`scanner`), events (`parser`), nodes
 //! (`node`), Go values (`decode`, `resolve`) and JSON (`json`).
 //! Nothing recurses over its input, and [`Limits`] bound it.
+//! A large document is gone through piece by piece with [`Walk`].
 //! Writing is in [`emit`](mod@emit).
 //! Version 3, whose nodes are read, changed and written with their comments, is in [`v3`]; it shares
 //! all up to the parser.
@@ -31,12 +32,14 @@ mod target;
 mod token;
 pub mod v3;
 mod value;
+mod walk;
 
 pub use documents::{Document, documents};
 pub use emit::{EmitError, Emittable, View, emit, emit_value};
 pub use error::Error;
 pub use limits::Limits;
 pub use target::{Target, is_field};
+pub use walk::Walk;
 
 use limits::Budget;
 use serde_json::Value;

@@ -98,6 +98,25 @@ pub(crate) fn first_document(
     }
 }
 
+/// Composes one node with all that is below it, from events that begin with it.
+pub(crate) fn next_node(
+    mut next: impl FnMut() -> Result<Event, Error>,
+    budget: &mut Budget,
+) -> Result<Nodes, Error> {
+    let mut composer = Composer::default();
+    loop {
+        let event = next()?;
+        let start = event.start;
+        composer.take(event, budget)?;
+        if composer.nodes.is_empty() {
+            return Err(Error::node("there is nothing where a value belongs", start));
+        }
+        if composer.open.is_empty() {
+            return Ok(Nodes(composer.nodes));
+        }
+    }
+}
+
 #[derive(Default)]
 struct Composer {
     nodes: Vec<Node>,

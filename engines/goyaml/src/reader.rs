@@ -28,6 +28,9 @@ enum Encoding {
 /// far behind the end of the first document a wrong byte is still an error.
 const CHUNK: usize = 512;
 
+/// How much room there is for text at first.
+const FIRST: usize = 64 << 10;
+
 /// A text that is decoded as far as it has been looked at.
 ///
 /// Looking behind the end gives NUL, which no text contains.
@@ -60,7 +63,8 @@ impl<'i> Reader<'i> {
             raw: 0,
             chunk: 0,
             ended: false,
-            text: Vec::new(),
+            // Most of what is read is UTF-8 already, of which as much is kept; but perhaps only the beginning is read.
+            text: Vec::with_capacity(input.len().min(FIRST)),
             at: 0,
             unread: 0,
             buffer: 0,
@@ -127,7 +131,7 @@ impl<'i> Reader<'i> {
         while self.raw < self.chunk {
             let rest = &self.input[self.raw..self.chunk];
             if self.encoding == Encoding::Utf8 {
-                let ascii = rest.iter().take_while(|byte| is_allowed_ascii(**byte)).count();
+                let ascii = allowed_ascii(rest);
                 if ascii > 0 {
                     self.text.extend_from_slice(&rest[..ascii]);
                     self.raw += ascii;
@@ -335,6 +339,15 @@ enum Bad {
     /// The input ends within a character.
     Incomplete(&'static str),
     Wrong(&'static str),
+}
+
+/// How many bytes at the beginning are ASCII and allowed.
+fn allowed_ascii(bytes: &[u8]) -> usize {
+    const STEP: usize = 64;
+    // Without an early end, the compiler compares many bytes at once.
+    let all = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & is_allowed_ascii(*byte));
+    let whole = bytes.chunks_exact(STEP).take_while(|chunk| all(chunk)).count() * STEP;
+    whole + bytes[whole..].iter().take_while(|byte| is_allowed_ascii(**byte)).count()
 }
 
 fn is_allowed_ascii(byte: u8) -> bool {

@@ -18,6 +18,7 @@ pub mod chart;
 pub mod env;
 pub mod ignore;
 pub mod manifests;
+mod parallel;
 pub mod release;
 pub mod releasename;
 pub mod render;

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::parallel;
 pub use head::{Head, HeadError};
 pub use order::Order;
 
@@ -161,17 +162,20 @@ pub(crate) fn is_partial(path: &str) -> bool {
 /// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
 pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
-    for (path, text) in files {
-        if is_partial(path) {
-            continue;
-        }
-        for document in split(text.as_ref()) {
-            match Head::parse(document) {
-                // YAML is UTF-8, as far as it was read.
-                Ok(head) => sorted.take(path, String::from_utf8_lossy(document).into_owned(), head),
-                Err(problem) => {
-                    return Err(Error { path: path.clone(), problem, before: Box::new(sorted) });
-                }
+    let texts = files.iter().filter(|(path, _)| !is_partial(path));
+    let documents: Vec<(&String, &[u8])> = texts
+        .flat_map(|(path, text)| split(text.as_ref()).into_iter().map(move |it| (path, it)))
+        .collect();
+    let bytes = documents.iter().map(|(_, document)| document.len()).sum();
+    let read = parallel::map(&documents, bytes, |(_, document)| {
+        // YAML is UTF-8, as far as it was read.
+        Head::parse(document).map(|head| (String::from_utf8_lossy(document).into_owned(), head))
+    });
+    for ((path, _), read) in documents.into_iter().zip(read) {
+        match read {
+            Ok((content, head)) => sorted.take(path, content, head),
+            Err(problem) => {
+                return Err(Error { path: path.clone(), problem, before: Box::new(sorted) });
             }
         }
     }

@@ -249,9 +249,9 @@ fn check_schema(chart: &Chart, values: &Map, warnings: &mut Vec<Warning>) -> Res
 pub fn text<'m>(manifests: impl IntoIterator<Item = (&'m str, &'m [u8])>) -> Vec<u8> {
     let mut text = Vec::new();
     for (path, content) in manifests {
-        text.extend_from_slice(format!("---\n# Source: {path}\n").as_bytes());
-        text.extend_from_slice(content);
-        text.push(b'\n');
+        for part in [b"---\n# Source: ", path.as_bytes(), b"\n", content, b"\n"] {
+            text.extend_from_slice(part);
+        }
     }
     text
 }

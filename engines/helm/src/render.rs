@@ -29,6 +29,7 @@ use gotemplate::{Budget, Failure, Limits, MissingKey, ParseError, Set};
 
 use crate::chart::Chart;
 use crate::env::Env;
+use crate::parallel;
 use crate::warning::Warning;
 pub use functions::functions;
 pub use gotemplate::STACK;
@@ -126,11 +127,14 @@ impl Templates {
             return Err(Error::TooMuchCode);
         }
         let mut set = functions::empty_set();
-        for file in &files {
-            set.parse(&file.name, &file.text).map_err(|error| Error::Parse {
+        let bytes = files.iter().map(|file| file.text.len()).sum();
+        let parsed = parallel::map(&files, bytes, |file| set.read(&file.name, &file.text));
+        for (file, parsed) in files.iter().zip(parsed) {
+            let parsed = parsed.map_err(|error| Error::Parse {
                 trail: trail::of_parse_error(&error, &file.text),
                 error,
             })?;
+            set.add(parsed);
         }
         Ok(Self { set, files: files.into() })
     }
@@ -290,7 +294,7 @@ fn without_no_value(text: Vec<u8>) -> Vec<u8> {
 fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     let first = *word.first()?;
     let mut from = 0;
-    while let Some(at) = text[from..].iter().position(|byte| *byte == first) {
+    while let Some(at) = memchr::memchr(first, &text[from..]) {
         if text[from + at..].starts_with(word) {
             return Some(from + at);
         }

@@ -83,7 +83,9 @@ fn finish(
     hooks: &[Hook],
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    let mut all = trimmed(&manifests).to_vec();
+    // Manifests begin with a marker or are nothing, so there is only something to be cut off at their end.
+    let mut all = manifests;
+    all.truncate(trimmed(&all).len());
     all.push(b'\n');
     let is_shown = |hook: &&Hook| !(flags.skip_tests && hook.events.contains(&HookEvent::Test));
     for hook in hooks.iter().filter(|_| !flags.no_hooks).filter(is_shown) {
@@ -97,7 +99,7 @@ fn finish(
         }
     }
     if flags.show_only.is_empty() {
-        out.extend_from_slice(&all);
+        out.append(&mut all);
         return Ok(());
     }
     let documents = split(&all);

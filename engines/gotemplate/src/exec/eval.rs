@@ -1,12 +1,10 @@
 //! Values of pipelines, commands and operands.
 
-use std::sync::Arc;
-
 use golang::Value;
 use golang::value::{Integer, Type};
 
 use super::{Result, Run, SHOWN};
-use crate::parse::{Form, Id, Number};
+use crate::parse::{Form, Id, Span};
 use crate::slot::Slot;
 
 impl<'s> Run<'s, '_> {
@@ -18,16 +16,17 @@ impl<'s> Run<'s, '_> {
         let Some(pipe) = self.pipe(id) else { return Ok(Slot::ABSENT) };
         self.budget.enter().map_err(|limit| self.limit(limit))?;
         let mut last = None;
-        for command in &pipe.commands {
+        for command in self.ids(pipe.commands) {
             last = Some(self.command(dot, *command, last)?.unboxed());
         }
         self.budget.leave();
         let value = last.unwrap_or(Slot::ABSENT);
-        for name in &pipe.variables {
+        for name in self.names(pipe.variables) {
+            let name = self.name(*name);
             if pipe.is_assignment {
                 self.assign(name, value.clone())?;
             } else {
-                self.variables.push((Arc::clone(name), value.clone()));
+                self.variables.push((name, value.clone()));
             }
         }
         Ok(value)
@@ -45,16 +44,18 @@ impl<'s> Run<'s, '_> {
 
     fn command(&mut self, dot: &Slot, id: Id, last: Option<Slot>) -> Result<Slot> {
         let Form::Command(arguments) = self.form(id) else { return Ok(Slot::ABSENT) };
+        let arguments = self.ids(arguments);
         let Some(first) = arguments.first() else { return Ok(Slot::ABSENT) };
         match self.form(*first) {
             Form::Field(names) => {
                 self.node = Some(*first);
+                let names = self.names(names);
                 return self.chain(dot, dot.clone(), *first, names, arguments, last);
             }
             Form::Chain(..) => return self.chained(dot, *first, arguments, last),
             Form::Identifier(name) => {
                 self.node = Some(*first);
-                return self.function(dot, name, id, arguments, last);
+                return self.function(dot, self.name(name), id, arguments, last);
             }
             Form::Pipe(_) => {
                 self.refuse_arguments(arguments, last.as_ref())?;
@@ -66,11 +67,13 @@ impl<'s> Run<'s, '_> {
         self.node = Some(*first);
         self.refuse_arguments(arguments, last.as_ref())?;
         match self.form(*first) {
-            Form::Bool(truth) => Ok(Slot::plain(Value::Bool(*truth))),
+            Form::Bool(truth) => Ok(Slot::plain(Value::Bool(truth))),
             Form::Dot => Ok(dot.clone()),
             Form::Nil => Err(self.error("nil is not a command")),
             Form::Number(number, text) => self.constant(*first, number, text),
-            Form::String(_, _, text) => Ok(Slot::plain(Value::String(text.clone()))),
+            Form::String(_, text) => {
+                Ok(Slot::plain(Value::String(self.tree.source.string(text).clone())))
+            }
             _ => {
                 let shown = self.tree.source.shown(*first, SHOWN);
                 Err(self.error(format!("can't evaluate command {shown:?}")))
@@ -79,8 +82,9 @@ impl<'s> Run<'s, '_> {
     }
 
     /// A number where nothing says of which type it should be.
-    fn constant(&mut self, id: Id, number: &Number, text: &str) -> Result<Slot> {
+    fn constant(&mut self, id: Id, number: u32, text: Span) -> Result<Slot> {
         self.node = Some(id);
+        let (number, text) = (self.tree.source.number(number), self.name(text));
         let is_hexadecimal = text.len() > 2
             && (text.starts_with("0x") || text.starts_with("0X"))
             && !text.contains(['p', 'P']);
@@ -108,8 +112,8 @@ impl<'s> Run<'s, '_> {
     ) -> Result<Slot> {
         self.node = Some(id);
         let Form::Chain(operand, names) = self.form(id) else { return Ok(Slot::ABSENT) };
-        let receiver = self.argument(dot, None, *operand)?;
-        self.chain(dot, receiver, id, names, arguments, last)
+        let receiver = self.argument(dot, None, operand)?;
+        self.chain(dot, receiver, id, self.names(names), arguments, last)
     }
 
     fn variable_node(
@@ -121,8 +125,10 @@ impl<'s> Run<'s, '_> {
     ) -> Result<Slot> {
         self.node = Some(id);
         let Form::Variable(names) = self.form(id) else { return Ok(Slot::ABSENT) };
-        let Some((name, fields)) = names.split_first() else { return Ok(Slot::ABSENT) };
-        let value = self.variable(name)?;
+        let Some((name, fields)) = self.names(names).split_first() else {
+            return Ok(Slot::ABSENT);
+        };
+        let value = self.variable(self.name(*name))?;
         if fields.is_empty() {
             self.refuse_arguments(arguments, last.as_ref())?;
             return Ok(value);
@@ -142,10 +148,10 @@ impl<'s> Run<'s, '_> {
                 }
                 return Err(self.error(format!("cannot assign nil to {wanted}")));
             }
-            Form::Field(names) => self.chain(dot, dot.clone(), id, names, &[], None)?,
+            Form::Field(names) => self.chain(dot, dot.clone(), id, self.names(names), &[], None)?,
             Form::Variable(_) => self.variable_node(dot, id, &[], None)?,
             Form::Pipe(_) => self.pipeline(dot, id)?,
-            Form::Identifier(name) => self.function(dot, name, id, &[], None)?,
+            Form::Identifier(name) => self.function(dot, self.name(name), id, &[], None)?,
             Form::Chain(..) => self.chained(dot, id, &[], None)?,
             _ => return self.literal(wanted.unwrap_or(&Type::Any), id),
         };
@@ -155,27 +161,29 @@ impl<'s> Run<'s, '_> {
     /// A literal as a type.
     fn literal(&mut self, wanted: &Type, id: Id) -> Result<Slot> {
         let form = self.form(id);
+        let source = &self.tree.source;
         let shown = |run: &Self| run.tree.source.shown(id, SHOWN);
         let value = match (wanted, form) {
             (Type::Any | Type::Reflected, Form::Bool(truth)) | (Type::Bool, Form::Bool(truth)) => {
-                Value::Bool(*truth)
+                Value::Bool(truth)
             }
             (Type::Any | Type::Reflected, Form::Number(number, text)) => {
                 let slot = self.constant(id, number, text)?;
                 return Ok(slot);
             }
-            (Type::Any | Type::Reflected | Type::String, Form::String(_, _, text)) => {
-                Value::String(text.clone())
+            (Type::Any | Type::Reflected | Type::String, Form::String(_, text)) => {
+                Value::String(source.string(text).clone())
             }
-            (Type::Float64, Form::Number(number, _)) => match number.float {
+            (Type::Float64, Form::Number(number, _)) => match source.number(number).float {
                 Some(float) => Value::Float(float),
                 None => return Err(self.error(expected(wanted, &shown(self)))),
             },
-            (Type::Complex128, Form::Number(number, _)) => match number.complex {
+            (Type::Complex128, Form::Number(number, _)) => match source.number(number).complex {
                 Some((real, imaginary)) => Value::Complex(real, imaginary),
                 None => return Err(self.error(expected(wanted, &shown(self)))),
             },
             (Type::Integer(kind), Form::Number(number, _)) => {
+                let number = source.number(number);
                 let known = match kind.is_signed() {
                     true => number.int,
                     false => number.uint.map(|uint| uint as i64),

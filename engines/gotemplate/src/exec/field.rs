@@ -7,7 +7,7 @@ use golang::strconv::{Quoting, quote};
 use golang::value::Kind;
 
 use super::{Result, Run};
-use crate::parse::Id;
+use crate::parse::{Id, Span};
 use crate::set::MissingKey;
 use crate::slot::Slot;
 
@@ -18,16 +18,16 @@ impl<'s> Run<'s, '_> {
         dot: &Slot,
         receiver: Slot,
         node: Id,
-        names: &'s [Arc<str>],
+        names: &'s [Span],
         arguments: &'s [Id],
         last: Option<Slot>,
     ) -> Result<Slot> {
         let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
         let mut receiver = receiver;
         for name in names {
-            receiver = self.field(dot, &receiver, node, name, &[], None)?;
+            receiver = self.field(dot, &receiver, node, self.name(*name), &[], None)?;
         }
-        self.field(dot, &receiver, node, final_name, arguments, last)
+        self.field(dot, &receiver, node, self.name(*final_name), arguments, last)
     }
 
     fn field(
@@ -47,8 +47,8 @@ impl<'s> Run<'s, '_> {
             }
             return Ok(Slot::ABSENT);
         }
-        let held = receiver.held_name();
         if receiver.is_nil_interface() {
+            let held = receiver.held_name();
             return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
         }
         let has_arguments = arguments.len() > 1 || last.is_some();
@@ -62,6 +62,7 @@ impl<'s> Run<'s, '_> {
                     return self.result(name, node, result.map_err(Into::into), &signature.result);
                 }
                 if object.kind() == Kind::Pointer && object.is_nil() {
+                    let held = receiver.held_name();
                     return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
                 }
                 if let Some(value) = object.field(name) {
@@ -86,6 +87,7 @@ impl<'s> Run<'s, '_> {
             value => Some(value.clone()),
         };
         let Some(Value::Map(map)) = map else {
+            let held = receiver.held_name();
             return Err(self.error(format!("can't evaluate field {name} in type {held}")));
         };
         if has_arguments {

@@ -45,29 +45,31 @@ pub(super) enum Kind {
     With,
 }
 
-/// A token: bytes of the text, and the line on which they begin.
-#[derive(Debug, Clone)]
+/// A token: bytes of the text, and the line on which they begin. [`Lexer::problem`] says what is wrong with
+/// [`Kind::Error`].
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) line: usize,
-    /// What is wrong, in [`Kind::Error`].
-    pub(super) error: Option<Box<str>>,
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) line: u32,
 }
 
 impl Token {
     /// The token before the first one.
-    pub(super) const NONE: Self =
-        Self { kind: Kind::Error, start: 0, end: 0, line: 0, error: None };
+    pub(super) const NONE: Self = Self { kind: Kind::Error, start: 0, end: 0, line: 0 };
 
-    /// How messages name the token.
+    /// Its bytes of the text.
+    pub(super) fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        &text[self.start as usize..self.end as usize]
+    }
+
+    /// How messages name the token, unless it is an error.
     pub(super) fn shown(&self, text: &[u8]) -> String {
-        let value = &text[self.start..self.end];
+        let value = self.of(text);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self.kind {
             Kind::Eof => "EOF".to_owned(),
-            Kind::Error => self.error.as_deref().unwrap_or_default().to_owned(),
             Kind::Dot
             | Kind::Nil
             | Kind::Block
@@ -105,6 +107,8 @@ pub(super) struct Lexer<'a> {
     parens: usize,
     is_inside: bool,
     is_over: bool,
+    /// Why there is an error, once there is one; nothing comes after it.
+    problem: Box<str>,
     /// Whether a function has the name, which then is no keyword.
     pub(super) has_break: bool,
     pub(super) has_continue: bool,
@@ -127,7 +131,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = *wanted.first()?;
     let mut from = 0;
     loop {
-        let at = from + text[from..].iter().position(|byte| *byte == first)?;
+        let at = from + memchr::memchr(first, &text[from..])?;
         if text[at..].starts_with(wanted) {
             return Some(at);
         }
@@ -136,7 +140,12 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 fn newlines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
+    memchr::memchr_iter(b'\n', text).count()
+}
+
+/// A place in a text, or its line; the caller keeps texts below 4 GiB.
+fn place(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl<'a> Lexer<'a> {
@@ -153,6 +162,7 @@ impl<'a> Lexer<'a> {
             parens: 0,
             is_inside: false,
             is_over: false,
+            problem: Box::default(),
             has_break: false,
             has_continue: false,
         }
@@ -161,8 +171,7 @@ impl<'a> Lexer<'a> {
     /// The next token; after an error or the end, the end again.
     pub(super) fn next_token(&mut self) -> Token {
         if self.is_over {
-            let line = self.start_line;
-            return Token { kind: Kind::Eof, start: 0, end: 0, line, error: None };
+            return Token { kind: Kind::Eof, start: 0, end: 0, line: place(self.start_line) };
         }
         if self.is_inside { self.inside() } else { self.outside() }
     }
@@ -196,8 +205,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn token(&mut self, kind: Kind) -> Token {
-        let token =
-            Token { kind, start: self.start, end: self.at, line: self.start_line, error: None };
+        let (start, end, line) = (place(self.start), place(self.at), place(self.start_line));
+        let token = Token { kind, start, end, line };
         self.start = self.at;
         self.start_line = self.line;
         token
@@ -212,8 +221,14 @@ impl<'a> Lexer<'a> {
 
     fn error(&mut self, message: impl Into<Box<str>>) -> Token {
         self.is_over = true;
-        let (start, line) = (self.start, self.start_line);
-        Token { kind: Kind::Error, start, end: start, line, error: Some(message.into()) }
+        self.problem = message.into();
+        let (start, line) = (place(self.start), place(self.start_line));
+        Token { kind: Kind::Error, start, end: start, line }
+    }
+
+    /// What is wrong with the text; empty without an error.
+    pub(super) fn problem(&self) -> &str {
+        &self.problem
     }
 
     fn has_left_marker(text: &[u8]) -> bool {

@@ -12,13 +12,38 @@ use super::number::Number;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id(pub(super) u32);
 
+/// A part of one of the lists of a [`Source`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Span {
+    fn of<T>(self, items: &[T]) -> &[T] {
+        &items[self.start as usize..self.end as usize]
+    }
+}
+
 /// A text and what it was parsed to.
+///
+/// A name is a part of the text, and nodes know their children by a part of a list, so that a node is small and a text
+/// costs a few allocations instead of some for each node.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The name under which the text was parsed, which messages begin with.
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<[u8]>,
-    pub(crate) nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
+    /// Children, each node's in a row.
+    pub(super) ids: Vec<Id>,
+    /// Names within the text, each node's in a row.
+    pub(super) names: Vec<Span>,
+    pub(super) numbers: Vec<Number>,
+    /// What strings mean.
+    pub(super) strings: Vec<golang::value::Str>,
+    /// The names of templates that are run.
+    pub(super) templates: Vec<Arc<str>>,
 }
 
 /// One template of a text.
@@ -32,44 +57,45 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 pub(crate) struct Node {
     /// Where it begins, in bytes; for some nodes Go has another place, and so have we.
-    pub(crate) at: usize,
-    pub(crate) form: Form,
+    pub(super) at: u32,
+    pub(super) form: Form,
 }
 
-#[derive(Debug)]
+/// What a node is. Names are spans of the text; [`Source::name`] gives them.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
-    List(Vec<Id>),
-    /// A range of the text.
-    Text(usize, usize),
+    List(Span),
+    Text(Span),
     Action(Id),
     Pipe(Pipe),
-    Command(Vec<Id>),
-    Identifier(Arc<str>),
+    Command(Span),
+    Identifier(Span),
     /// The name with its dollar sign, and fields.
-    Variable(Vec<Arc<str>>),
+    Variable(Span),
     Dot,
     Nil,
-    Field(Vec<Arc<str>>),
-    Chain(Id, Vec<Arc<str>>),
+    Field(Span),
+    Chain(Id, Span),
     Bool(bool),
-    /// A number and its text.
-    Number(Box<Number>, Arc<str>),
-    /// A string: its text with quotes as a range, and what it means.
-    String(usize, usize, golang::value::Str),
+    /// A number's place in [`Source::numbers`], and its text.
+    Number(u32, Span),
+    /// A string: its text with quotes, and the place of what it means in [`Source::strings`].
+    String(Span, u32),
     Branch(Branch),
     Break,
     Continue,
-    Template(Arc<str>, Option<Id>),
+    /// The place of the name in [`Source::templates`].
+    Template(u32, Option<Id>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Pipe {
     pub(crate) is_assignment: bool,
-    pub(crate) variables: Vec<Arc<str>>,
-    pub(crate) commands: Vec<Id>,
+    pub(crate) variables: Span,
+    pub(crate) commands: Span,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Branch {
     pub(crate) control: Control,
     pub(crate) pipe: Id,
@@ -95,13 +121,45 @@ impl Control {
 }
 
 impl Source {
-    pub(crate) fn node(&self, id: Id) -> &Node {
-        &self.nodes[id.0 as usize]
+    pub(crate) fn form(&self, id: Id) -> Form {
+        self.nodes[id.0 as usize].form
+    }
+
+    /// Children of a list or a command, or the commands of a pipeline.
+    pub(crate) fn ids(&self, span: Span) -> &[Id] {
+        span.of(&self.ids)
+    }
+
+    /// Names of a variable, fields, or of what a pipeline declares; [`Source::name`] gives the text of each.
+    pub(crate) fn names(&self, span: Span) -> &[Span] {
+        span.of(&self.names)
+    }
+
+    /// A part of the text that is a name or a number, which are of characters only.
+    pub(crate) fn name(&self, span: Span) -> &str {
+        std::str::from_utf8(self.text(span)).unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self, span: Span) -> &[u8] {
+        span.of(&self.text)
+    }
+
+    pub(crate) fn number(&self, at: u32) -> &Number {
+        &self.numbers[at as usize]
+    }
+
+    pub(crate) fn string(&self, at: u32) -> &golang::value::Str {
+        &self.strings[at as usize]
+    }
+
+    pub(crate) fn template(&self, at: u32) -> &str {
+        &self.templates[at as usize]
     }
 
     /// Line, counted from one, and byte in the line, counted from zero, of a node.
     pub(crate) fn place(&self, id: Id) -> (usize, usize) {
-        let before = &self.text[..self.node(id).at.min(self.text.len())];
+        let at = self.nodes[id.0 as usize].at as usize;
+        let before = &self.text[..at.min(self.text.len())];
         let line = before.iter().filter(|byte| **byte == b'\n').count();
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         (line + 1, before.len() - start)
@@ -109,10 +167,10 @@ impl Source {
 
     /// Whether a template holds nothing but white space.
     pub(crate) fn is_empty(&self, root: Id) -> bool {
-        match &self.node(root).form {
-            Form::List(ids) => ids.iter().all(|id| match &self.node(*id).form {
-                Form::Text(start, end) => {
-                    let text = self.text[*start..*end].trim_ascii_start();
+        match self.form(root) {
+            Form::List(ids) => self.ids(ids).iter().all(|id| match self.form(*id) {
+                Form::Text(span) => {
+                    let text = self.text(span).trim_ascii_start();
                     // Beyond ASCII there is more white space.
                     text.first().is_none_or(|first| !(' '..='~').contains(&char::from(*first)))
                         && String::from_utf8_lossy(text).trim().is_empty()
@@ -138,7 +196,7 @@ impl Source {
                 Piece::Name(name) => shown.extend_from_slice(name.as_bytes()),
                 Piece::Node(id) => {
                     let at = open.len();
-                    self.show(&self.node(id).form, &mut shown, &mut open);
+                    self.show(self.form(id), &mut shown, &mut open);
                     // They were pushed in the order of printing.
                     open[at..].reverse();
                 }
@@ -148,47 +206,49 @@ impl Source {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    fn show<'a>(&'a self, form: &'a Form, shown: &mut Vec<u8>, open: &mut Vec<Piece<'a>>) {
+    fn show<'a>(&'a self, form: Form, shown: &mut Vec<u8>, open: &mut Vec<Piece<'a>>) {
         use Piece::{Fixed, Name};
+        let named = |name: &Span| Name(self.name(*name));
         match form {
-            Form::List(ids) => open.extend(ids.iter().map(|id| Piece::Node(*id))),
-            Form::Text(start, end) | Form::String(start, end, _) => {
-                shown.extend_from_slice(&self.text[*start..*end]);
+            Form::List(ids) => open.extend(self.ids(ids).iter().map(|id| Piece::Node(*id))),
+            Form::Text(span) | Form::String(span, _) | Form::Number(_, span) => {
+                shown.extend_from_slice(self.text(span));
             }
-            Form::Action(pipe) => open.extend([Fixed("{{"), Piece::Node(*pipe), Fixed("}}")]),
+            Form::Action(pipe) => open.extend([Fixed("{{"), Piece::Node(pipe), Fixed("}}")]),
             Form::Pipe(pipe) => {
-                for (index, name) in pipe.variables.iter().enumerate() {
-                    open.extend([Fixed(if index > 0 { ", " } else { "" }), Name(name)]);
+                let variables = self.names(pipe.variables);
+                for (index, name) in variables.iter().enumerate() {
+                    open.extend([Fixed(if index > 0 { ", " } else { "" }), named(name)]);
                 }
-                if !pipe.variables.is_empty() {
+                if !variables.is_empty() {
                     open.push(Fixed(if pipe.is_assignment { " = " } else { " := " }));
                 }
-                for (index, id) in pipe.commands.iter().enumerate() {
+                for (index, id) in self.ids(pipe.commands).iter().enumerate() {
                     open.extend([Fixed(if index > 0 { " | " } else { "" }), Piece::Node(*id)]);
                 }
             }
             Form::Command(arguments) => {
-                for (index, id) in arguments.iter().enumerate() {
+                for (index, id) in self.ids(arguments).iter().enumerate() {
                     open.push(Fixed(if index > 0 { " " } else { "" }));
                     self.show_operand(*id, open);
                 }
             }
-            Form::Identifier(name) | Form::Number(_, name) => open.push(Name(name)),
+            Form::Identifier(name) => open.push(named(&name)),
             Form::Variable(names) => {
-                for (index, name) in names.iter().enumerate() {
-                    open.extend([Fixed(if index > 0 { "." } else { "" }), Name(name)]);
+                for (index, name) in self.names(names).iter().enumerate() {
+                    open.extend([Fixed(if index > 0 { "." } else { "" }), named(name)]);
                 }
             }
             Form::Dot => open.push(Fixed(".")),
             Form::Nil => open.push(Fixed("nil")),
             Form::Field(names) => {
-                open.extend(names.iter().flat_map(|name| [Fixed("."), Name(name)]));
+                open.extend(self.names(names).iter().flat_map(|name| [Fixed("."), named(name)]));
             }
             Form::Chain(operand, names) => {
-                self.show_operand(*operand, open);
-                open.extend(names.iter().flat_map(|name| [Fixed("."), Name(name)]));
+                self.show_operand(operand, open);
+                open.extend(self.names(names).iter().flat_map(|name| [Fixed("."), named(name)]));
             }
-            Form::Bool(truth) => open.push(Fixed(if *truth { "true" } else { "false" })),
+            Form::Bool(truth) => open.push(Fixed(if truth { "true" } else { "false" })),
             Form::Branch(branch) => {
                 open.extend([Fixed("{{"), Fixed(branch.control.word()), Fixed(" ")]);
                 open.extend([Piece::Node(branch.pipe), Fixed("}}"), Piece::Node(branch.list)]);
@@ -200,10 +260,11 @@ impl Source {
             Form::Break => open.push(Fixed("{{break}}")),
             Form::Continue => open.push(Fixed("{{continue}}")),
             Form::Template(name, pipe) => {
+                let name = self.template(name);
                 shown.extend_from_slice(b"{{template ");
                 shown.extend_from_slice(&quote(name.as_bytes(), Quoting::Printable));
                 if let Some(pipe) = pipe {
-                    open.extend([Fixed(" "), Piece::Node(*pipe)]);
+                    open.extend([Fixed(" "), Piece::Node(pipe)]);
                 }
                 open.push(Fixed("}}"));
             }
@@ -211,7 +272,7 @@ impl Source {
     }
 
     fn show_operand(&self, id: Id, open: &mut Vec<Piece<'_>>) {
-        if matches!(self.node(id).form, Form::Pipe(_)) {
+        if matches!(self.form(id), Form::Pipe(_)) {
             open.extend([Piece::Fixed("("), Piece::Node(id), Piece::Fixed(")")]);
         } else {
             open.push(Piece::Node(id));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use golang::strconv::{Quoting, quote, unquote};
 
 use super::lex::{Kind, Lexer, Token};
-use super::node::{Branch, Control, Form, Id, Node, Pipe, Source, Tree};
+use super::node::{Branch, Control, Form, Id, Node, Pipe, Source, Span, Tree};
 use super::{Number, Settings};
 use crate::error::ParseError;
 
@@ -23,33 +23,36 @@ pub(super) struct Parser<'a> {
     name: &'a str,
     text: &'a [u8],
     lexer: Lexer<'a>,
-    nodes: Vec<Node>,
+    /// What there is so far; it gets the text at the end.
+    source: Source,
+    /// Children of nodes that are not complete, the innermost one's last.
+    open: Vec<Id>,
     roots: BTreeMap<Arc<str>, Id>,
     /// The template that is being parsed; those around it are kept by who began it.
-    scope: Scope,
+    scope: Scope<'a>,
     nesting: usize,
 }
 
 /// What belongs to one template.
-struct Scope {
+struct Scope<'a> {
     name: Arc<str>,
     /// Tokens that were read ahead; the last one read is the first.
     tokens: [Token; 3],
     ahead: usize,
-    variables: Vec<Arc<str>>,
+    variables: Vec<&'a [u8]>,
     /// The line on which the open action began, or zero.
-    action_line: usize,
+    action_line: u32,
     ranges: usize,
     parentheses: usize,
 }
 
-impl Scope {
+impl Scope<'_> {
     fn new(name: Arc<str>) -> Self {
         Self {
             name,
             tokens: [Token::NONE, Token::NONE, Token::NONE],
             ahead: 0,
-            variables: vec!["$".into()],
+            variables: vec![b"$"],
             action_line: 0,
             ranges: 0,
             parentheses: 0,
@@ -59,7 +62,7 @@ impl Scope {
 
 /// What a list of nodes ended with.
 struct End {
-    at: usize,
+    at: u32,
     is_else: bool,
 }
 
@@ -85,7 +88,17 @@ impl<'a> Parser<'a> {
             name,
             text,
             lexer,
-            nodes: Vec::new(),
+            source: Source {
+                name: name.into(),
+                text: Arc::default(),
+                nodes: Vec::with_capacity(text.len() / 16),
+                ids: Vec::with_capacity(text.len() / 16),
+                names: Vec::with_capacity(text.len() / 64),
+                numbers: Vec::new(),
+                strings: Vec::new(),
+                templates: Vec::new(),
+            },
+            open: Vec::new(),
             roots: BTreeMap::new(),
             scope: Scope::new(name.into()),
             nesting: 0,
@@ -94,7 +107,6 @@ impl<'a> Parser<'a> {
 
     pub(super) fn run(mut self) -> Result<(Tree, BTreeMap<Arc<str>, Tree>)> {
         let at = self.peek().start;
-        let mut ids = Vec::new();
         while self.peek().kind != Kind::Eof {
             if self.peek().kind == Kind::LeftDelim {
                 let delimiter = self.next();
@@ -105,23 +117,44 @@ impl<'a> Parser<'a> {
                 self.backup2(delimiter);
             }
             match self.text_or_action()? {
-                Item::Node(id) => ids.push(id),
+                Item::Node(id) => self.open.push(id),
                 Item::End(end) => return Err(self.error(format!("unexpected {}", end.shown()))),
             }
         }
+        let ids = self.children(0);
         let root = self.node(at, Form::List(ids));
         self.add(root)?;
-        let source =
-            Arc::new(Source { name: self.name.into(), text: self.text.into(), nodes: self.nodes });
+        let mut source = self.source;
+        source.text = self.text.into();
+        source.nodes.shrink_to_fit();
+        source.ids.shrink_to_fit();
+        source.names.shrink_to_fit();
+        let source = Arc::new(source);
         let tree = |name: Arc<str>, root| Tree { name, source: Arc::clone(&source), root };
         let all = self.roots.into_iter().map(|(name, root)| (Arc::clone(&name), tree(name, root)));
         Ok((tree(self.scope.name, root), all.collect()))
     }
 
-    fn node(&mut self, at: usize, form: Form) -> Id {
-        self.nodes.push(Node { at, form });
-        // A text has fewer nodes than bytes, and texts are kept below 4 GiB by the caller.
-        Id(u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX))
+    fn node(&mut self, at: u32, form: Form) -> Id {
+        self.source.nodes.push(Node { at, form });
+        Id(count(self.source.nodes.len() - 1))
+    }
+
+    /// The children that were found since there were so many open ones.
+    fn children(&mut self, from: usize) -> Span {
+        let start = count(self.source.ids.len());
+        self.source.ids.extend(self.open.drain(from..));
+        Span { start, end: count(self.source.ids.len()) }
+    }
+
+    /// Adds a name to those of the node that is being made, the first of which has this place.
+    fn name(&mut self, first: u32, name: Span) -> Span {
+        self.source.names.push(name);
+        Span { start: first, end: count(self.source.names.len()) }
+    }
+
+    fn next_name(&self) -> u32 {
+        count(self.source.names.len())
     }
 
     // Tokens.
@@ -132,7 +165,7 @@ impl<'a> Parser<'a> {
         } else {
             self.scope.tokens[0] = self.lexer.next_token();
         }
-        self.scope.tokens[self.scope.ahead].clone()
+        self.scope.tokens[self.scope.ahead]
     }
 
     fn backup(&mut self) {
@@ -183,13 +216,16 @@ impl<'a> Parser<'a> {
     fn error(&self, message: impl Into<String>) -> ParseError {
         ParseError {
             template: self.name.to_owned(),
-            line: self.scope.tokens[0].line,
+            line: self.scope.tokens[0].line as usize,
             message: message.into(),
         }
     }
 
     fn unexpected(&self, token: &Token, context: &str) -> ParseError {
-        let shown = token.shown(self.text);
+        let shown = match token.kind {
+            Kind::Error => self.lexer.problem().to_owned(),
+            _ => token.shown(self.text),
+        };
         if token.kind != Kind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
@@ -218,18 +254,19 @@ impl<'a> Parser<'a> {
 
     fn add(&mut self, root: Id) -> Result<()> {
         let name = Arc::clone(&self.scope.name);
-        let is_empty = |id: Id, nodes: &[Node]| match &nodes[id.0 as usize].form {
-            Form::List(ids) => ids.iter().all(|id| match nodes[id.0 as usize].form {
-                Form::Text(start, end) => {
-                    String::from_utf8_lossy(&self.text[start..end]).trim().is_empty()
+        let is_empty = |id: Id| match self.source.form(id) {
+            Form::List(ids) => self.source.ids(ids).iter().all(|id| match self.source.form(*id) {
+                Form::Text(text) => {
+                    let text = &self.text[text.start as usize..text.end as usize];
+                    String::from_utf8_lossy(text).trim().is_empty()
                 }
                 _ => false,
             }),
             _ => false,
         };
         match self.roots.get(&name) {
-            Some(known) if !is_empty(*known, &self.nodes) => {
-                if !is_empty(root, &self.nodes) {
+            Some(known) if !is_empty(*known) => {
+                if !is_empty(root) {
                     let shown = quote(name.as_bytes(), Quoting::Printable);
                     let shown = String::from_utf8_lossy(&shown);
                     return Err(
@@ -270,6 +307,7 @@ impl<'a> Parser<'a> {
         let outer = std::mem::replace(&mut self.scope, Scope::new(Arc::clone(&name)));
         self.body(CONTEXT)?;
         self.scope = outer;
+        let name = self.template_node(name);
         Ok(self.node(token.start, Form::Template(name, Some(pipe))))
     }
 
@@ -282,7 +320,13 @@ impl<'a> Parser<'a> {
             self.backup();
             pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
         }
+        let name = self.template_node(name);
         Ok(self.node(token.start, Form::Template(name, pipe)))
+    }
+
+    fn template_node(&mut self, name: Arc<str>) -> u32 {
+        self.source.templates.push(name);
+        count(self.source.templates.len() - 1)
     }
 
     fn template_name(&self, token: &Token, context: &str) -> Result<Arc<str>> {
@@ -293,8 +337,7 @@ impl<'a> Parser<'a> {
     }
 
     fn unquoted(&self, token: &Token) -> Result<Arc<str>> {
-        let bytes = unquote(&self.text[token.start..token.end])
-            .map_err(|error| self.error(error.to_string()))?;
+        let bytes = unquote(token.of(self.text)).map_err(|error| self.error(error.to_string()))?;
         Ok(String::from_utf8_lossy(&bytes).into())
     }
 
@@ -303,12 +346,13 @@ impl<'a> Parser<'a> {
     fn list(&mut self) -> Result<(Id, End)> {
         self.enter()?;
         let at = self.peek_non_space().start;
-        let mut ids = Vec::new();
+        let outer = self.open.len();
         while self.peek_non_space().kind != Kind::Eof {
             match self.text_or_action()? {
-                Item::Node(id) => ids.push(id),
+                Item::Node(id) => self.open.push(id),
                 Item::End(end) => {
                     self.nesting -= 1;
+                    let ids = self.children(outer);
                     return Ok((self.node(at, Form::List(ids)), end));
                 }
             }
@@ -319,9 +363,7 @@ impl<'a> Parser<'a> {
     fn text_or_action(&mut self) -> Result<Item> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => {
-                Ok(Item::Node(self.node(token.start, Form::Text(token.start, token.end))))
-            }
+            Kind::Text => Ok(Item::Node(self.node(token.start, Form::Text(span(token))))),
             Kind::LeftDelim => {
                 self.scope.action_line = token.line;
                 let item = self.action();
@@ -394,7 +436,10 @@ impl<'a> Parser<'a> {
                 self.enter()?;
                 let inner = self.control(control)?;
                 self.nesting -= 1;
-                self.node(end.at, Form::List(vec![inner]))
+                let outer = self.open.len();
+                self.open.push(inner);
+                let ids = self.children(outer);
+                self.node(end.at, Form::List(ids))
             } else {
                 let (list, end) = self.list()?;
                 if end.is_else {
@@ -404,7 +449,7 @@ impl<'a> Parser<'a> {
             });
         }
         self.scope.variables.truncate(known);
-        let at = self.nodes[pipe.0 as usize].at;
+        let at = self.source.nodes[pipe.0 as usize].at;
         Ok(self.node(at, Form::Branch(Branch { control, pipe, list, otherwise })))
     }
 
@@ -412,8 +457,8 @@ impl<'a> Parser<'a> {
 
     fn pipeline(&mut self, context: &str, end: Kind) -> Result<Id> {
         let at = self.peek_non_space().start;
-        let mut pipe = Pipe::default();
-        self.declarations(&mut pipe, context)?;
+        let (is_assignment, variables) = self.declarations(context)?;
+        let outer = self.open.len();
         loop {
             let token = self.next_non_space();
             match token.kind {
@@ -432,17 +477,18 @@ impl<'a> Parser<'a> {
                 | Kind::LeftParen => {
                     self.backup();
                     let command = self.command()?;
-                    pipe.commands.push(command);
+                    self.open.push(command);
                 }
                 _ => return Err(self.unexpected(&token, context)),
             }
         }
-        if pipe.commands.is_empty() {
+        let commands = self.children(outer);
+        if self.source.ids(commands).is_empty() {
             return Err(self.error(format!("missing value for {context}")));
         }
-        for (index, command) in pipe.commands.iter().enumerate().skip(1) {
-            let Form::Command(arguments) = &self.nodes[command.0 as usize].form else { continue };
-            let first = arguments.first().map(|id| &self.nodes[id.0 as usize].form);
+        for (index, command) in self.source.ids(commands).iter().enumerate().skip(1) {
+            let Form::Command(arguments) = self.source.form(*command) else { continue };
+            let first = self.source.ids(arguments).first().map(|id| self.source.form(*id));
             if let Some(
                 Form::Bool(_) | Form::Dot | Form::Nil | Form::Number(..) | Form::String(..),
             ) = first
@@ -451,32 +497,33 @@ impl<'a> Parser<'a> {
                 return Err(self.error(format!("non executable command in pipeline stage {stage}")));
             }
         }
-        Ok(self.node(at, Form::Pipe(pipe)))
+        Ok(self.node(at, Form::Pipe(Pipe { is_assignment, variables, commands })))
     }
 
-    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Result<()> {
+    /// The variables that a pipeline begins with, and whether they are known before.
+    fn declarations(&mut self, context: &str) -> Result<(bool, Span)> {
+        let first = self.next_name();
+        let mut names = Span { start: first, end: first };
         loop {
             let variable = self.peek_non_space();
             if variable.kind != Kind::Variable {
-                return Ok(());
+                return Ok((false, names));
             }
             self.next();
-            let adjacent = self.peek().clone();
+            let adjacent = *self.peek();
             let next = self.peek_non_space();
-            let name: Arc<str> = self.lossy(&variable).into();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
-                    pipe.is_assignment = next.kind == Kind::Assign;
                     self.next_non_space();
-                    pipe.variables.push(Arc::clone(&name));
-                    self.scope.variables.push(name);
-                    return Ok(());
+                    names = self.name(first, span(variable));
+                    self.scope.variables.push(variable.of(self.text));
+                    return Ok((next.kind == Kind::Assign, names));
                 }
-                Kind::Char if &self.text[next.start..next.end] == b"," => {
+                Kind::Char if next.of(self.text) == b"," => {
                     self.next_non_space();
-                    pipe.variables.push(Arc::clone(&name));
-                    self.scope.variables.push(name);
-                    if context != "range" || pipe.variables.len() >= 2 {
+                    names = self.name(first, span(variable));
+                    self.scope.variables.push(variable.of(self.text));
+                    if context != "range" || names.end - names.start >= 2 {
                         return Err(self.error(format!("too many declarations in {context}")));
                     }
                     match self.peek_non_space().kind {
@@ -486,11 +533,11 @@ impl<'a> Parser<'a> {
                 }
                 _ if adjacent.kind == Kind::Space => {
                     self.backup3(variable, adjacent);
-                    return Ok(());
+                    return Ok((false, names));
                 }
                 _ => {
                     self.backup2(variable);
-                    return Ok(());
+                    return Ok((false, names));
                 }
             }
         }
@@ -498,10 +545,11 @@ impl<'a> Parser<'a> {
 
     fn command(&mut self) -> Result<Id> {
         let at = self.peek_non_space().start;
-        let mut arguments = Vec::new();
+        let outer = self.open.len();
         loop {
             self.peek_non_space();
-            arguments.extend(self.operand()?);
+            let operand = self.operand()?;
+            self.open.extend(operand);
             let token = self.next();
             match token.kind {
                 Kind::Space => continue,
@@ -511,9 +559,10 @@ impl<'a> Parser<'a> {
             }
             break;
         }
-        if arguments.is_empty() {
+        if self.open.len() == outer {
             return Err(self.error("empty command"));
         }
+        let arguments = self.children(outer);
         Ok(self.node(at, Form::Command(arguments)))
     }
 
@@ -523,78 +572,82 @@ impl<'a> Parser<'a> {
             return Ok(Some(id));
         }
         let at = self.peek().start;
-        let mut names: Vec<Arc<str>> = Vec::new();
+        let form = self.source.form(id);
+        // The names of a field or variable are the last ones so far, and these go on.
+        let first = match form {
+            Form::Field(known) | Form::Variable(known) => known.start,
+            _ => self.next_name(),
+        };
+        let mut names = Span { start: first, end: self.next_name() };
         while self.peek().kind == Kind::Field {
             let token = self.next();
-            names.push(self.lossy(&token)[1..].into());
+            names = self.name(first, field(token));
         }
-        let Node { form, .. } = &mut self.nodes[id.0 as usize];
-        match form {
-            Form::Field(known) | Form::Variable(known) => {
-                known.append(&mut names);
-                self.nodes[id.0 as usize].at = at;
-                Ok(Some(id))
-            }
+        let form = match form {
+            Form::Field(_) => Form::Field(names),
+            Form::Variable(_) => Form::Variable(names),
             Form::Bool(_) | Form::String(..) | Form::Number(..) | Form::Nil | Form::Dot => {
-                let shown = self.shown_constant(id);
+                let shown = self.shown_constant(form);
                 let shown = quote(shown.as_bytes(), Quoting::Printable);
                 let shown = String::from_utf8_lossy(&shown);
-                Err(self.error(format!("unexpected . after term {shown}")))
+                return Err(self.error(format!("unexpected . after term {shown}")));
             }
-            _ => Ok(Some(self.node(at, Form::Chain(id, names)))),
-        }
+            _ => return Ok(Some(self.node(at, Form::Chain(id, names)))),
+        };
+        self.source.nodes[id.0 as usize] = Node { at, form };
+        Ok(Some(id))
     }
 
-    fn shown_constant(&self, id: Id) -> String {
-        match &self.nodes[id.0 as usize].form {
+    fn shown_constant(&self, form: Form) -> String {
+        match form {
             Form::Bool(truth) => truth.to_string(),
-            Form::Number(_, text) => text.to_string(),
-            Form::String(start, end, _) => String::from_utf8_lossy(&self.text[*start..*end]).into(),
+            Form::Number(_, text) | Form::String(text, _) => {
+                let text = &self.text[text.start as usize..text.end as usize];
+                String::from_utf8_lossy(text).into_owned()
+            }
             Form::Nil => "nil".to_owned(),
             _ => ".".to_owned(),
         }
     }
 
-    fn lossy(&self, token: &Token) -> String {
-        String::from_utf8_lossy(&self.text[token.start..token.end]).into_owned()
-    }
-
     fn term(&mut self) -> Result<Option<Id>> {
         let token = self.next_non_space();
-        let shown = |parser: &Self| parser.lossy(&token);
+        let text = token.of(self.text);
+        let quoted = || {
+            let quoted = quote(String::from_utf8_lossy(text).as_bytes(), Quoting::Printable);
+            String::from_utf8_lossy(&quoted).into_owned()
+        };
         let form = match token.kind {
             Kind::Identifier => {
-                let name = shown(self);
-                if !(self.settings.has_function)(&name) {
-                    let name = quote(name.as_bytes(), Quoting::Printable);
-                    let name = String::from_utf8_lossy(&name);
-                    return Err(self.error(format!("function {name} not defined")));
+                if !std::str::from_utf8(text).is_ok_and(self.settings.has_function) {
+                    return Err(self.error(format!("function {} not defined", quoted())));
                 }
-                Form::Identifier(name.into())
+                Form::Identifier(span(token))
             }
             Kind::Dot => Form::Dot,
             Kind::Nil => Form::Nil,
             Kind::Variable => {
-                let name = shown(self);
-                if !self.scope.variables.iter().any(|known| **known == *name) {
-                    let name = quote(name.as_bytes(), Quoting::Printable);
-                    let name = String::from_utf8_lossy(&name);
-                    return Err(self.error(format!("undefined variable {name}")));
+                if !self.scope.variables.contains(&text) {
+                    return Err(self.error(format!("undefined variable {}", quoted())));
                 }
-                Form::Variable(vec![name.into()])
+                let first = self.next_name();
+                Form::Variable(self.name(first, span(token)))
             }
-            Kind::Field => Form::Field(vec![shown(self)[1..].into()]),
-            Kind::Bool => Form::Bool(shown(self) == "true"),
+            Kind::Field => {
+                let first = self.next_name();
+                Form::Field(self.name(first, field(token)))
+            }
+            Kind::Bool => Form::Bool(text == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => {
-                let text = &self.text[token.start..token.end];
                 let number = Number::parse(text, token.kind).map_err(|error| self.error(error))?;
-                Form::Number(Box::new(number), shown(self).into())
+                self.source.numbers.push(number);
+                Form::Number(count(self.source.numbers.len() - 1), span(token))
             }
             Kind::LeftParen => return self.parenthesis().map(Some),
             Kind::String | Kind::RawString => {
-                let meant = unquote(&self.text[token.start..token.end])
-                    .map_err(|error| self.error(error.to_string()))?;
-                Form::String(token.start, token.end, meant.into())
+                let meant = unquote(text).map_err(|error| self.error(error.to_string()))?;
+                self.source.strings.push(meant.into());
+                Form::String(span(token), count(self.source.strings.len() - 1))
             }
             _ => {
                 self.backup();
@@ -613,4 +666,18 @@ impl<'a> Parser<'a> {
         self.scope.parentheses -= 1;
         Ok(id)
     }
+}
+
+/// A number of parts of a text, which has more bytes than that; the caller keeps texts below 4 GiB.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn span(token: Token) -> Span {
+    Span { start: token.start, end: token.end }
+}
+
+/// The name of a field, without its dot.
+fn field(token: Token) -> Span {
+    Span { start: token.start + 1, end: token.end }
 }

@@ -142,6 +142,16 @@ pub fn folder(place: &str, files: Vec<File>) -> Result<Loaded, LoadError> {
     if !matches!(is_known, Ok(()) | Err(LoadError::NotInstallableVersion)) {
         is_known.clone()?;
     }
+    let kept = kept(files)?;
+    let loaded = Loader::default().load_root(kept)?;
+    is_known.map(|()| loaded)
+}
+
+/// The files of a folder that are part of its chart: without what its `.helmignore` says, and without marks before UTF-8.
+///
+/// # Errors
+/// The rules cannot be used, or a file is too large.
+pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
     let rules = files.iter().find(|file| file.name == IGNORE_FILE);
     let rules = rules.map(|file| String::from_utf8_lossy(&file.data));
     let rules = Rules::parse(&rules.unwrap_or_default())?;
@@ -159,8 +169,26 @@ pub fn folder(place: &str, files: Vec<File>) -> Result<Loaded, LoadError> {
         }
         kept.push(file);
     }
-    let loaded = Loader::default().load_root(kept)?;
-    is_known.map(|()| loaded)
+    Ok(kept)
+}
+
+/// The files of an archive as they are in its chart, without the folder that they are in.
+///
+/// # Errors
+/// As those of [`archive`](fn@archive) that are about the archive itself.
+pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
+    archive::files(bytes, &mut Budget::new()).map_err(|problem| match problem {
+        ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
+        problem => LoadError::BadStream(problem),
+    })
+}
+
+/// Loads a chart from files that are part of it, such as those of [`archive_entries`] or [`kept`], changed or not.
+///
+/// # Errors
+/// As Helm says it.
+pub fn entries(files: Vec<File>) -> Result<Loaded, LoadError> {
+    Loader::default().load_archive(files)
 }
 
 /// Loads a chart from an archive that was given by its name, as `helm template FILE` does.

@@ -1,0 +1,80 @@
+//! The same work for many items on several threads, where none depends on another.
+//!
+//! What comes out is what one thread would give: the results are in the order of the items.
+//! Elsewhere: the work (`render`: parsing templates; `manifests`: reading heads).
+
+use std::num::NonZero;
+use std::panic::resume_unwind;
+
+/// With fewer bytes to be read, another thread costs more than it saves.
+const WORTHWHILE: usize = 64 << 10;
+
+/// The most threads that work on one chart; many charts may be rendered at a time.
+const MOST: usize = 4;
+
+/// What `work` gives for each item, in their order. `bytes` is how much there is to be read in all of them.
+///
+/// Each thread has a stack of [`crate::render::STACK`] bytes. A panic of the work is passed on.
+pub(crate) fn map<T: Sync, R: Send>(
+    items: &[T],
+    bytes: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let threads = match bytes {
+        ..WORTHWHILE => 1,
+        _ => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST),
+    };
+    on_threads(items, threads.min(items.len()), &work)
+}
+
+fn on_threads<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: &(impl Fn(&T) -> R + Sync),
+) -> Vec<R> {
+    if threads < 2 {
+        return items.iter().map(work).collect();
+    }
+    let share = |first: usize| items.iter().skip(first).step_by(threads).map(work).collect();
+    std::thread::scope(|scope| {
+        let others = (1..threads).map(|first| {
+            let builder = std::thread::Builder::new().stack_size(crate::render::STACK);
+            (first, builder.spawn_scoped(scope, move || -> Vec<R> { share(first) }))
+        });
+        let others: Vec<_> = others.collect();
+        let own: Vec<R> = share(0);
+        let others = others.into_iter().map(|(first, thread)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // There are no more threads: then it is done here.
+            Err(_) => share(first),
+        });
+        let shares: Vec<Vec<R>> = std::iter::once(own).chain(others).collect();
+        let mut shares: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
+        (0..items.len()).filter_map(|index| shares[index % threads].next()).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::on_threads;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        for threads in 0..6 {
+            for length in [0, 1, 2, 3, 7, 100] {
+                let items: Vec<usize> = (0..length).collect();
+                let found = on_threads(&items, threads, &|item| item * 2);
+                assert_eq!(found, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_passed_on() {
+        let work = |item: &usize| assert_ne!(*item, 5);
+        let ended = catch_unwind(|| on_threads(&[1, 2, 3, 4, 5, 6], 3, &work));
+        assert!(ended.is_err());
+    }
+}
