@@ -1,6 +1,6 @@
 //! `windlass build`: what `kustomize build` does, with its flags, texts and exit status.
 //!
-//! Below: what Helm is asked (`build/charts.rs`). Elsewhere: building (`kustomize`), reading the disk (`sources::disk`).
+//! Below: charts (`build/charts.rs`). Elsewhere: building (`kustomize`), reading the disk (`sources::disk`).
 
 mod charts;
 
@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// Render the charts of `helmCharts`
     #[arg(long)]
     enable_helm: bool,
-    /// The Helm program
+    /// The Helm program, which fetches charts of repositories
     #[arg(long, value_name = "PATH", default_value = "helm")]
     helm_command: String,
     /// An API version that charts see in `.Capabilities.APIVersions`; may be repeated

@@ -116,6 +116,8 @@ fn tell(settings: &Settings) {
         default_kubeconfig_service_account = settings.default_kubeconfig_service_account,
         insecure_kubeconfig_exec = settings.insecure_kubeconfig_exec,
         insecure_kubeconfig_tls = settings.insecure_kubeconfig_tls,
+        no_remote_bases = settings.no_remote_bases,
+        insecure_remote_bases = settings.insecure_remote_bases,
         watch_label_selector = settings.watch_label_selector.text(),
         "flags of tenancy and sharding"
     );
@@ -141,6 +143,7 @@ fn open_store(
         advertised,
         ttl: settings.artifact_retention_ttl,
         records: settings.artifact_retention_records,
+        size_limit: Some(settings.storage_size_limit).filter(|limit| *limit > 0),
         ..sources::store::Options::default()
     };
     std::fs::create_dir_all(&settings.storage_path)

@@ -2,13 +2,14 @@
 //!
 //! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/other.rs`), what clap says of them (`template/usage.rs`), files
 //! (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a failing template shown to a
-//! person (`template/explain.rs`), everything that needs no disk (engine `helm`).
+//! person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), everything that needs no disk (engine `helm`).
 
 mod explain;
 mod files;
 mod flags;
 mod other;
 mod output;
+mod overlay;
 mod usage;
 mod values;
 
@@ -26,6 +27,7 @@ use helm::render::{Mode, Release, STACK};
 use helm::warning::{Level, Warning};
 
 pub(super) use flags::Flags;
+pub(super) use overlay::render as render_for_overlay;
 pub(super) use usage::explain as explain_usage;
 
 /// What the command says.
@@ -44,7 +46,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     // Templates may include each other deeply, which takes stack.
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
         let mut said = Said::default();
-        if let Err(failed) = render(&flags, &mut said) {
+        if let Err(failed) = render(&flags, None, &mut said) {
             said.error = Some(failed);
         }
         said
@@ -78,7 +80,8 @@ fn failed(error: impl ToString) -> Failed {
     (error.to_string(), None)
 }
 
-fn render(flags: &Flags, said: &mut Said) -> Result<(), Failed> {
+/// Renders what the flags say; `values` are under those of the flags.
+fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), Failed> {
     let kube_version = match flags.kube_version.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
@@ -96,7 +99,7 @@ fn render(flags: &Flags, said: &mut Said) -> Result<(), Failed> {
     let path = files::locate(&reference).map_err(failed)?;
     let shown = path.to_string_lossy().into_owned();
     said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
-    let values = values::merged(flags).map_err(failed)?;
+    let values = values::merged(flags, values).map_err(failed)?;
     let chart = files::load(&path, &mut said.warnings).map_err(failed)?;
     validate::installable(&chart).map_err(failed)?;
     if chart.metadata.deprecated {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 use e2e::operator;
+use e2e::oracle::Oracle;
 
 use crate::corpus::{self, Answer, Case, Corpus, Recorded};
 use crate::installation::{Build, make};
@@ -125,7 +126,7 @@ impl Comparison<'_> {
         }
         if self.how.record {
             let real = self.real()?;
-            return self.cases.iter().try_for_each(|case| record(&real, case));
+            return self.cases.iter().try_for_each(|case| real.record(case));
         }
         let mut table = Table::default();
         if self.how.recorded {
@@ -138,7 +139,7 @@ impl Comparison<'_> {
             let own = windlass()?;
             step(&format!("{noun}, with both"), || {
                 let cases = &mut self.cases.iter();
-                cases.try_for_each(|case| compare_case(&real, &own, case, &mut table))?;
+                cases.try_for_each(|case| real.compare_case(&own, case, &mut table))?;
                 let paths = &mut self.paths.iter();
                 paths.try_for_each(|path| self.compare_path(&real, &own, path, &mut table))
             })?;
@@ -149,15 +150,20 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// The program whose answers are right.
-    fn real(&self) -> anyhow::Result<PathBuf> {
-        let oracle = self.corpus.oracle();
-        step(oracle.version(), || oracle.ensure())
+    /// The program whose answers are right, with Helm beside it if it will be asked for charts.
+    fn real(&self) -> anyhow::Result<Real> {
+        let ensure = |oracle: Oracle| step(oracle.version(), || oracle.ensure());
+        let of_cases = self.cases.iter().flat_map(|case| case.runs().values().flatten());
+        let has_charts =
+            of_cases.chain(&self.arguments).any(|argument| argument == "--enable-helm");
+        let helm = has_charts.then(|| ensure(Oracle::Helm)).transpose()?;
+        let tools = helm.as_deref().and_then(Path::parent).map(Path::to_owned);
+        Ok(Real { program: ensure(self.corpus.oracle())?, tools })
     }
 
     fn compare_path(
         &self,
-        real: &Path,
+        real: &Real,
         own: &Path,
         path: &str,
         table: &mut Table,
@@ -168,11 +174,11 @@ impl Comparison<'_> {
             Corpus::Overlays => vec![place],
         };
         arguments.extend(self.arguments.iter().cloned());
-        let answer = |program: &Path| {
+        let answer = |program: &Path, tools: Option<&Path>| {
             let folder = tempfile::tempdir().context("cannot make a folder")?;
-            corpus::ask(self.corpus, program, folder.path(), &arguments)
+            corpus::ask(self.corpus, program, folder.path(), &arguments, tools)
         };
-        let (wanted, got) = (answer(real)?, answer(own)?);
+        let (wanted, got) = (answer(&real.program, real.tools.as_deref())?, answer(own, None)?);
         let differences = Difference::between("", &arguments, &wanted, &got);
         table.add(path, 1, differences.into_iter().collect());
         Ok(())
@@ -191,26 +197,53 @@ fn windlass() -> anyhow::Result<PathBuf> {
     operator::binary()
 }
 
-fn record(real: &Path, case: &Case) -> anyhow::Result<()> {
-    let mut answers = BTreeMap::new();
-    for (run, arguments) in case.runs() {
-        let again = || {
-            let copy = case.lay_out()?;
-            corpus::ask(case.corpus, real, copy.path(), arguments)
-                .map(|answer| Recorded::of(&answer))
-        };
-        let answer = again()?;
-        // What changes from one time to the next is no answer to compare with.
-        for _ in 0..2 {
-            if again()? != answer {
-                bail!("`{}`, run `{run}`: the answer is another one each time", case.name);
-            }
-        }
-        answers.insert(run.clone(), answer);
+/// The program whose answers are right, and the folder of those that it runs.
+struct Real {
+    program: PathBuf,
+    tools: Option<PathBuf>,
+}
+
+impl Real {
+    fn ask(&self, case: &Case, folder: &Path, arguments: &[String]) -> anyhow::Result<Answer> {
+        corpus::ask(case.corpus, &self.program, folder, arguments, self.tools.as_deref())
     }
-    corpus::write_recorded(case, &answers)?;
-    eprintln!("recorded {} ({} runs)", case.name, answers.len());
-    Ok(())
+
+    fn record(&self, case: &Case) -> anyhow::Result<()> {
+        let mut answers = BTreeMap::new();
+        for (run, arguments) in case.runs() {
+            let again = || {
+                let copy = case.lay_out()?;
+                self.ask(case, copy.path(), arguments).map(|answer| Recorded::of(&answer))
+            };
+            let answer = again()?;
+            // What changes from one time to the next is no answer to compare with.
+            for _ in 0..2 {
+                if again()? != answer {
+                    bail!("`{}`, run `{run}`: the answer is another one each time", case.name);
+                }
+            }
+            answers.insert(run.clone(), answer);
+        }
+        corpus::write_recorded(case, &answers)?;
+        eprintln!("recorded {} ({} runs)", case.name, answers.len());
+        Ok(())
+    }
+
+    fn compare_case(&self, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+        let mut differences = Vec::new();
+        for (run, arguments) in case.runs() {
+            let mut wanted = self.ask(case, case.lay_out()?.path(), arguments)?;
+            let copy = case.lay_out()?;
+            let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
+            if !case.is_same_wording(run) {
+                same_silence(&mut got, !wanted.stderr.is_empty());
+                wanted.stderr.clear();
+            }
+            differences.extend(Difference::between(run, arguments, &wanted, &got));
+        }
+        table.add_case(case, differences);
+        Ok(())
+    }
 }
 
 fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
@@ -225,30 +258,12 @@ fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
             );
         };
         let copy = case.lay_out()?;
-        let mut got = corpus::ask(case.corpus, own, copy.path(), arguments)?;
+        let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
         let mut wanted = wanted.clone();
         if !case.is_same_wording(run) {
             same_silence(&mut got, wanted.texts.remove("stderr").is_some());
         }
         differences.extend(Difference::from_recorded(run, arguments, &wanted, &got));
-    }
-    table.add_case(case, differences);
-    Ok(())
-}
-
-fn compare_case(real: &Path, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
-    let mut differences = Vec::new();
-    for (run, arguments) in case.runs() {
-        let answer = |program: &Path| -> anyhow::Result<Answer> {
-            let copy = case.lay_out()?;
-            corpus::ask(case.corpus, program, copy.path(), arguments)
-        };
-        let (mut wanted, mut got) = (answer(real)?, answer(own)?);
-        if !case.is_same_wording(run) {
-            same_silence(&mut got, !wanted.stderr.is_empty());
-            wanted.stderr.clear();
-        }
-        differences.extend(Difference::between(run, arguments, &wanted, &got));
     }
     table.add_case(case, differences);
     Ok(())

@@ -138,7 +138,7 @@ fn judge(own: &Path, helm: Option<&Path>, changed: &Changed) -> anyhow::Result<O
     let Some(helm) = helm else { return Ok(None) };
     let ask = |program: &Path| -> anyhow::Result<Answer> {
         let folder = lay_out()?;
-        corpus::ask(Corpus::Charts, program, folder.path(), &changed.arguments)
+        corpus::ask(Corpus::Charts, program, folder.path(), &changed.arguments, None)
     };
     let (wanted, got) = (ask(helm)?, ask(own)?);
     let difference = crate::compare::difference(&changed.arguments, &wanted, &got);

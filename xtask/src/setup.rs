@@ -12,13 +12,18 @@ struct Need {
     package: &'static str,
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
     Need { what: "git", present: || runs("git"), package: "git" },
     Need { what: "git http-backend", present: has_http_backend, package: "git" },
     Need {
         what: "sshd",
         present: || Path::new("/usr/sbin/sshd").exists(),
         package: "openssh-server",
+    },
+    Need {
+        what: "docker-registry",
+        present: || runs("docker-registry"),
+        package: "docker-registry",
     },
 ];
 

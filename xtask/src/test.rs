@@ -9,9 +9,11 @@ use clap::Args;
 use crate::progress::{self, step};
 use crate::{compare, crash, root, setup, soak};
 
-/// The test binaries of `e2e`, each of which has a control plane of its own.
-const STORIES: [&str; 9] =
-    ["bed", "faults", "kinds", "leader", "poison", "restarts", "shards", "stories", "tenancy"];
+/// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
+const STORIES: [&str; 12] = [
+    "bed", "bucket", "charts", "faults", "kinds", "leader", "oci", "poison", "restarts", "shards",
+    "stories", "tenancy",
+];
 
 /// What to leave out.
 #[derive(Debug, Args)]

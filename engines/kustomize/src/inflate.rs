@@ -2,10 +2,13 @@
 //!
 //! Elsewhere: rendering ([`crate::Files::inflate`]).
 
-use goyaml::v3::Node;
+use std::collections::BTreeMap;
+
+use goyaml::v3::{Kind, Node};
 use serde_json::Value;
 
-use crate::error::{Error, Result, Within as _};
+use crate::edit;
+use crate::error::{Cause, Error, Result, Within as _};
 use crate::files::Inflation;
 use crate::kustomization::{HelmChart, HelmGlobals};
 use crate::loader::Loader;
@@ -14,6 +17,7 @@ use crate::merge;
 use crate::output;
 use crate::path_text;
 use crate::resource::Resource;
+use crate::resources::Resources;
 use crate::schema::Schema;
 
 /// How charts are rendered.
@@ -50,6 +54,7 @@ impl Chart {
         if chart.kube_version.is_empty() {
             chart.kube_version.clone_from(&options.kube_version);
         }
+        // Differs(kustomize): it then gives versions of one chart to others, as all share the flag's list.
         if chart.api_versions.is_empty() {
             chart.api_versions.clone_from(&options.api_versions);
         }
@@ -91,8 +96,13 @@ impl Chart {
         loader.files().prepare(&inflation)?;
         inflation.values = self.values(loader, schema)?;
         let manifests = loader.files().inflate(&inflation)?;
-        let mut resources =
-            manifest::parse(&manifests).within(|| "could not parse bytes into resource map")?;
+        let read = manifest::parse(&manifests).and_then(|list| Resources::of(list, schema));
+        // Parity(kustomize): what fails is read once more in another way, which says it in its own words.
+        let read = read.map_err(|error| match error.cause() {
+            Cause::MalformedYaml => error.within("error reading helm output"),
+            _ => error.within("could not parse rnode slice into resource map"),
+        });
+        let mut resources = read?.into_list();
         for resource in &mut resources {
             resource.is_from_helm = true;
             resource.note();
@@ -115,18 +125,69 @@ impl Chart {
         if chart.values_merge == "replace" {
             return text(inline);
         }
-        let of_file = manifest::first_document(&loader.load(&file)?)
-            .within(|| "could not parse values file into rnode")?;
-        let of_file = of_file.unwrap_or_else(|| Node::mapping([]));
-        let inline = manifest::from_value(inline)?;
-        let (patch, mut values) = match chart.values_merge.as_str() {
-            "merge" => (of_file, inline),
-            _ => (inline, of_file),
-        };
+        let mut of_file =
+            parse(&loader.load(&file)?).within(|| "could not parse values file into rnode")?;
+        let is_override = chart.values_merge != "merge";
+        if edit::is_null(&of_file) {
+            // Parity(kustomize): a file that says null says it last with `merge`.
+            return if is_override { text(inline) } else { Ok(b"{}\n".to_vec()) };
+        }
+        let mut inline = manifest::from_value(inline)?;
+        let merging = || "could not merge values";
+        drop_aliases(&mut of_file, &mut inline, is_override).within(merging)?;
+        let of_file = manifest::without_anchors(of_file).within(merging)?;
+        let (patch, mut values) = if is_override { (inline, of_file) } else { (of_file, inline) };
         merge::strategic(&patch, &mut values, schema)
-            .map_err(|error| Error::new(error.to_string()).within("could not merge values"))?;
+            .map_err(|error| Error::new(error.to_string()).within(merging()))?;
         text(&output::value(&values).within(|| "could not parse merged values into map")?)
     }
+}
+
+/// A file of values.
+fn parse(text: &[u8]) -> Result<Node> {
+    let malformed = |error: goyaml::Error| Error::new(error.to_string());
+    let root = manifest::as_written(text, malformed)?.ok_or_else(|| Error::new("EOF"))?;
+    Ok(root)
+}
+
+/// Parity(kustomize): where values are merged, an alias in the file takes its entry with it, and with `override` that
+/// of the kustomization, too; with `merge` there must not be one. In lists, which are taken as a whole, aliases stay.
+fn drop_aliases(of_file: &mut Node, inline: &mut Node, is_override: bool) -> Result<()> {
+    let mut work = vec![(of_file, Some(inline))];
+    while let Some((of_file, mut inline)) = work.pop() {
+        let aliases: Vec<(String, Node)> = of_file
+            .content
+            .chunks_exact(2)
+            .filter(|entry| entry[1].kind == Kind::Alias)
+            .map(|entry| (entry[0].value.clone(), entry[1].clone()))
+            .collect();
+        for (key, alias) in aliases {
+            edit::clear(of_file, &key)?;
+            let Some(inline) = inline.as_deref_mut() else { continue };
+            let given = edit::at(inline, &[&key]).filter(|given| !edit::is_null(given));
+            if let Some(given) = given.filter(|_| !is_override) {
+                edit::check_kind(&alias, given.kind)?;
+            }
+            edit::clear(inline, &key)?;
+        }
+        let entries = inline.map(|inline| inline.content.chunks_exact_mut(2));
+        let mut given: BTreeMap<String, &mut Node> = entries
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| match entry {
+                [key, value] => Some((key.value.clone(), value)),
+                _ => None,
+            })
+            .filter(|(_, value)| value.kind == Kind::Mapping)
+            .collect();
+        for entry in of_file.content.chunks_exact_mut(2) {
+            let [key, value] = entry else { continue };
+            if value.kind == Kind::Mapping {
+                work.push((value, given.remove(&key.value)));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn text(values: &Value) -> Result<Vec<u8>> {

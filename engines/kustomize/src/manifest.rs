@@ -74,13 +74,27 @@ fn read(bytes: &[u8]) -> Result<Vec<Node>> {
 
 /// The first document of a part, without its anchors; none where it is null.
 pub(crate) fn first_document(text: &[u8]) -> Result<Option<Node>> {
-    let limits = Limits::default();
     let malformed = |error: goyaml::Error| {
         Error::caused(format!("MalformedYAMLError: {error}"), Cause::MalformedYaml)
     };
-    let mut documents = goyaml::v3::Documents::new(text, &limits).map_err(malformed)?;
+    let root = as_written(text, malformed)?;
+    root.filter(|root| !edit::is_null(root)).map(without_anchors).transpose()
+}
+
+/// A node in which no alias and no merge key is left.
+pub(crate) fn without_anchors(root: Node) -> Result<Node> {
+    anchor::expand(root, Limits::default().nodes)
+}
+
+/// The first document of a text, with its anchors and aliases; none where there is no document.
+pub(crate) fn as_written(
+    text: &[u8],
+    malformed: impl Fn(goyaml::Error) -> Error,
+) -> Result<Option<Node>> {
+    let limits = Limits::default();
+    let mut documents = goyaml::v3::Documents::new(text, &limits).map_err(&malformed)?;
     let Some(document) = documents.next() else { return Ok(None) };
-    let mut document = document.map_err(malformed)?;
+    let mut document = document.map_err(&malformed)?;
     if document.walk().any(|(depth, _)| depth > MAX_DEPTH) {
         return Err(Error::new(format!("exceeded max depth of {MAX_DEPTH}")));
     }
@@ -91,10 +105,7 @@ pub(crate) fn first_document(text: &[u8]) -> Result<Option<Node>> {
         // A comment below the document is written again, which lengthens a text that keeps its line breaks.
         root.foot_comment = std::mem::take(&mut document.foot_comment);
     }
-    if edit::is_null(&root) {
-        return Ok(None);
-    }
-    anchor::expand(root, limits.nodes).map(Some)
+    Ok(Some(root))
 }
 
 /// Splits a stream at lines that begin with `---`.

@@ -1,4 +1,7 @@
-//! The disk, with charts that the `helm` program fetches and renders.
+//! The disk, with charts that are rendered by our own Helm.
+//!
+//! Charts of repositories whose folder is not there are fetched by the `helm` program.
+//! Elsewhere: what is asked (`kustomize`), rendering (`cli::template`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,9 +9,12 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use kustomize::{Error, Files, Inflation, Place, Repository};
+use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
 
-/// The disk, and the program that renders charts.
+use crate::cli::template;
+
+/// The disk, and the program that fetches charts.
 #[derive(Debug)]
 pub(super) struct WithCharts<'c> {
     pub(super) command: &'c str,
@@ -33,9 +39,6 @@ impl Files for WithCharts<'_> {
     }
 
     fn prepare(&self, inflation: &Inflation) -> Result<(), Error> {
-        let home = Home::new(inflation)?;
-        let version = self.helm(&home, ["version", "--short"], false)?;
-        check_version(&String::from_utf8_lossy(&version))?;
         let Inflation { chart, home: charts, .. } = inflation;
         let path = Path::new(charts).join(&chart.name);
         if path.is_dir() {
@@ -48,40 +51,31 @@ impl Files for WithCharts<'_> {
                 "no repo specified for pull, no chart found at '{shown}'"
             )));
         }
-        let mut args = vec!["pull".to_owned(), "--untar".to_owned(), "--untardir".to_owned()];
-        args.push(charts.clone());
-        if chart.repo.starts_with("oci://") {
-            args.push(format!("{}/{}", chart.repo.trim_end_matches('/'), chart.name));
-        } else {
-            args.extend(["--repo".to_owned(), chart.repo.clone(), chart.name.clone()]);
-        }
-        if !chart.version.is_empty() {
-            args.extend(["--version".to_owned(), chart.version.clone()]);
-        }
-        if chart.devel {
-            args.push("--devel".to_owned());
-        }
-        self.helm(&home, args, false).map(drop)
+        self.pull(inflation).map_err(|error| {
+            Error::new(format!(
+                "{error}; charts of repositories are fetched by Helm's program: install it, name it with \
+                 --helm-command, or put the chart of {} into {}",
+                without_credentials(&chart.repo),
+                path.display()
+            ))
+        })
     }
 
     fn inflate(&self, inflation: &Inflation) -> Result<Vec<u8>, Error> {
-        let home = Home::new(inflation)?;
-        let failed =
-            |error: std::io::Error| Error::new(format!("failed to write values file: {error}"));
-        let values = home.dir.join(format!("{}-kustomize-values.yaml", inflation.chart.name));
-        std::fs::create_dir_all(&home.dir).map_err(failed)?;
-        std::fs::write(&values, &inflation.values).map_err(failed)?;
-        let args = template_args(inflation, &values.to_string_lossy());
-        self.helm(&home, args, inflation.chart.debug)
+        let args = template_args(inflation);
+        template::render_for_overlay(&args, &inflation.values).map_err(|error| {
+            // Parity(kustomize): the command is shown, so that somebody can run it without kustomize.
+            Error::new(format!("{error}: helm template {}", args.join(" ")))
+        })
     }
 }
 
-/// The arguments of `helm template`.
-fn template_args(inflation: &Inflation, values: &str) -> Vec<String> {
+/// The arguments of `helm template`, without the file of values.
+fn template_args(inflation: &Inflation) -> Vec<String> {
     let Inflation { chart, home, .. } = inflation;
     let name = if chart.release_name.is_empty() { "--generate-name" } else { &chart.release_name };
     let path = kustomize::path_text::join(home, &chart.name);
-    let mut args = vec!["template".to_owned(), name.to_owned(), path];
+    let mut args = vec![name.to_owned(), path];
     let mut add = |flag: &str, value: &str| {
         if !value.is_empty() {
             args.extend([flag.to_owned(), value.to_owned()]);
@@ -89,7 +83,6 @@ fn template_args(inflation: &Inflation, values: &str) -> Vec<String> {
     };
     add("--namespace", &chart.namespace);
     add("--name-template", &chart.name_template);
-    add("-f", values);
     chart.additional_values_files.iter().for_each(|file| add("-f", file));
     chart.api_versions.iter().for_each(|version| add("--api-versions", version));
     add("--kube-version", &chart.kube_version);
@@ -133,12 +126,33 @@ impl Drop for Home {
 }
 
 impl WithCharts<'_> {
+    /// Fetches a chart of a repository into its folder.
+    fn pull(&self, inflation: &Inflation) -> Result<(), Error> {
+        let home = Home::new(inflation)?;
+        let version = self.helm(&home, ["version", "--short"])?;
+        check_version(&String::from_utf8_lossy(&version))?;
+        let Inflation { chart, home: charts, .. } = inflation;
+        let mut args = vec!["pull".to_owned(), "--untar".to_owned(), "--untardir".to_owned()];
+        args.push(charts.clone());
+        if chart.repo.starts_with("oci://") {
+            args.push(format!("{}/{}", chart.repo.trim_end_matches('/'), chart.name));
+        } else {
+            args.extend(["--repo".to_owned(), chart.repo.clone(), chart.name.clone()]);
+        }
+        if !chart.version.is_empty() {
+            args.extend(["--version".to_owned(), chart.version.clone()]);
+        }
+        if chart.devel {
+            args.push("--devel".to_owned());
+        }
+        self.helm(&home, args).map(drop)
+    }
+
     /// Runs Helm.
     fn helm<S: AsRef<OsStr>>(
         &self,
         home: &Home,
         args: impl IntoIterator<Item = S>,
-        debug: bool,
     ) -> Result<Vec<u8>, Error> {
         let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let config = home.config.display();
@@ -171,11 +185,7 @@ impl WithCharts<'_> {
         if status.success() {
             return Ok(stdout);
         }
-        let mut said = String::from_utf8_lossy(&stderr).into_owned();
-        if debug {
-            let template = String::from_utf8_lossy(&stdout);
-            said = format!(" Helm stack trace:\n{said}\nHelm template:\n{template}\n");
-        }
+        let said = String::from_utf8_lossy(&stderr).into_owned();
         let status =
             status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"));
         let said = if said.is_empty() { said } else { format!("{said}: ") };

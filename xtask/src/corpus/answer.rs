@@ -50,7 +50,8 @@ pub(crate) fn prepare(program: &Path, folder: &Path, home: &Path) -> Command {
     command
 }
 
-/// Asks a program about the files of a folder: `program template <args>`, or `build`, in it.
+/// Asks a program about the files of a folder: `program template <args>`, or `build`, in it. It finds the programs of
+/// the folder `tools`, too.
 ///
 /// # Errors
 /// When the program cannot be started or does not end.
@@ -59,19 +60,25 @@ pub(crate) fn ask<S: AsRef<OsStr>>(
     program: &Path,
     folder: &Path,
     arguments: &[S],
+    tools: Option<&Path>,
 ) -> anyhow::Result<Answer> {
     let home = TempDir::with_prefix("windlass-answer-").context("cannot make a folder")?;
     let (out, err) = (home.path().join("stdout"), home.path().join("stderr"));
     let before = super::read_folder(folder)?;
     let mut command = prepare(program, folder, home.path());
     command.arg(corpus.command()).args(arguments).stdin(Stdio::null());
+    if let Some(tools) = tools {
+        let known = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(tools.to_owned()).chain(std::env::split_paths(&known));
+        command.env("PATH", std::env::join_paths(all).context("no PATH can be made")?);
+    }
     command.stdout(File::create(&out).context("cannot write the answer")?);
     command.stderr(File::create(&err).context("cannot write the answer")?);
     let status = wait(&mut command, LIMIT)
         .with_context(|| format!("{} gives no answer", program.display()))?;
     let said = |path: &Path| {
         let text = std::fs::read(path).context("cannot read the answer")?;
-        Ok::<_, anyhow::Error>(without_times(&without(&text, folder)))
+        Ok::<_, anyhow::Error>(without_scratch(&without_times(&without(&text, folder))))
     };
     let mut written = super::read_folder(folder)?;
     written.retain(|path, content| before.get(path) != Some(content));
@@ -122,6 +129,25 @@ fn without_times(text: &[u8]) -> Vec<u8> {
             }
             _ => replaced.extend_from_slice(line),
         }
+    }
+    replaced
+}
+
+/// A text without the numbers in names of folders that Kustomize makes for Helm.
+fn without_scratch(text: &[u8]) -> Vec<u8> {
+    const NAME: &[u8] = b"/kustomize-helm-";
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(byte) = rest.first() {
+        let name = rest.strip_prefix(NAME);
+        replaced.extend_from_slice(if name.is_some() { NAME } else { std::slice::from_ref(byte) });
+        rest = match name {
+            Some(after) => {
+                let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                after.get(digits..).unwrap_or_default()
+            }
+            None => rest.get(1..).unwrap_or_default(),
+        };
     }
     replaced
 }

@@ -69,7 +69,7 @@ fn an_answer_does_not_depend_on_where_it_was_given() {
     .unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let answer = ask(Corpus::Charts, &script, folder.path(), &["rel"]).unwrap();
+    let answer = ask(Corpus::Charts, &script, folder.path(), &["rel"], None).unwrap();
     let written = BTreeMap::from([("out/file".to_owned(), b"new\n".to_vec())]);
     let [stdout, stderr] = ["${DIR}\n", "no\n"].map(|text| text.as_bytes().to_owned());
     assert_eq!(answer, Answer { status: Some(3), stdout, stderr, written });
@@ -95,7 +95,7 @@ fn times_in_a_log_and_addresses_in_an_error_are_no_answer() {
     std::fs::write(&script, "#!/bin/sh\necho '2026/01/02 03:04:05 no'\necho 2026/01/02\necho '&{0x2c8f4a0472b0 0x12}' >&2\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let answer = ask(Corpus::Overlays, &script, folder.path(), &["dir"]).unwrap();
+    let answer = ask(Corpus::Overlays, &script, folder.path(), &["dir"], None).unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "${TIME} no\n2026/01/02\n");
     assert_eq!(String::from_utf8_lossy(&answer.stderr), "&{${ADDRESS} 0x12}\n");
 }

@@ -35,6 +35,9 @@ fn rewritten(object: &Value) -> Result<Value, String> {
         ("kustomize.toolkit.fluxcd.io/v1", "Kustomization") => {
             through::<crds::kustomize::Kustomization>(object)
         }
+        ("source.windlass.dev/v1alpha1", "HTTPArchive") => {
+            through::<crds::windlass::HTTPArchive>(object)
+        }
         ("helm.toolkit.fluxcd.io/v2", "HelmRelease") => through::<crds::helm::HelmRelease>(object),
         (version, kind) => Err(format!("{version} {kind} is none of our kinds")),
     }

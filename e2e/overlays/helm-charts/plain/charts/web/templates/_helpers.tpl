@@ -1,0 +1,3 @@
+{{- define "web.name" -}}
+{{ .Release.Name | trunc 20 }}-{{ .Chart.Name }}
+{{- end }}

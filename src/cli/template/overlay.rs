@@ -1,0 +1,37 @@
+//! Charts of kustomizations: the arguments that `helm template` would be run with, and values that are in no file.
+//!
+//! Elsewhere: which arguments these are (`cli::build`).
+
+use clap::{Args as _, Command, FromArgMatches as _};
+use helm::render::STACK;
+
+use super::{Flags, Said};
+
+/// What `helm template` prints with these arguments and values.
+///
+/// # Errors
+/// What Helm says in their place; with `--debug` also what it prints nevertheless.
+pub(in crate::cli) fn render(args: &[String], values: &[u8]) -> Result<Vec<u8>, String> {
+    let command = Flags::augment_args(Command::new("template").no_binary_name(true));
+    let flags = command.try_get_matches_from(args).and_then(|it| Flags::from_arg_matches(&it));
+    let flags =
+        flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
+    let mut said = Said::default();
+    // Templates may include each other deeply, which takes stack.
+    let done = std::thread::scope(|scope| {
+        let work = || super::render(&flags, Some(values), &mut said);
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
+            let broken = |_| ("the render ended with a panic".to_owned(), None);
+            thread.join().map_err(broken).and_then(|done| done)
+        })
+    });
+    match done {
+        Ok(()) => Ok(said.stdout),
+        Err((error, _)) if flags.debug => {
+            let template = String::from_utf8_lossy(&said.stdout);
+            Err(format!("{error}\nHelm template:\n{template}"))
+        }
+        Err((error, _)) => Err(error),
+    }
+}
