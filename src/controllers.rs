@@ -8,15 +8,20 @@
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
 pub(crate) mod artifact;
+pub(crate) mod bucket;
 pub(crate) mod context;
 pub(crate) mod external_artifact;
 pub(crate) mod gate;
 pub(crate) mod git_repository;
+pub(crate) mod helm_chart;
+pub(crate) mod helm_repository;
 pub(crate) mod hold;
+pub(crate) mod http_archive;
 pub(crate) mod hub;
 pub(crate) mod kustomization;
 pub(crate) mod marks;
 pub(crate) mod observer;
+pub(crate) mod oci_repository;
 pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod registry;

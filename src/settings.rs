@@ -49,6 +49,10 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 2)]
     pub(crate) artifact_retention_records: usize,
 
+    /// Most that all artifacts together may take of the disk, such as `10Gi`; 0 leaves it to the disk
+    #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) storage_size_limit: u64,
+
     /// Address on which metrics are served
     #[arg(long, default_value = ":8080", env = "METRICS_ADDR", value_parser = parse_address)]
     pub(crate) metrics_addr: SocketAddr,
@@ -123,6 +127,17 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_cross_namespace_refs: bool,
+
+    /// Refuse bases on other servers in kustomizations
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) no_remote_bases: bool,
+
+    /// Let bases be on servers without public addresses, such as those in the cluster, also for Kustomizations that are
+    /// applied as a service account or to another cluster
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) insecure_remote_bases: bool,
 
     /// Service account that is impersonated for objects that name none
     #[arg(long, value_name = "NAME")]
@@ -269,6 +284,17 @@ fn parse_bool(text: &str) -> Result<bool, String> {
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
     reconcile::parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// Reads a number of bytes, with one of Kubernetes' binary suffixes or without.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is not a number of bytes such as 1073741824, 512Mi or 10Gi");
+    let suffixes = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+    let found =
+        suffixes.iter().find_map(|(suffix, bits)| Some((text.strip_suffix(suffix)?, *bits)));
+    let (number, bits) = found.unwrap_or((text, 0));
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number.checked_mul(1 << bits).ok_or_else(bad)
 }
 
 fn parse_group_kind(text: &str) -> Result<(String, String), String> {

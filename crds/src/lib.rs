@@ -1,4 +1,4 @@
-//! The contract: the Flux v2 APIs as Rust types, and the CustomResourceDefinitions made from them.
+//! The contract: the Flux v2 APIs and a group of our own as Rust types, and the CustomResourceDefinitions made from them.
 //!
 //! Here: one folder per API group with one file per kind, and the structs that several kinds share.
 //! Elsewhere: what the fields do (`src/controllers`), how YAML text is written (`engines/goyaml`).
@@ -25,6 +25,7 @@ mod overlay;
 mod reference;
 mod schema;
 pub mod source;
+pub mod windlass;
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,7 @@ pub use reference::{
 /// Returns every definition with the name of the file that holds it, in the order of those names.
 ///
 /// # Guarantees
-/// Schemas equal Flux's apart from descriptions; `cargo xtask conformance` holds the proof.
+/// Schemas of Flux's kinds equal Flux's apart from descriptions; `cargo xtask conformance` holds the proof.
 pub fn all() -> Vec<(&'static str, CustomResourceDefinition)> {
     vec![
         ("buckets.source.toolkit.fluxcd.io.yaml", source::Bucket::crd()),
@@ -57,6 +58,7 @@ pub fn all() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("helmcharts.source.toolkit.fluxcd.io.yaml", source::HelmChart::crd()),
         ("helmreleases.helm.toolkit.fluxcd.io.yaml", helm::HelmRelease::crd()),
         ("helmrepositories.source.toolkit.fluxcd.io.yaml", source::HelmRepository::crd()),
+        ("httparchives.source.windlass.dev.yaml", windlass::HTTPArchive::crd()),
         ("kustomizations.kustomize.toolkit.fluxcd.io.yaml", kustomize::Kustomization::crd()),
         ("ocirepositories.source.toolkit.fluxcd.io.yaml", source::OCIRepository::crd()),
     ]

@@ -7,6 +7,7 @@ use crate::kustomize::Kustomization;
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
 };
+use crate::windlass::HTTPArchive;
 
 /// An object that a controller works on and reports about.
 pub trait Reconciled {
@@ -59,6 +60,7 @@ macro_rules! reconciled {
 reconciled!(
     Bucket,
     GitRepository,
+    HTTPArchive,
     HelmChart,
     HelmRelease,
     HelmRepository,
@@ -95,4 +97,12 @@ macro_rules! source {
     )+};
 }
 
-source!(Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository);
+source!(
+    Bucket,
+    ExternalArtifact,
+    GitRepository,
+    HTTPArchive,
+    HelmChart,
+    HelmRepository,
+    OCIRepository
+);

@@ -12,6 +12,7 @@ use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
 };
+use crate::windlass::HTTPArchive;
 use crate::{GoDuration, Reconciled, Source};
 
 fn parse<K: DeserializeOwned>(value: Value) -> K {
@@ -67,6 +68,7 @@ fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     check_kind::<OCIRepository>(SOURCE, "OCIRepository");
     check_kind::<Kustomization>("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     check_kind::<HelmRelease>("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+    check_kind::<HTTPArchive>("source.windlass.dev/v1alpha1", "HTTPArchive");
 }
 
 #[test]
@@ -82,6 +84,7 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
             "sourceRef": { "kind": "HelmRepository", "name": "b" },
         })),
         minimal::<Bucket>(json!({ "bucketName": "a", "endpoint": "b", "interval": interval })),
+        minimal::<HTTPArchive>(json!({ "url": "https://a/b.tgz", "interval": interval })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<HelmRelease>(json!({
             "chartRef": { "kind": "OCIRepository", "name": "a" },

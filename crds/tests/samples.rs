@@ -60,6 +60,7 @@ fn every_sample_is_an_object_of_its_kind() {
     check::<crds::source::OCIRepository>();
     check::<crds::kustomize::Kustomization>();
     check::<crds::helm::HelmRelease>();
+    check::<crds::windlass::HTTPArchive>();
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
@@ -66,6 +66,7 @@ pub struct GitServer {
     authority: Option<Authority>,
     requests: Arc<Mutex<Vec<Request>>>,
     is_stalling: watch::Sender<bool>,
+    waiting: Arc<Mutex<Vec<Weak<()>>>>,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
     keeper: Keeper,
@@ -93,12 +94,14 @@ impl GitServer {
         let keeper = Keeper::start(Some(&folder))?;
         std::fs::create_dir(folder.join("served")).context("cannot create the served folder")?;
         let requests = Arc::new(Mutex::new(Vec::new()));
+        let waiting = Arc::default();
         let (is_stalling, stalling) = watch::channel(true);
         let backend = http::Backend {
             root: folder.join("served"),
             access,
             requests: Arc::clone(&requests),
             stalling,
+            waiting: Arc::clone(&waiting),
         };
         let acceptor = authority.as_ref().map(|it| tls::acceptor(it, is_mutual)).transpose()?;
         let (stop, stopped) = oneshot::channel();
@@ -109,7 +112,7 @@ impl GitServer {
             tell.send(outcome.map(|()| None)).ok();
         })?;
         let address = told.recv()??.context("the Git server ended before it began")?;
-        Ok(Self { address, folder, authority, requests, is_stalling, _stop: stop, keeper })
+        Ok(Self { address, folder, authority, requests, is_stalling, waiting, _stop: stop, keeper })
     }
 
     /// Creates the empty repository `name`, which may contain `/`, with the branch `main`.
@@ -130,6 +133,13 @@ impl GitServer {
     /// The same repository behind a server that does not answer until [`GitServer::release`].
     pub fn slow_url(&self, repository: &Repository) -> String {
         format!("{}/slow/{}.git", self.base_url(), repository.name())
+    }
+
+    /// How many requests below `/slow/` wait at the moment.
+    pub fn waiting(&self) -> usize {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|waiter| waiter.strong_count() > 0);
+        waiting.len()
     }
 
     /// Lets all requests below `/slow/` go on, those that wait and those to come.

@@ -1,6 +1,6 @@
 //! The test bed and the stories told on it.
 //!
-//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`proxy`]),
+//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`]),
 //! faults between them and the program ([`api_proxy`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Programs whose answers are right by definition are built the same way ([`oracle`]).
@@ -19,3 +19,4 @@ pub mod operator;
 pub mod oracle;
 pub mod proxy;
 pub mod random;
+pub mod servers;

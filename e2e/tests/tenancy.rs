@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::harness::flux::{SOON, inventory};
+use e2e::git_server::{Access, GitServer};
+use e2e::harness::flux::{SOON, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target, Windlass, await_until};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 /// Lets a ServiceAccount of the story's namespace do anything with ConfigMaps there.
@@ -69,6 +70,47 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     ensure!(text.contains("not-mine") && text.contains("forbidden"), "{revision}: {text}");
     story.await_value("map", "1").await?;
     ensure!(story.read(&Target::new("v1", "Secret", "not-mine")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise() -> Result<()> {
+    let story = Story::begin("tenant-bases").await?;
+    account(&story, "tenant").await?;
+    allow_config_maps(&story, "tenant").await?;
+    let far = GitServer::start(Access::Open)?;
+    let repository = far.repository("bases")?;
+    repository.commit(
+        &[("kustomization.yaml", "resources: [map.yaml]"), ("map.yaml", &config_map("map", "1"))],
+        "a base",
+    )?;
+    let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
+    let app = Target::kustomization("app");
+    let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
+    {
+        let _windlass = Windlass::start_for(&story, &[]).await?;
+        let spec = json!({"serviceAccountName": "tenant", "retryInterval": "1s"});
+        story.kustomization("app", "app", spec).await?;
+        let text = story.await_failure(&app, "BuildFailed").await?;
+        ensure!(text.contains("has no public address"), "{text}");
+        ensure!(far.requests().is_empty(), "it was asked: {:?}", far.requests());
+        // As windlass itself it may.
+        story.merge(&app, json!({"spec": {"serviceAccountName": null}})).await?;
+        story.await_ready(&app).await?;
+        story.merge(&app, json!({"spec": {"serviceAccountName": "tenant"}})).await?;
+        story.await_failure(&app, "BuildFailed").await?;
+    }
+    for (flag, is_had) in [("--no-remote-bases", false), ("--insecure-remote-bases", true)] {
+        let _windlass = Windlass::start_for(&story, &[flag]).await?;
+        if is_had {
+            story.await_ready(&app).await?;
+        } else {
+            let refused = |object: &DynamicObject| {
+                condition(object, "Ready")["message"].to_string().contains("--no-remote-bases")
+            };
+            story.await_object(&app, SOON, refused).await?;
+        }
+    }
     story.end().await
 }
 

@@ -1,6 +1,7 @@
 //! The archives that artifacts are: gzip around tar, the same bytes for the same files.
 //!
-//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading one that nobody vouches for ([`extract`]).
+//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading one that nobody vouches for ([`extract`],
+//! [`unzip`]).
 //! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
 
 mod contents;
@@ -9,11 +10,13 @@ mod extract;
 mod header;
 mod reader;
 mod sink;
+mod unzip;
 mod writer;
 
 pub use contents::{Contents, write};
 pub use digest::{Digesting, Sealed};
 pub use extract::{ExtractError, ExtractOptions, Symlinks, extract, extract_to_dir};
+pub use unzip::unzip;
 pub use writer::Writer;
 
 use std::{error::Error as StdError, io};

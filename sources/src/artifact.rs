@@ -115,18 +115,23 @@ pub fn load(
     runtime: &tokio::runtime::Handle,
 ) -> Result<Arc<Memory>, Error> {
     store.share(&remote.digest, options, || {
-        let file = runtime.block_on(async {
-            let fetching = fetch(remote, limits.bytes);
-            let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
-            tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
-        })?;
+        let file = runtime.block_on(fetch(remote, limits))?;
         let failed = |source| Error::Extract { url: remote.url.clone(), source };
         extract(BufReader::new(file), options).map_err(failed)
     })
 }
 
-/// Fetches into a file without a name, and checks the digest.
-async fn fetch(remote: &Remote, limit: u64) -> Result<File, Error> {
+/// Fetches an artifact as it is into a file without a name, and checks its digest. No redirect is followed.
+///
+/// # Errors
+/// It cannot be fetched within the limits, or is not what it should be.
+pub async fn fetch(remote: &Remote, limits: &Limits) -> Result<File, Error> {
+    let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
+    let fetching = fetch_all(remote, limits.bytes);
+    tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
+}
+
+async fn fetch_all(remote: &Remote, limit: u64) -> Result<File, Error> {
     let url = &remote.url;
     let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
     let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };

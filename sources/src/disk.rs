@@ -12,7 +12,7 @@ use kustomize::{Error, Files, Place, Repository, path_text};
 use tempfile::TempDir;
 
 use crate::bases::{program, web};
-use crate::http::{self, Egress, Tls};
+use crate::http::{self, Budgets, Egress, Tls};
 
 /// This machine's disk, and what a person can reach from it: web servers, and Git repositories by the `git` program.
 ///
@@ -54,7 +54,8 @@ impl Files for Disk {
         let runtime = runtime.map_err(|error| setup(error.to_string()))?;
         let client = http::client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
-        runtime.block_on(web::get(&client, Egress::Anywhere, url, web::Limits::default()))
+        let (budgets, limits) = (Budgets::default(), web::Limits::default());
+        runtime.block_on(web::get((&client, &budgets), Egress::Anywhere, url, limits))
     }
 
     fn checkout(&self, repository: &Repository) -> Result<String, Error> {

@@ -18,7 +18,7 @@ mod checkout;
 mod conversation;
 mod credentials;
 mod error;
-mod known;
+pub(crate) mod known;
 mod known_hosts;
 mod lookup;
 mod reference;

@@ -1,8 +1,12 @@
 //! The HTTP client that every source shares: whom it trusts, as whom it answers, how it connects.
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
-//! Elsewhere: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]); credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+//! In the folder: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]), how much is asked of one ([`Budgets`]), what is
+//! fetched once for many ([`Cached`]). Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
 
+pub mod budget;
+mod cached;
+pub(crate) mod clients;
 mod egress;
 mod proxy;
 
@@ -11,7 +15,11 @@ use std::time::Duration;
 
 use objects::Redacted;
 use reqwest::redirect::Policy;
+use url::Url;
 
+pub use budget::{Budgets, Busy};
+pub use cached::{Cached, Logins};
+pub use clients::Clients;
 pub use egress::{Egress, Refused};
 pub use proxy::Proxy;
 
@@ -24,6 +32,18 @@ pub struct Tls {
     pub ca: Option<Vec<u8>>,
     /// What is shown to a server that asks who connects.
     pub identity: Option<ClientIdentity>,
+}
+
+/// What [`Tls::ca`] does beside the authorities of the system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// It takes their place.
+    #[default]
+    Instead,
+    /// It is trusted as they are.
+    Beside,
+    /// Nothing is checked: any certificate is accepted from anybody.
+    Anyone,
 }
 
 /// A client certificate and its key, both in PEM.
@@ -67,6 +87,15 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
     client_within(tls, proxy, Egress::Anywhere)
 }
 
+/// As [`client`], for what is kept as it is stored: no body is decompressed on its way.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_undecoded(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
+    let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
+    built(builder, tls, Trust::Instead, proxy, Egress::Anywhere)
+}
+
 /// As [`client`], for servers that may be asked. Addresses in URLs are for the caller to check, by [`Egress::admits`].
 ///
 /// # Errors
@@ -76,7 +105,30 @@ pub fn client_within(
     proxy: Option<&Proxy>,
     egress: Egress,
 ) -> Result<reqwest::Client, Error> {
-    let mut builder = reqwest::Client::builder()
+    client_trusting(tls, Trust::Instead, proxy, egress)
+}
+
+/// As [`client_within`], with a say in what authorities of one's own mean.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_trusting(
+    tls: &Tls,
+    trust: Trust,
+    proxy: Option<&Proxy>,
+    egress: Egress,
+) -> Result<reqwest::Client, Error> {
+    built(reqwest::Client::builder(), tls, trust, proxy, egress)
+}
+
+fn built(
+    builder: reqwest::ClientBuilder,
+    tls: &Tls,
+    trust: Trust,
+    proxy: Option<&Proxy>,
+    egress: Egress,
+) -> Result<reqwest::Client, Error> {
+    let mut builder = builder
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::none())
         .referer(false)
@@ -87,7 +139,13 @@ pub fn client_within(
         if authorities.is_empty() {
             return Err(Error::BadAuthority);
         }
-        builder = builder.tls_certs_only(authorities);
+        builder = match trust {
+            Trust::Instead | Trust::Anyone => builder.tls_certs_only(authorities),
+            Trust::Beside => builder.tls_certs_merge(authorities),
+        };
+    }
+    if trust == Trust::Anyone {
+        builder = builder.tls_danger_accept_invalid_certs(true);
     }
     if let Some(ClientIdentity { certificate, key }) = &tls.identity {
         let mut pem = key.expose().clone();
@@ -96,8 +154,8 @@ pub fn client_within(
         let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
         builder = builder.identity(identity);
     }
-    if egress == Egress::Public {
-        builder = builder.dns_resolver(egress::PublicOnly::from_environment());
+    if egress != Egress::Anywhere {
+        builder = builder.dns_resolver(egress::Within::new(egress));
     }
     if let Some(proxy) = proxy {
         builder = builder.proxy(proxy.for_client()?);
@@ -107,6 +165,18 @@ pub fn client_within(
         (None, Some(_)) => Error::BadAuthority,
         (None, None) => Error::Setup(root_cause(&error.without_url())),
     })
+}
+
+/// True when credentials for one server may be sent to the other.
+///
+/// `Differs(flux)`: Go looks at the name of the host alone; here the port counts too, and TLS is never left.
+pub(crate) fn same_server(origin: &Url, other: &Url) -> bool {
+    let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
+    let upgraded = origin.scheme() == "http"
+        && other.scheme() == "https"
+        && origin.host_str() == other.host_str()
+        && (origin.port_or_known_default(), other.port_or_known_default()) == (Some(80), Some(443));
+    upgraded || (origin.scheme() == other.scheme() && place(origin) == place(other))
 }
 
 /// What is at the bottom of a chain of errors, in one line.

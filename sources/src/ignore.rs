@@ -114,6 +114,16 @@ impl Matcher {
         Ok(Self { defaults, scoped, spec })
     }
 
+    /// Reads the text of an ignore file at the root and `spec.ignore`, without any pattern beside them.
+    ///
+    /// # Errors
+    /// As [`Matcher::new`].
+    pub fn without_defaults(root: Option<&str>, spec: Option<&str>) -> Result<Self, Error> {
+        let root: Vec<_> =
+            root.map(|text| (RelPath::root(), text.to_owned())).into_iter().collect();
+        Ok(Self { defaults: Vec::new(), ..Self::new(&root, spec)? })
+    }
+
     /// Whether a file, or a folder, is left out; the root never is.
     #[must_use]
     pub fn is_ignored(&self, path: &RelPath, is_dir: bool) -> bool {

@@ -6,6 +6,14 @@ use reconcile::Reason;
 pub const AUTHENTICATION_FAILED: Reason = Reason::new("AuthenticationFailed");
 /// A Git remote could not be asked or fetched.
 pub const GIT_OPERATION_FAILED: Reason = Reason::new("GitOperationFailed");
+/// A bucket could not be asked or fetched.
+pub const BUCKET_OPERATION_FAILED: Reason = Reason::new("BucketOperationFailed");
+/// An OCI registry could not be asked, or an artifact not be pulled from it.
+pub const OCI_PULL_FAILED: Reason = Reason::new("OCIArtifactPullFailed");
+/// The layer of an OCI artifact could not be found or taken apart.
+pub const OCI_LAYER_OPERATION_FAILED: Reason = Reason::new("OCIArtifactLayerOperationFailed");
+/// What a remote has could not be read.
+pub const READ_OPERATION_FAILED: Reason = Reason::new("ReadOperationFailed");
 /// The URL cannot be used.
 pub const URL_INVALID: Reason = Reason::new("URLInvalid");
 /// The artifact could not be kept.
@@ -24,3 +32,25 @@ pub const INCLUDE_CYCLE: Reason = Reason::new("IncludeCycle");
 pub const ILLEGAL_PATH: Reason = Reason::new("IllegalPath");
 /// What is included could not be copied to its place.
 pub const COPY_FAILURE: Reason = Reason::new("CopyFailure");
+/// An index of charts could not be read.
+pub const INDEXATION_FAILED: Reason = Reason::new("IndexationFailed");
+/// A chart was fetched as it is.
+pub const CHART_PULL_SUCCEEDED: Reason = Reason::new("ChartPullSucceeded");
+/// A chart was packed.
+pub const CHART_PACKAGE_SUCCEEDED: Reason = Reason::new("ChartPackageSucceeded");
+/// There is no such chart, or no such version of it.
+pub const INVALID_CHART_REFERENCE: Reason = Reason::new("InvalidChartReference");
+/// A chart could not be fetched.
+pub const CHART_PULL_ERROR: Reason = Reason::new("ChartPullError");
+/// A chart could not be given its version.
+pub const METADATA_PATCH_ERROR: Reason = Reason::new("MetadataPatchError");
+/// Values files could not be put together.
+pub const VALUES_FILES_ERROR: Reason = Reason::new("ValuesFilesError");
+/// A dependency of a chart is not to be had.
+pub const DEPENDENCY_BUILD_ERROR: Reason = Reason::new("DependencyBuildError");
+/// A chart could not be packed.
+pub const CHART_PACKAGE_ERROR: Reason = Reason::new("ChartPackageError");
+/// There is no source of that name.
+pub const SOURCE_UNAVAILABLE: Reason = Reason::new("SourceUnavailable");
+/// The source has no artifact yet.
+pub const NO_SOURCE_ARTIFACT: Reason = Reason::new("NoSourceArtifact");

@@ -1,7 +1,7 @@
 //! Keeps artifacts on disk, in Flux's layout.
 //!
 //! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
-//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage`), which trees stay in memory (`cache`),
+//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage`), which trees stay in memory (`cache`), what an artifact was made of (`note`),
 //! what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
@@ -11,6 +11,8 @@
 
 mod cache;
 mod garbage;
+mod ledger;
+mod note;
 mod slot;
 
 use std::{
@@ -29,6 +31,7 @@ use tree::Memory;
 
 use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
 use cache::Cache;
+use ledger::{Claim, Ledger};
 pub use slot::Slot;
 use slot::{check_file, split_path};
 
@@ -49,10 +52,12 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How long a tree that nobody uses stays in memory.
     pub cache_time: Duration,
+    /// The most bytes that all artifacts may have together, while one is written included; `None` for the whole disk.
+    pub size_limit: Option<u64>,
 }
 
 impl Default for Options {
-    /// `localhost`, one minute, two records, 64 MiB.
+    /// `localhost`, one minute, two records, 64 MiB in memory, the whole disk.
     fn default() -> Self {
         Self {
             advertised: String::new(),
@@ -60,6 +65,7 @@ impl Default for Options {
             records: 2,
             cache_bytes: 64 << 20,
             cache_time: Duration::from_secs(60),
+            size_limit: None,
         }
     }
 }
@@ -93,6 +99,19 @@ pub enum Error {
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
+    },
+    /// The store holds as much as it may.
+    #[error(
+        "artifact `{path}` does not fit: the store has {used} bytes and may have {limit}; raise `--storage-size-limit` \
+         or delete sources"
+    )]
+    Full {
+        /// The artifact.
+        path: String,
+        /// What the store holds besides.
+        used: u64,
+        /// What it may hold.
+        limit: u64,
     },
     /// A name could lead out of its place.
     #[error("{value:?} cannot be the {what} of an artifact")]
@@ -145,6 +164,7 @@ pub struct Store {
     options: Options,
     verified: Mutex<BTreeMap<String, (Fingerprint, String)>>,
     cache: Cache,
+    ledger: Ledger,
 }
 
 /// What changes when a file does.
@@ -180,7 +200,13 @@ impl Store {
         let root = root.canonicalize().map_err(failed("open", root))?;
         garbage::sweep(&root)?;
         let cache = Cache::new(options.cache_bytes, options.cache_time);
-        Ok(Self { root, options, verified: Mutex::default(), cache })
+        let ledger = Ledger::of(&root)?;
+        Ok(Self { root, options, verified: Mutex::default(), cache, ledger })
+    }
+
+    /// Bytes of all artifacts together, those that are being written included.
+    pub fn size(&self) -> u64 {
+        self.ledger.total()
     }
 
     /// Stores what `fill` writes, under a name of its own until it is complete and on the disk.
@@ -189,7 +215,7 @@ impl Store {
     /// Whenever it is interrupted, readers find the old artifact, the new one, or none; never a part.
     ///
     /// # Errors
-    /// A name is refused, the disk refuses, or `fill` gives up.
+    /// A name is refused, the disk refuses, the store is full, or `fill` gives up.
     pub fn put<E>(
         &self,
         slot: &Slot,
@@ -207,16 +233,22 @@ impl Store {
         let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&dir);
         let unfinished = unfinished.map_err(failed("write to", &dir))?;
         let place = dir.join(file);
-        let mut out = Digesting::new(Remembering { file: unfinished.as_file(), error: None });
+        let claim = self.ledger.claim(self.options.size_limit);
+        let mut out =
+            Digesting::new(Remembering { file: unfinished.as_file(), claim, error: None });
         let filled = fill(&mut out);
-        let (out, sealed) = out.finish();
+        let (Remembering { claim, error, .. }, sealed) = out.finish();
+        if let (Some(used), Some(limit)) = (claim.refused(), self.options.size_limit) {
+            return Err(Error::Full { path, used, limit });
+        }
         // A full disk is better told by the store, which knows the file, than by whoever was writing.
-        if let Some(source) = out.error {
+        if let Some(source) = error {
             return Err(Error::Disk { action: "write", path: place, source });
         }
         filled.map_err(|error| Error::Fill { path: path.clone(), source: error.into() })?;
         unfinished.as_file().sync_all().map_err(failed("write", &place))?;
         unfinished.persist(&place).map_err(|error| failed("write", &place)(error.error))?;
+        claim.keep(&path);
         sync_dir(&dir)?;
         let url = self.url(&path);
         let revision = revision.to_owned();
@@ -259,6 +291,24 @@ impl Store {
             Err(Error::Missing(_)) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Has a second name in the same slot lead to an artifact, in place of where it led before, and gives its URL.
+    ///
+    /// Links are no artifacts: nothing else is made of them, and they are not collected.
+    ///
+    /// # Errors
+    /// A name is refused, or the disk refuses.
+    pub fn link(&self, path: &str, name: &str) -> Result<String, Error> {
+        check_file(name)?;
+        let (owner, file) = split_path(path)?;
+        let dir = self.root.join(owner);
+        // Writers of a slot follow each other, so what is there is left over from a crash.
+        let (new, place) = (dir.join(format!("{UNFINISHED}{name}")), dir.join(name));
+        gone_is_fine(fs::remove_file(&new)).map_err(failed("remove", &new))?;
+        std::os::unix::fs::symlink(file, &new).map_err(failed("write", &place))?;
+        fs::rename(&new, &place).map_err(failed("write", &place))?;
+        Ok(self.url(&format!("{owner}/{name}")))
     }
 
     /// Opens an artifact to be read or served.
@@ -345,6 +395,8 @@ impl Store {
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         verified.retain(|path, _| !removed.contains(path));
+        drop(verified);
+        self.ledger.forget(|path| removed.iter().any(|gone| gone == path));
         Ok(removed)
     }
 
@@ -355,7 +407,9 @@ impl Store {
     pub fn remove_file(&self, path: &str) -> Result<(), Error> {
         split_path(path)?;
         let place = self.root.join(path);
-        gone_is_fine(fs::remove_file(&place)).map_err(failed("remove", &place))
+        gone_is_fine(fs::remove_file(&place)).map_err(failed("remove", &place))?;
+        self.ledger.forget(|gone| gone == path);
+        Ok(())
     }
 
     /// Removes everything of a slot, because its object is deleted; a slot that is gone already is fine.
@@ -368,6 +422,8 @@ impl Store {
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let prefix = format!("{}/", slot.path());
         verified.retain(|path, _| !path.starts_with(&prefix));
+        drop(verified);
+        self.ledger.forget(|path| path.starts_with(&prefix));
         Ok(())
     }
 
@@ -423,12 +479,13 @@ impl Store {
 }
 
 /// A file that remembers why it could not be written, whatever its user makes of the error.
-struct Remembering<'a> {
-    file: &'a File,
+struct Remembering<'f, 'l> {
+    file: &'f File,
+    claim: Claim<'l>,
     error: Option<io::Error>,
 }
 
-impl Remembering<'_> {
+impl Remembering<'_, '_> {
     fn remember<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let told = io::Error::from(error.kind());
@@ -440,8 +497,11 @@ impl Remembering<'_> {
     }
 }
 
-impl Write for Remembering<'_> {
+impl Write for Remembering<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.claim.grow(bytes.len() as u64) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let written = self.file.write(bytes);
         self.remember(written)
     }
@@ -486,7 +546,8 @@ mod tests {
     #[test]
     fn the_first_error_of_the_disk_is_remembered_whoever_swallows_it() {
         let unwritable = File::open("/dev/null").expect("is always there");
-        let mut out = Remembering { file: &unwritable, error: None };
+        let ledger = Ledger::default();
+        let mut out = Remembering { file: &unwritable, claim: ledger.claim(None), error: None };
         assert!(out.write_all(b"x").is_err());
         assert!(out.flush().is_ok());
         assert!(out.error.is_some());

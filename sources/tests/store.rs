@@ -282,3 +282,49 @@ fn garbage_goes_and_the_current_artifact_stays() {
     let none = store.collect_garbage(&slot(), &current.path, now()).expect("nothing there");
     assert_eq!(none, Vec::<String>::new());
 }
+
+#[test]
+fn a_store_takes_no_more_than_it_may_and_knows_what_it_has_after_a_start() {
+    let dir = TempDir::new().expect("a directory");
+    let limited = |limit| {
+        let options = Options { size_limit: Some(limit), ..Options::default() };
+        Store::open(dir.path(), options).expect("an existing directory")
+    };
+    let store = limited(1000);
+    put(&store, "one", &[0; 600]);
+    let fill =
+        |out: &mut dyn Write| out.write_all(&[0; 300]).and_then(|()| out.write_all(&[0; 300]));
+    let refused = store.put(&slot(), "two", "r", now(), fill).expect_err("it is full");
+    assert!(matches!(refused, Error::Full { used: 600, limit: 1000, .. }), "{refused}");
+    assert!(refused.to_string().contains("--storage-size-limit"), "{refused}");
+    assert_eq!(store.size(), 600);
+    assert_eq!(std::fs::read_dir(dir.path().join(slot().path())).expect("there").count(), 1);
+
+    // What is replaced or removed makes room, whoever counted it.
+    let store = limited(1300);
+    assert_eq!(store.size(), 600);
+    put(&store, "one", &[0; 500]);
+    put(&store, "two", &[0; 800]);
+    assert_eq!(store.size(), 1300);
+    store.remove_file(&format!("{}/one", slot().path())).expect("removed");
+    assert_eq!(store.size(), 800);
+    store.remove(&slot()).expect("removed");
+    assert_eq!(store.size(), 0);
+}
+
+#[test]
+fn a_second_name_leads_to_the_newest_artifact_and_is_no_artifact_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(&dir);
+    let old = put(&store, "1.tgz", b"old");
+    let url = store.link(&old.path, "latest.tar.gz").expect("linked");
+    assert_eq!(url, "http://source.flux/gitrepository/apps/podinfo/latest.tar.gz");
+    let new = put(&store, "2.tgz", b"new");
+    store.link(&new.path, "latest.tar.gz").expect("linked again");
+    assert_eq!(read(&store, "gitrepository/apps/podinfo/latest.tar.gz"), "new");
+    let later = now() + Duration::from_secs(3600);
+    store.collect_garbage(&slot(), &new.path, later).expect("collected");
+    let slot_dir = dir.path().join("gitrepository/apps/podinfo");
+    assert_eq!(names(&slot_dir), ["2.tgz", "latest.tar.gz"]);
+    assert!(store.link(&new.path, "../x").is_err());
+}

@@ -1,6 +1,6 @@
 //! Writing statuses and finalizers of our own kinds, and ending holds.
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{NamespaceResourceScope, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -35,6 +35,33 @@ impl<K> OurKind for K where
 impl Cluster {
     fn api<K: OurKind>(&self, namespace: &str) -> Api<K> {
         Api::namespaced(self.unary.clone(), namespace)
+    }
+
+    /// An object of a kind of ours as it is now; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer.
+    pub(crate) async fn read<K: OurKind>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<K>, ClusterError> {
+        Ok(self.api::<K>(namespace).get_opt(name).await?)
+    }
+
+    /// Makes an object that must not be there yet.
+    ///
+    /// # Errors
+    /// The server's refusal; that of an object that is there has the code 409.
+    pub(crate) async fn create<K: OurKind>(
+        &self,
+        object: &K,
+        manager: &str,
+    ) -> Result<K, ClusterError> {
+        let namespace = object.namespace().unwrap_or_default();
+        let params =
+            PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        Ok(self.api::<K>(&namespace).create(&params, object).await?)
     }
 
     /// Replaces the fields of a status that `status` names, as `manager`; others stay.
@@ -139,6 +166,23 @@ impl Cluster {
         let found =
             self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get_opt(name).await?;
         Ok(found.map(|config_map| config_map.data.unwrap_or_default()))
+    }
+
+    /// The names of a ServiceAccount's image pull secrets; `None` when there is no ServiceAccount of that name.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer.
+    pub(crate) async fn pull_secrets(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Vec<String>>, ClusterError> {
+        let found =
+            self.api::<k8s_openapi::api::core::v1::ServiceAccount>(namespace).get_opt(name).await?;
+        Ok(found.map(|account| {
+            let secrets = account.image_pull_secrets.unwrap_or_default();
+            secrets.into_iter().map(|secret| secret.name).collect()
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The files of a source's artifact, from our store or from the shard that has it.
 
+use std::io::Read as _;
 use std::sync::Arc;
 
 use crds::Artifact;
@@ -35,4 +36,45 @@ pub(crate) async fn files(
         }
     });
     loaded.await.unwrap_or_else(|_| Err("reading it broke off".to_owned()))
+}
+
+/// The bytes of an artifact that is no archive, or is read as one elsewhere; `limit` at most.
+///
+/// # Errors
+/// Why it cannot be had, for a person.
+pub(crate) async fn bytes(
+    context: &Context,
+    artifact: &Artifact,
+    elsewhere: bool,
+    limit: u64,
+) -> Result<Vec<u8>, String> {
+    let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
+    let Artifact { path, digest, url, .. } = artifact.clone();
+    if elsewhere {
+        let (remote, limits) = (Remote { url, digest }, Limits { bytes: limit, time });
+        let file = sources::artifact::fetch(&remote, &limits).await;
+        return read(file.map_err(|error| chain(&error))?, limit).await;
+    }
+    let open = move || {
+        if !store.verify(&path, &digest).map_err(|error| chain(&error))? {
+            return Err(format!("artifact `{path}` is not in the store"));
+        }
+        store.open_file(&path).map_err(|error| chain(&error))
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    read(opened.unwrap_or_else(|_| Err("reading it broke off".to_owned()))?, limit).await
+}
+
+async fn read(file: std::fs::File, limit: u64) -> Result<Vec<u8>, String> {
+    let read = move || {
+        let mut bytes = Vec::new();
+        let read =
+            file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if read as u64 > limit {
+            return Err(format!("it has more than {limit} bytes"));
+        }
+        Ok(bytes)
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err("reading it broke off".to_owned()))
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::kustomize::Kustomization;
-use crds::source::GitRepository;
+use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
+use crds::windlass::HTTPArchive;
 use kube::runtime::reflector::Store;
 use reconcile::Node;
 use tokio::sync::Semaphore;
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) targets: Targets,
     /// Places for builds, which need a processor each.
     pub(crate) building: Arc<Semaphore>,
+    /// Places for builds that ask other servers, and for what they got from there.
+    pub(crate) reaching: Arc<Semaphore>,
     /// Places for fetching from remotes and packing what came.
     pub(crate) fetching: Arc<Semaphore>,
     /// Places for asking remotes what they have.
@@ -45,10 +48,36 @@ pub(crate) struct Context {
     pub(crate) kustomizations: Store<Kustomization>,
     /// What Kustomizations remember.
     pub(crate) kustomization_memory: Memories<super::kustomization::Memory>,
+    /// What Buckets remember.
+    pub(crate) bucket_memory: Memories<super::source::Memory<Bucket>>,
+    /// Clients of object stores.
+    pub(crate) buckets_known: Arc<sources::bucket::Known>,
     /// What GitRepositories remember.
     pub(crate) git_memory: Memories<super::source::Memory<GitRepository>>,
+    /// What HTTPArchives remember.
+    pub(crate) http_archive_memory: Memories<super::source::Memory<HTTPArchive>>,
+    /// What was learned of the files of HTTPArchives since their statuses were written.
+    pub(crate) http_archive_learned: Memories<super::http_archive::Learned>,
+    /// How much is asked of each host, by whatever kind.
+    pub(crate) budgets: Arc<sources::http::Budgets>,
+    /// Connections to web servers, none of them with a link-local address.
+    pub(crate) http_clients: sources::http::Clients,
     /// What was learned about Git servers.
     pub(crate) git_known: Arc<sources::git::Known>,
+    /// The same, for those who may ask servers with public addresses only.
+    pub(crate) public_known: Arc<sources::git::Known>,
+    /// What OCIRepositories remember.
+    pub(crate) oci_memory: Memories<super::source::Memory<OCIRepository>>,
+    /// What was learned about OCI registries.
+    pub(crate) oci_known: Arc<sources::oci::Known>,
+    /// What HelmCharts remember.
+    pub(crate) helm_chart_memory: Memories<super::source::Memory<HelmChart>>,
+    /// What HelmRepositories remember.
+    pub(crate) helm_repository_memory: Memories<super::source::Memory<HelmRepository>>,
+    /// What chart repositories said of their indexes.
+    pub(crate) helm_known: Arc<sources::charts::Known>,
+    /// Indexes that were read.
+    pub(crate) chart_indexes: Arc<sources::charts::Indexes>,
 }
 
 /// What nodes of a kind remember between runs; gone with the process, so never the only truth.

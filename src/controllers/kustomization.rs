@@ -3,6 +3,7 @@
 //! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `substitution`), where a run may
 //! not go on (`pause`), looking and writing (`world`), deletion (`farewell`).
 
+mod bases;
 mod build;
 mod expressions;
 mod farewell;
@@ -87,6 +88,7 @@ struct SettledBuild {
     generation: i64,
     digest: String,
     trace: Trace,
+    is_remote: bool,
     inputs: String,
 }
 
@@ -318,8 +320,9 @@ impl Session {
         match &ended.rest {
             Rest::Settled(..) => {
                 let (digest, trace) = (digest.clone(), wish.trace.clone());
-                let inputs = wish.inputs.clone();
-                memory.settled = Some(SettledBuild { generation, digest, trace, inputs });
+                let (is_remote, inputs) = (wish.is_remote, wish.inputs.clone());
+                let settled = SettledBuild { generation, digest, trace, is_remote, inputs };
+                memory.settled = Some(settled);
             }
             Rest::Running(..) => {
                 memory.healthy = Some((judged, healthy));

@@ -12,12 +12,19 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::record::{Latest, conditions_of};
 use super::run::{Controlled, REQUESTED_AT};
-use super::{hold, window};
+use super::{bucket, hold, window};
 use crate::cluster::ClusterError;
 
 /// Annotations that change what an object's runs do.
-pub(super) const ANNOTATIONS: [&str; 6] =
-    [window::WINDOW, window::BREAK_GLASS, window::MOMENTS, hold::BY, hold::REASON, hold::UNTIL];
+pub(super) const ANNOTATIONS: [&str; 7] = [
+    window::WINDOW,
+    window::BREAK_GLASS,
+    window::MOMENTS,
+    hold::BY,
+    hold::REASON,
+    hold::UNTIL,
+    bucket::BUNDLE,
+];
 
 /// The conditions that an object should have now.
 pub(super) fn of<K: Controlled + Reconciled>(object: &K, now: Time) -> Vec<Mark> {

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps that a spec names: read for a run, and watched so that a change wakes the object.
+//! Secrets, ConfigMaps and ServiceAccounts that a spec names: read for a run, and watched so that a change wakes the object.
 //!
 //! They are read with windlass's own identity (Parity(flux)), and nothing of them is kept beyond the run.
 
@@ -39,6 +39,18 @@ impl References {
         let data = context.cluster.config_map(namespace, name).await?;
         self.note(context, "ConfigMap", namespace, name, data.is_some()).await?;
         Ok(data)
+    }
+
+    /// The names of a ServiceAccount's image pull secrets; `None` when there is no ServiceAccount of that name.
+    pub(crate) async fn pull_secrets(
+        &mut self,
+        context: &Context,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Vec<String>>, ClusterError> {
+        let names = context.cluster.pull_secrets(namespace, name).await?;
+        self.note(context, "ServiceAccount", namespace, name, names.is_some()).await?;
+        Ok(names)
     }
 
     async fn note(

@@ -9,6 +9,8 @@ use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use objects::Gvk;
 use reconcile::Node;
+use sources::git::Known;
+use sources::http::Egress;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -40,14 +42,21 @@ pub(crate) async fn run(
     let observer = Observer::new(cluster.clone(), hub.clone());
     let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
     let building = Arc::new(Semaphore::new(usize::from(settings.kustomizations_at_once())));
+    let reaching = Arc::new(Semaphore::new(REACHING_AT_ONCE));
     let fetching = Arc::new(Semaphore::new(usize::from(settings.sources_at_once())));
     let asking = Arc::new(Semaphore::new(ASKING_AT_ONCE));
+    let budgets = Arc::<sources::http::Budgets>::default();
+    let git_known = Known::default().sharing(budgets.clone());
+    let oci_known = sources::oci::Known::default().sharing(budgets.clone());
+    let buckets_known = sources::bucket::Known::default().sharing(budgets.clone());
+    let public_known = Known::within(Egress::Public).sharing(budgets.clone());
     let context = Arc::new(Context {
         settings,
         cluster,
         hub,
         targets,
         building,
+        reaching,
         fetching,
         asking,
         observer,
@@ -56,13 +65,31 @@ pub(crate) async fn run(
         sources,
         kustomizations,
         kustomization_memory: Memories::default(),
+        bucket_memory: Memories::default(),
+        buckets_known: Arc::new(buckets_known),
         git_memory: Memories::default(),
-        git_known: Arc::default(),
+        http_archive_memory: Memories::default(),
+        http_archive_learned: Memories::default(),
+        budgets,
+        http_clients: sources::http::Clients::within(sources::http::Egress::BeyondLink),
+        git_known: Arc::new(git_known),
+        public_known: Arc::new(public_known),
+        oci_memory: Memories::default(),
+        oci_known: Arc::new(oci_known),
+        helm_chart_memory: Memories::default(),
+        helm_repository_memory: Memories::default(),
+        helm_known: Arc::default(),
+        chart_indexes: Arc::default(),
     });
     let told = || stop.clone().cancelled_owned();
     tokio::join!(
+        run_kind(context.clone(), source_writers.buckets, UNBOUNDED, told()),
         run_kind(context.clone(), source_writers.external_artifacts, UNBOUNDED, told()),
         run_kind(context.clone(), source_writers.git_repositories, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.http_archives, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.oci_repositories, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.helm_charts, UNBOUNDED, told()),
+        run_kind(context.clone(), source_writers.helm_repositories, UNBOUNDED, told()),
         run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
@@ -90,6 +117,9 @@ const UNBOUNDED: u16 = 0;
 
 /// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
 const ASKING_AT_ONCE: usize = 64;
+
+/// How many builds may ask other servers at once; each holds what it got in memory, and a thread.
+const REACHING_AT_ONCE: usize = 16;
 
 /// How much later those who miss a kind look once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);

@@ -12,15 +12,17 @@ pub(crate) mod world;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
-use reconcile::{Facts, Gate, Node, Reason, Rest, before_resolve, reason};
+use reconcile::{Facts, Gate, Node, Reason, Rest, Wake, before_resolve, reason};
 use serde_json::{Map, Value};
+use sources::http::Busy;
 use sources::plan::{self, Desired, Kept, Shape};
 
 use super::context::{Context, Memories};
-use super::record::Latest;
+use super::record::{FINALIZER, Latest};
 use super::run::{Controlled, node_of, usual_trigger};
 use super::{gate, hold, marks};
 use crate::cluster::ClusterError;
@@ -83,6 +85,39 @@ pub(crate) trait Sourced: OurKind + crds::Source {
         Map::new()
     }
 
+    /// Offers the artifact in other ways than by the status, after a run that left one.
+    fn offer(
+        _context: &Context,
+        _object: &Arc<Self>,
+        _artifact: Option<&Artifact>,
+    ) -> impl Future<Output = Result<(), Rest>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The object goes: takes back what was offered.
+    fn withdraw(
+        _context: &Context,
+        _object: &Arc<Self>,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Fields of the status that are written by every run that got as far as asking; null takes a field away.
+    fn always(_run: &Run<Self>) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// The reason of the event that tells of a new artifact, by that of `Ready`.
+    fn told_as(_settled: Reason) -> &'static str {
+        "NewArtifact"
+    }
+
+    /// Whether nothing is to be done for the object as long as its spec is what it is: it has no status and no
+    /// finalizer then.
+    fn is_static(&self) -> bool {
+        false
+    }
+
     /// What others depend on besides the artifact.
     fn also_announces(&self) -> Vec<String> {
         Vec::new()
@@ -96,6 +131,17 @@ pub(crate) fn fields<const N: usize>(pairs: [(&'static str, Value); N]) -> Map<S
         (field.to_owned(), value)
     });
     pairs.collect()
+}
+
+/// `status.url`, the address at which the newest artifact is always found: where artifacts are served may have changed.
+pub(crate) fn latest_url<K: Sourced>(run: &Run<K>, name: &str) -> Map<String, Value> {
+    let path = run.object.artifact().map(|artifact| artifact.path.clone()).unwrap_or_default();
+    match path.rsplit_once('/') {
+        Some((slot, _)) => {
+            fields([("url", run.context.artifacts.url(&format!("{slot}/{name}")).into())])
+        }
+        None => Map::new(),
+    }
 }
 
 /// What [`Sourced::wish`] came to.
@@ -156,6 +202,8 @@ async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duratio
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
         delete(context, &latest, &object).await
+    } else if object.is_static() {
+        retire(context, &latest, &object).await
     } else {
         attempt(context, &node, &memory, &latest, &object).await
     };
@@ -185,14 +233,62 @@ async fn delete<K: Sourced>(
     latest: &Latest<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
+    remove_artifacts(context, object).await;
+    K::withdraw(context, object).await?;
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+/// The object became one for which nothing is done: what was done for it goes.
+async fn retire<K: Sourced>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    let status = serde_json::to_value(&**object).unwrap_or_default()["status"].take();
+    // A status without conditions was never written, or was cleared already.
+    let was_run = object.finalizers().iter().any(|it| it == FINALIZER)
+        || !object.conditions().is_empty()
+        || object.artifact().is_some();
+    if !was_run {
+        return Ok(None);
+    }
+    remove_artifacts(context, object).await;
+    let Some(object) = latest.set_finalizer(context, object, false).await? else { return Ok(None) };
+    latest.write_status(context, &object, &status, &Value::Object(Map::new())).await?;
+    Ok(None)
+}
+
+async fn remove_artifacts<K: Sourced>(context: &Context, object: &Arc<K>) {
     let (store, slot) = (context.artifacts.clone(), world::slot(&**object));
     let removed =
         tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
     if let Ok(Err(error)) = removed {
         tracing::error!(name = object.name_any(), error = %error, "artifacts not removed");
     }
-    latest.set_finalizer(context, object, false).await?;
-    Ok(None)
+}
+
+/// What a host that wants to be left alone means for an object: it is looked at again then, and no earlier.
+pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
+    Rest::Failed(why, said.to_string(), Wake::at(said.until))
+}
+
+/// Has others know of the artifact, where the kind offers it to them.
+async fn offered<K: Sourced>(
+    context: &Context,
+    object: &Arc<K>,
+    stored: Option<&Stored>,
+    rest: Rest,
+) -> Rest {
+    if !rest.is_settled() {
+        return rest;
+    }
+    let artifact = stored.map(|stored| &stored.artifact).or_else(|| object.artifact());
+    let artifact = artifact.map(|artifact| Artifact {
+        url: context.artifacts.url(&artifact.path),
+        ..artifact.clone()
+    });
+    K::offer(context, object, artifact.as_ref()).await.err().unwrap_or(rest)
 }
 
 async fn attempt<K: Sourced>(
@@ -213,18 +309,31 @@ async fn attempt<K: Sourced>(
         }
         Gate::Open => {}
         Gate::Rest(rest) => {
-            return finish(context, memory, latest, &object, None, rest).await;
+            return finish(context, memory, latest, &object, Came::default(), rest).await;
         }
     }
     let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
     let Wished { work, shape } = match K::wish(context, node, &object).await {
         Ok(wished) => wished,
-        Err(rest) => return finish(context, memory, latest, &object, None, rest).await,
+        Err(rest) => {
+            return finish(context, memory, latest, &object, Came::default(), rest).await;
+        }
     };
     let run = Run { context: context.clone(), object: object.clone(), work };
+    let always = K::always(&run);
     let world = World::new(Arc::new(run));
     let (_, rest) = reconcile::drive(&Desired { shape }, &world).await;
-    finish(context, memory, latest, &object, world.stored(), rest).await
+    let rest = offered(context, &object, world.stored().as_ref(), rest).await;
+    let came = Came { stored: world.stored(), always };
+    finish(context, memory, latest, &object, came, rest).await
+}
+
+/// What a run came by.
+#[derive(Default)]
+struct Came {
+    stored: Option<Stored>,
+    /// See [`Sourced::always`].
+    always: Map<String, Value>,
 }
 
 /// Says how the run ended, and when the next one is due.
@@ -233,7 +342,7 @@ async fn finish<K: Sourced>(
     memory: &Mutex<Memory<K>>,
     latest: &Latest<K>,
     object: &Arc<K>,
-    stored: Option<Stored>,
+    came: Came,
     rest: Rest,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
@@ -244,7 +353,7 @@ async fn finish<K: Sourced>(
         }
         Rest::Stalled(..) => None,
         Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
-            Some(later_of(retry_after(context, memory), &rest, now))
+            Some(asked_for(&rest, now).unwrap_or_else(|| retry_after(context, memory)))
         }
     };
     let rest = match again {
@@ -255,7 +364,8 @@ async fn finish<K: Sourced>(
     };
     // Where artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
-    let report = report::report(&**object, stored.as_ref(), url, &rest, now);
+    let Came { stored, always } = came;
+    let report = report::report(&**object, stored.as_ref(), url, &rest, now).with(always);
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for news in report.news {
@@ -264,14 +374,17 @@ async fn finish<K: Sourced>(
     Ok(again)
 }
 
-/// The usual delay, or a longer one that the rest itself asks for: a server may say when it wants to be asked again.
-fn later_of(usual: Duration, rest: &Rest, now: jiff::Timestamp) -> Duration {
-    let asked = rest
-        .wake()
-        .and_then(reconcile::Wake::earliest)
-        .map(|at| Duration::try_from(at.duration_since(now)));
-    asked.and_then(Result::ok).map_or(usual, |asked| asked.max(usual))
+/// The delay that the rest itself asks for: a server may say when it wants to be asked again.
+///
+/// The usual delays do not grow meanwhile, so that nobody waits on when the server serves again.
+fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
+    let at = rest.wake().and_then(Wake::earliest)?;
+    let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    Some(asked.max(SOONEST))
 }
+
+/// The least of such delays.
+const SOONEST: Duration = Duration::from_secs(1);
 
 /// An interval with jitter; each object has its own, the same in every process.
 fn jittered<K: Sourced>(context: &Context, object: &K, interval: &str) -> Duration {

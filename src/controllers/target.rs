@@ -59,6 +59,11 @@ impl Target {
         &self.place.observer
     }
 
+    /// Whether it is windlass's own cluster, spoken to as windlass itself.
+    pub(crate) fn is_home(&self) -> bool {
+        self.key.place.is_empty() && self.key.user.is_empty()
+    }
+
     /// Places for those who apply now.
     pub(crate) fn applying(&self) -> Arc<Semaphore> {
         self.place.applying.clone()

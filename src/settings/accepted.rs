@@ -63,7 +63,6 @@ const FLAGS: &[Flag] = &[
     flag("insecure-allow-http", Takes::Bool, "true", "plain HTTP is allowed, as in Flux"),
     flag("kube-api-burst", Takes::Number, "300", BOUNDED),
     flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
-    flag("no-remote-bases", Takes::Bool, "false", "remote bases are never fetched"),
     flag("oom-watch-current-memory-path", Takes::Text, "", NO_HELM),
     flag("oom-watch-interval", Takes::Duration, "500ms", NO_HELM),
     flag("oom-watch-max-memory-path", Takes::Text, "", NO_HELM),

@@ -135,10 +135,17 @@ fn booleans_are_given_as_go_takes_them() {
 }
 
 #[test]
+fn bases_on_other_servers_are_refused_by_the_flag_of_flux() {
+    assert!(!settings(&[]).no_remote_bases && !settings(&[]).insecure_remote_bases);
+    assert!(settings(&["--no-remote-bases"]).no_remote_bases);
+    assert!(settings(&["--insecure-remote-bases=true"]).insecure_remote_bases);
+}
+
+#[test]
 fn what_changes_nothing_is_named_with_the_reason() {
     let given = settings(&[
         "--kube-api-qps=100.5",
-        "--no-remote-bases",
+        "--insecure-allow-http=false",
         "--feature-gates=GroupChangeLog=true,StrictPostBuildSubstitutions=true",
         "--feature-gates",
         "OOMWatch=false",
@@ -146,7 +153,11 @@ fn what_changes_nothing_is_named_with_the_reason() {
     let named: Vec<String> = given.without_meaning().into_iter().map(|(flag, _)| flag).collect();
     assert_eq!(
         named,
-        ["--kube-api-qps=100.5", "--no-remote-bases=true", "--feature-gates=GroupChangeLog=true"]
+        [
+            "--insecure-allow-http=false",
+            "--kube-api-qps=100.5",
+            "--feature-gates=GroupChangeLog=true"
+        ]
     );
 }
 
@@ -179,4 +190,16 @@ fn an_address_without_a_host_means_every_address() {
     assert_eq!(parse_address(":9090").unwrap().to_string(), "0.0.0.0:9090");
     assert_eq!(parse_address("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
     assert!(parse_address("nine").unwrap_err().contains("is not an address"));
+}
+
+#[test]
+fn the_store_may_be_bounded_in_bytes_or_binary_multiples() {
+    let limit =
+        |text: &str| parsed(&["--storage-size-limit", text]).map(|it| it.storage_size_limit);
+    for (text, bytes) in [("0", 0), ("1000", 1000), ("1Ki", 1024), ("10Gi", 10 << 30)] {
+        assert_eq!(limit(text).ok(), Some(bytes), "{text}");
+    }
+    for text in ["", "10G", "1.5Gi", "-1", "Gi", "99999999999Ti"] {
+        assert!(limit(text).is_err(), "{text}");
+    }
 }

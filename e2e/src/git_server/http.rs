@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -33,6 +33,8 @@ pub(super) struct Backend {
     pub(super) access: Access,
     pub(super) requests: Arc<Mutex<Vec<Request>>>,
     pub(super) stalling: watch::Receiver<bool>,
+    /// Each request that is not answered yet has one of these.
+    pub(super) waiting: Arc<Mutex<Vec<Weak<()>>>>,
 }
 
 pub(super) fn router(backend: Backend) -> Router {
@@ -53,9 +55,14 @@ async fn answer(State(backend): State<Backend>, request: axum::extract::Request)
     let path = match parts.uri.path().strip_prefix("/slow/") {
         Some(path) => {
             let mut stalling = backend.stalling.clone();
+            // Gone with the request, whether it was answered or whoever asked gave up.
+            let waiter = Arc::new(());
+            let waiting = Arc::downgrade(&waiter);
+            backend.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
             if stalling.wait_for(|is_stalling| !is_stalling).await.is_err() {
                 return StatusCode::SERVICE_UNAVAILABLE.into_response();
             }
+            drop(waiter);
             format!("/{path}")
         }
         None => parts.uri.path().to_owned(),

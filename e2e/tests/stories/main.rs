@@ -6,6 +6,7 @@
 
 mod apply_and_prune;
 mod bad_input;
+mod bucket;
 mod crd_cr_namespace;
 mod deletion_policies;
 mod dependency_cycle;
@@ -15,11 +16,15 @@ mod git_connections;
 mod git_contents;
 mod git_references;
 mod health;
+mod helm_chart;
 mod hold;
+mod http_archive;
 mod ignore;
 mod kubectl_wait;
+mod oci_repository;
 mod overlay;
 mod ownership;
+mod remote_bases;
 mod requested_at;
 mod sources;
 mod substitution;

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Decompressed bytes that need no justification by their ratio.
-const RATIO_FLOOR: u64 = 16 << 20;
+pub(super) const RATIO_FLOOR: u64 = 16 << 20;
 
 /// What happens to symbolic links; they are never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,9 @@ pub enum ExtractError {
     /// It cannot be read or decompressed.
     #[error("cannot read the archive")]
     Read(#[source] io::Error),
+    /// It is no zip archive that can be read.
+    #[error("zip error: {0}")]
+    Zip(String),
     /// It is no tar archive inside.
     #[error("tar error: {0}")]
     Tar(&'static str),
@@ -214,7 +217,7 @@ fn run(
 /// The place of an entry inside the target; none for a name that could lead elsewhere.
 ///
 /// Differs(flux): a name that is not UTF-8 or ends in `..` is refused too.
-fn place(name: &[u8]) -> Option<RelPath> {
+pub(super) fn place(name: &[u8]) -> Option<RelPath> {
     let name = str::from_utf8(name).ok()?;
     if name.is_empty() || name.contains('\\') || name.split('/').any(|part| part == "..") {
         return None;
@@ -223,7 +226,7 @@ fn place(name: &[u8]) -> Option<RelPath> {
 }
 
 /// Checks what must hold for every entry, kept or not.
-fn is_within(
+pub(super) fn is_within(
     path: &RelPath,
     size: u64,
     (seen, claimed): (usize, u64),

@@ -3,7 +3,7 @@
 //! No program is run, nothing of the service's own is shown to a server, and everything has a limit.
 //! Elsewhere: which servers may be asked ([`Egress`], of [`git::Known`]), a commit as a folder (`worktree`).
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kustomize::{Error, Files, Inflation, Place, Repository};
 use super::web::{self, without_credentials};
 use super::worktree::{self, Astray, Worktree};
 use crate::git::{self, Content, Context, Credentials, Reference, Remote, RemoteUrl, Scheme};
-use crate::http::{self, Tls};
+use crate::http::Tls;
 
 /// Below it each repository has a folder of its own, in the order in which they are asked for.
 const ROOT: &str = "/.remote/";
@@ -22,7 +22,7 @@ const ROOT: &str = "/.remote/";
 /// How much the remote parts of one build may take together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From the making of [`Remotes`] to the last byte received.
+    /// From the first part that is asked for to the last byte received.
     pub time: Duration,
     /// Files and repositories that are asked for. A repository that an HTTP address names takes two, as it could be a
     /// file too; what was fetched before takes none.
@@ -52,7 +52,7 @@ pub struct Remotes<F> {
     files: F,
     context: Context,
     limits: Limits,
-    begun: Instant,
+    begun: OnceCell<Instant>,
     state: RefCell<State>,
 }
 
@@ -69,9 +69,9 @@ struct State {
 }
 
 impl<F: Files> Remotes<F> {
-    /// Starts the clock. [`git::Known::within`] says in the context which servers may be asked.
+    /// [`git::Known::within`] says in the context which servers may be asked.
     pub fn new(files: F, context: Context, limits: Limits) -> Self {
-        Self { files, context, limits, begun: Instant::now(), state: RefCell::default() }
+        Self { files, context, limits, begun: OnceCell::new(), state: RefCell::default() }
     }
 
     /// Whether the build asked for something remote, so that its own files do not tell what its result is.
@@ -88,7 +88,7 @@ impl<F: Files> Remotes<F> {
             let text = format!("'{shown}': a build may ask for {most} remote parts");
             return Err(Error::new(text));
         }
-        let left = self.limits.time.saturating_sub(self.begun.elapsed());
+        let left = self.limits.time.saturating_sub(self.begun.get_or_init(Instant::now).elapsed());
         if left.is_zero() {
             let time = self.limits.time;
             let text = format!("'{shown}': the remote parts took longer than {time:?}");
@@ -239,8 +239,8 @@ impl<F: Files> Files for Remotes<F> {
             let text = format!("'{shown}': remote files are fetched without credentials");
             return Err(Error::new(text));
         }
-        let egress = self.context.known.egress();
-        let client = http::client_within(&Tls::default(), None, egress);
+        let (egress, budgets) = (self.context.known.egress(), self.context.known.budgets());
+        let client = self.context.known.client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let limits = web::Limits::default();
         let limits = web::Limits {
@@ -250,8 +250,9 @@ impl<F: Files> Files for Remotes<F> {
         let cancel = &self.context.cancel;
         let content = self.context.runtime.block_on(async {
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => Err(Error::new(format!("fetching '{url}' was cancelled"))),
-                content = web::get(&client, egress, url, limits) => content,
+                content = web::get((&client, budgets), egress, url, limits) => content,
             }
         })?;
         let mut state = self.state.borrow_mut();

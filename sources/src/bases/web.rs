@@ -12,7 +12,8 @@ use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use url::Url;
 
-use crate::http::{Egress, Refused, root_cause};
+use crate::http::budget::{Answer, SendError};
+use crate::http::{Budgets, Egress, Refused, root_cause};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -40,7 +41,7 @@ impl Default for Limits {
 /// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Texts are
 /// those of Go's client, in which no password is shown.
 pub(crate) async fn get(
-    client: &reqwest::Client,
+    (client, budgets): (&reqwest::Client, &Budgets),
     egress: Egress,
     address: &str,
     limits: Limits,
@@ -53,7 +54,7 @@ pub(crate) async fn get(
         failed(&url, &why)
     };
     let answer = tokio::time::timeout(limits.time, async {
-        let answer = follow(client, egress, url.clone()).await?;
+        let answer = follow((client, budgets), egress, url.clone()).await?;
         if answer.status().is_success() {
             return body(answer, limits.bytes).await;
         }
@@ -68,17 +69,19 @@ pub(crate) async fn get(
 }
 
 async fn follow(
-    client: &reqwest::Client,
+    (client, budgets): (&reqwest::Client, &Budgets),
     egress: Egress,
     mut at: Url,
-) -> Result<reqwest::Response, Error> {
+) -> Result<Answer, Error> {
     for _ in 0..MOST_REDIRECTS {
         if !matches!(at.scheme(), "http" | "https") {
             return Err(failed(&at, &format!("unsupported protocol scheme {:?}", at.scheme())));
         }
         egress.admits(&at).map_err(|refused| failed(&at, &refused.to_string()))?;
-        let answer = client.get(at.clone()).send().await;
-        let answer = answer.map_err(|error| failed(&at, &reason(&error.without_url(), &at)))?;
+        let answer = budgets.send(client.get(at.clone())).await.map_err(|error| match error {
+            SendError::Busy(busy) => failed(&at, &busy.to_string()),
+            SendError::Transport(error) => failed(&at, &reason(&error, &at)),
+        })?;
         let is_redirect = matches!(
             answer.status(),
             StatusCode::MOVED_PERMANENTLY
@@ -99,7 +102,7 @@ async fn follow(
     Err(failed(&at, &format!("stopped after {MOST_REDIRECTS} redirects")))
 }
 
-async fn body(mut answer: reqwest::Response, limit: u64) -> Result<Arc<[u8]>, Error> {
+async fn body(mut answer: Answer, limit: u64) -> Result<Arc<[u8]>, Error> {
     let url = answer.url().clone();
     let mut content = Vec::new();
     loop {

@@ -7,6 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::http::Busy;
+
 /// Why a Git remote did not give what was asked of it.
 ///
 /// `Display` says what happened and, where something can be done, what.
@@ -104,6 +106,14 @@ pub enum Error {
         remote: String,
         /// What the server said.
         cause: String,
+    },
+    /// The server wants to be left alone for a while.
+    #[error("{remote} is left alone: {busy}")]
+    Busy {
+        /// The remote without credentials.
+        remote: String,
+        /// What it said, and when it is asked again.
+        busy: Busy,
     },
     /// The certificate of the server is not one that we trust.
     #[error(
@@ -276,6 +286,7 @@ impl Error {
             | Self::Unreachable { .. }
             | Self::ProxyRefused { .. }
             | Self::Unavailable { .. }
+            | Self::Busy { .. }
             | Self::BadSubmodule { .. }
             // What is wrong there is in the repository, so a push can mend it.
             | Self::Submodule { .. }

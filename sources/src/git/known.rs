@@ -3,16 +3,14 @@
 //! Here: what servers said at the handshake, when commits were made, and the clients that hold connections; all forgettable.
 //! Elsewhere: when it is learned and when it is used (`conversation`).
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::hash::ObjectId;
-use sha2::{Digest, Sha256};
 
 use super::{Auth, Remote};
-use crate::http::{self, Egress, Proxy, Tls};
+use crate::http::clients::{Key, Lately, client_key, key};
+use crate::http::{self, Budgets, Clients, Egress, Proxy, Tls};
 
 /// Remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
@@ -20,10 +18,6 @@ const MOST_HANDSHAKES: usize = 4096;
 const LONGEST_HANDSHAKE: usize = 2048;
 /// Commits whose time is remembered.
 const MOST_COMMITS: usize = 4096;
-/// Clients that are kept; remotes that trust and show the same share one.
-const MOST_CLIENTS: usize = 64;
-/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
-const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 
 /// What is remembered of servers between operations. Keep one for all remotes, in [`Context::known`](super::Context).
 ///
@@ -37,8 +31,8 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 pub struct Known {
     handshakes: Mutex<Lately<Vec<u8>>>,
     commits: Mutex<Lately<Option<i64>>>,
-    clients: Mutex<Lately<(reqwest::Client, Instant)>>,
-    egress: Egress,
+    clients: Clients,
+    budgets: Arc<Budgets>,
 }
 
 impl Default for Known {
@@ -46,8 +40,8 @@ impl Default for Known {
         Self {
             handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
             commits: Mutex::new(Lately::new(MOST_COMMITS)),
-            clients: Mutex::new(Lately::new(MOST_CLIENTS)),
-            egress: Egress::default(),
+            clients: Clients::default(),
+            budgets: Arc::default(),
         }
     }
 }
@@ -55,8 +49,8 @@ impl Default for Known {
 impl fmt::Debug for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Known")
-            .field("handshakes", &locked(&self.handshakes).entries.len())
-            .field("clients", &locked(&self.clients).entries.len())
+            .field("handshakes", &locked(&self.handshakes).len())
+            .field("clients", &self.clients.len())
             .finish()
     }
 }
@@ -69,12 +63,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Known {
     /// For operations that ask some servers only, over HTTP; SSH goes anywhere.
     pub fn within(egress: Egress) -> Self {
-        Self { egress, ..Self::default() }
+        Self { clients: Clients::within(egress), ..Self::default() }
+    }
+
+    /// With budgets that others use too. Requests over HTTP go through them; SSH is not counted.
+    #[must_use]
+    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+        Self { budgets, ..self }
+    }
+
+    /// How much is asked of servers over HTTP.
+    pub fn budgets(&self) -> &Arc<Budgets> {
+        &self.budgets
     }
 
     /// Which servers may be asked.
     pub fn egress(&self) -> Egress {
-        self.egress
+        self.clients.egress()
     }
 
     /// What a remote said at an earlier handshake that was had with the same credentials.
@@ -95,7 +100,7 @@ impl Known {
     /// What a remote said no longer holds.
     pub(super) fn forget(&self, remote: &Remote) {
         if let Some(key) = remote_key(remote) {
-            locked(&self.handshakes).entries.remove(&key);
+            locked(&self.handshakes).remove(&key);
         }
     }
 
@@ -112,51 +117,13 @@ impl Known {
     /// A client, with the connections that it still has.
     ///
     /// Credentials other than certificates and the proxy's go with each request, so they do not tell clients apart.
-    pub(super) fn client(
+    pub(crate) fn client(
         &self,
         tls: &Tls,
         proxy: Option<&Proxy>,
     ) -> Result<reqwest::Client, http::Error> {
-        let key = client_key(tls, proxy);
-        {
-            let mut clients = locked(&self.clients);
-            clients.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
-            if let Some((client, _)) = clients.get(&key) {
-                return Ok(client.clone());
-            }
-        }
-        let client = http::client_within(tls, proxy, self.egress)?;
-        locked(&self.clients).put(key, (client.clone(), Instant::now()));
-        Ok(client)
+        self.clients.client(tls, proxy)
     }
-}
-
-/// A digest that stands for what it was made of.
-type Key = [u8; 32];
-
-/// A digest of parts that may be absent; no two lists of parts look alike.
-fn key(parts: &[Option<&[u8]>]) -> Key {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update([u8::from(part.is_some())]);
-        let bytes = part.unwrap_or_default();
-        digest.update((bytes.len() as u64).to_be_bytes());
-        digest.update(bytes);
-    }
-    digest.finalize().into()
-}
-
-fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
-    let identity = tls.identity.as_ref();
-    let [address, username, password] = proxy.map(Proxy::parts).unwrap_or_default();
-    key(&[
-        tls.ca.as_deref(),
-        identity.map(|identity| identity.certificate.as_slice()),
-        identity.map(|identity| identity.key.expose().as_slice()),
-        address,
-        username,
-        password,
-    ])
 }
 
 /// Nothing for SSH, where each connection begins with a handshake.
@@ -178,40 +145,9 @@ fn remote_key(remote: &Remote) -> Option<Key> {
     ]))
 }
 
-/// A map that holds so many values and no more: the one that was used longest ago makes room.
-struct Lately<V> {
-    most: usize,
-    /// Counts uses; the larger the number at an entry, the later it was used.
-    uses: u64,
-    entries: BTreeMap<Key, (u64, V)>,
-}
-
-impl<V> Lately<V> {
-    fn new(most: usize) -> Self {
-        Self { most, uses: 0, entries: BTreeMap::new() }
-    }
-
-    fn get(&mut self, key: &Key) -> Option<&V> {
-        self.uses += 1;
-        let (used, value) = self.entries.get_mut(key)?;
-        *used = self.uses;
-        Some(value)
-    }
-
-    fn put(&mut self, key: Key, value: V) {
-        self.uses += 1;
-        self.entries.insert(key, (self.uses, value));
-        if self.entries.len() > self.most {
-            let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(oldest) = oldest.map(|(key, _)| *key) {
-                self.entries.remove(&oldest);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use objects::Redacted;

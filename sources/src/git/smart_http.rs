@@ -21,7 +21,7 @@ use super::known::Known;
 use super::remote::without_userinfo;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
-use crate::http::Egress;
+use crate::http::{Egress, same_server};
 use exchange::{Body, Exchange, Flight, Lines, Upload, accepted, send};
 
 /// Go's number.
@@ -89,18 +89,6 @@ struct SmartHttp {
     remembered: Option<Vec<u8>>,
     egress: Egress,
     wire: Wire,
-}
-
-/// True when credentials for one server may be sent to the other.
-///
-/// `Differs(flux)`: Go looks at the name of the host alone; here the port counts too, and TLS is never left.
-pub(super) fn same_server(origin: &Url, other: &Url) -> bool {
-    let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
-    let upgraded = origin.scheme() == "http"
-        && other.scheme() == "https"
-        && origin.host_str() == other.host_str()
-        && (origin.port_or_known_default(), other.port_or_known_default()) == (Some(80), Some(443));
-    upgraded || (origin.scheme() == other.scheme() && place(origin) == place(other))
 }
 
 impl SmartHttp {

@@ -9,8 +9,8 @@ use gix::config::file::Metadata;
 use gix::config::{File, Source};
 
 use super::remote::{RemoteUrl, Scheme};
-use super::smart_http::same_server;
 use super::{Credentials, Error, Remote};
+use crate::http::same_server;
 
 /// The file that says where submodules come from.
 pub(super) const FILE: &str = ".gitmodules";

@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use objects::Redacted;
+use reqwest::{RequestBuilder, Response};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Error, Remote};
+use crate::http::budget::{Place, SendError};
+use crate::http::{Budgets, Busy};
 
 /// The most that is repeated of what a server said.
 const LONGEST_QUOTE: usize = 300;
@@ -41,6 +44,9 @@ struct Inner {
     received: AtomicU64,
     limit: u64,
     secrets: Mutex<Vec<Redacted<String>>>,
+    budgets: Arc<Budgets>,
+    /// Where the operation asks. It has one place, whatever it has open: one that waited for another could wait for itself.
+    place: Mutex<Option<Arc<Place>>>,
     failure: Mutex<Option<Error>>,
     /// The refusal that the far end sent within the protocol.
     refusal: Mutex<Option<String>>,
@@ -91,6 +97,8 @@ impl Wire {
             received: AtomicU64::new(0),
             limit: remote.limits.received,
             secrets: Mutex::new(secrets),
+            budgets: Arc::clone(context.known.budgets()),
+            place: Mutex::new(None),
             failure: Mutex::new(None),
             refusal: Mutex::new(None),
             aside: Mutex::new(String::new()),
@@ -133,6 +141,43 @@ impl Wire {
                 value = future => Ok(value),
             }
         })
+    }
+
+    /// Sends a request when it is its turn; the inner error is that of the connection.
+    pub(super) fn send(
+        &self,
+        request: RequestBuilder,
+    ) -> io::Result<Result<Response, reqwest::Error>> {
+        let (client, request) = request.build_split();
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Ok(Err(error)),
+        };
+        let kept = locked(&self.0.place).take().filter(|place| place.is_at(request.url()));
+        let place = match kept {
+            Some(place) => place,
+            None => {
+                let place = self.wait(self.0.budgets.place(request.url()))?;
+                Arc::new(place.map_err(|busy| self.fail(self.busy(busy)))?)
+            }
+        };
+        *locked(&self.0.place) = Some(Arc::clone(&place));
+        let sent = self.wait(place.send(RequestBuilder::from_parts(client, request)))?;
+        match sent {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(SendError::Transport(error)) => Ok(Err(error)),
+            Err(SendError::Busy(busy)) => Err(self.fail(self.busy(busy))),
+        }
+    }
+
+    /// Whether the last answer said that its host wants to be left alone.
+    pub(super) fn check_host(&self) -> Result<(), Error> {
+        let place = locked(&self.0.place).clone();
+        place.map_or(Ok(()), |place| place.check()).map_err(|busy| self.busy(busy))
+    }
+
+    fn busy(&self, busy: Busy) -> Error {
+        Error::Busy { remote: self.remote(), busy }
     }
 
     /// Fails if the operation must end.

@@ -16,6 +16,10 @@ pub enum Egress {
     /// All.
     #[default]
     Anywhere,
+    /// All but those on link-local addresses, where clouds tell this machine its secrets.
+    ///
+    /// A proxy decides itself what is reached through it, but addresses that are given as such are checked.
+    BeyondLink,
     /// Those with public addresses: not this machine, the cluster, or what answers on link-local addresses.
     ///
     /// A proxy of the environment may be anywhere, and itself decides what is reached through it.
@@ -24,9 +28,17 @@ pub enum Egress {
 
 /// Why a server is not asked. It does not say where the name leads, since that may be nobody's business.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{host}` {}", Self::WORDS)]
+#[error("`{host}` {}", words(*.egress))]
 pub struct Refused {
     host: String,
+    egress: Egress,
+}
+
+fn words(egress: Egress) -> &'static str {
+    match egress {
+        Egress::BeyondLink => "has a link-local address, and those are not asked",
+        Egress::Public | Egress::Anywhere => Refused::WORDS,
+    }
 }
 
 impl Refused {
@@ -45,28 +57,35 @@ impl Egress {
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
             Some(Host::Domain(_)) | None => return Ok(()),
         };
+        if self.allows(address) {
+            return Ok(());
+        }
+        Err(Refused { host: url.host_str().unwrap_or_default().to_owned(), egress: self })
+    }
+
+    fn allows(self, address: IpAddr) -> bool {
         match self {
-            Self::Public if !is_public(address) => {
-                Err(Refused { host: url.host_str().unwrap_or_default().to_owned() })
-            }
-            Self::Public | Self::Anywhere => Ok(()),
+            Self::Anywhere => true,
+            Self::BeyondLink => !is_of_link(address),
+            Self::Public => is_public(address),
         }
     }
 }
 
-/// Looks names up, and leaves out addresses that are not public.
-pub(super) struct PublicOnly {
+/// Looks names up, and leaves out addresses that may not be asked.
+pub(super) struct Within {
+    egress: Egress,
     /// The hosts of proxies.
     exempt: Vec<String>,
 }
 
-impl PublicOnly {
+impl Within {
     /// With the proxies that clients take from the environment.
-    pub(super) fn from_environment() -> Self {
+    pub(super) fn new(egress: Egress) -> Self {
         let names = ["http_proxy", "https_proxy", "all_proxy"];
         let names = names.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]);
         let values = names.filter_map(|name| env::var(name).ok());
-        Self { exempt: values.filter_map(|value| host_of_proxy(&value)).collect() }
+        Self { egress, exempt: values.filter_map(|value| host_of_proxy(&value)).collect() }
     }
 }
 
@@ -77,19 +96,29 @@ fn host_of_proxy(value: &str) -> Option<String> {
     Url::parse(&with_scheme).ok()?.host_str().map(str::to_owned)
 }
 
-impl Resolve for PublicOnly {
+impl Resolve for Within {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let is_exempt = self.exempt.contains(&host);
+        let (egress, is_exempt) = (self.egress, self.exempt.contains(&host));
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
             let found: Vec<SocketAddr> =
-                found.filter(|found| is_exempt || is_public(found.ip())).collect();
+                found.filter(|found| is_exempt || egress.allows(found.ip())).collect();
             if found.is_empty() {
-                return Err(io::Error::other(Refused { host }).into());
+                return Err(io::Error::other(Refused { host, egress }).into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
+    }
+}
+
+/// Whether an address is of this machine's own wire: link-local, or where a cloud answers instead.
+fn is_of_link(address: IpAddr) -> bool {
+    /// Of AWS, whose metadata has an address of its own.
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address == METADATA,
     }
 }
 
@@ -189,10 +218,31 @@ mod tests {
     }
 
     #[test]
+    fn link_local_addresses_are_refused_however_they_are_written() {
+        let admits = |url: &str| Egress::BeyondLink.admits(&Url::parse(url).unwrap());
+        for url in [
+            "http://169.254.169.254/latest",
+            "http://2852039166/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+        ] {
+            let error = admits(url).unwrap_err().to_string();
+            assert!(
+                error.ends_with("has a link-local address, and those are not asked"),
+                "{error}"
+            );
+        }
+        for url in ["http://127.0.0.1/", "http://10.0.0.1/", "http://[fd00::1]/", "http://a.svc/"] {
+            assert_eq!(admits(url), Ok(()), "{url}");
+        }
+    }
+
+    #[test]
     fn a_name_that_leads_to_this_machine_is_refused_and_a_proxy_is_not() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let found = |exempt: Vec<String>| {
-            let resolver = PublicOnly { exempt };
+            let resolver = Within { egress: Egress::Public, exempt };
             runtime.block_on(resolver.resolve("localhost".parse().unwrap())).map(Iterator::count)
         };
         let error = found(Vec::new()).unwrap_err().to_string();

@@ -3,7 +3,11 @@
 //! Here: artifacts that nobody needs any more, and files that a crash left unfinished.
 //! Elsewhere: when to look ([`super::Store`] and the controllers).
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 
@@ -78,8 +82,8 @@ fn artifacts(dir: &Path) -> Result<Vec<(Timestamp, String)>, Error> {
     Ok(found)
 }
 
-/// Removes what was being written when the process ended.
-pub(super) fn sweep(root: &Path) -> Result<(), Error> {
+/// The directories of all slots.
+pub(super) fn slots(root: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut dirs = vec![root.to_owned()];
     for _level in ["kind", "namespace", "name"] {
         let mut below = Vec::new();
@@ -91,7 +95,12 @@ pub(super) fn sweep(root: &Path) -> Result<(), Error> {
         }
         dirs = below;
     }
-    for dir in dirs {
+    Ok(dirs)
+}
+
+/// Removes what was being written when the process ended.
+pub(super) fn sweep(root: &Path) -> Result<(), Error> {
+    for dir in slots(root)? {
         for (name, metadata) in children(&dir)? {
             if metadata.is_file() && name.starts_with(UNFINISHED) {
                 let place = dir.join(name);
@@ -105,7 +114,7 @@ pub(super) fn sweep(root: &Path) -> Result<(), Error> {
 /// What is in a directory, links not followed; nothing when the directory is gone.
 ///
 /// Names that are not UTF-8 are none of ours.
-fn children(dir: &Path) -> Result<Vec<(String, fs::Metadata)>, Error> {
+pub(super) fn children(dir: &Path) -> Result<Vec<(String, fs::Metadata)>, Error> {
     let listed = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         listed => listed.map_err(failed("read", dir))?,

@@ -387,7 +387,7 @@ fn answers_that_are_not_git_are_told_apart() {
     let busy = "HTTP/1.1 503 Busy\nContent-Length: 0\n\n";
     check(busy, |e| matches!(e, Error::Unavailable { cause, .. } if cause.contains("503")));
     let rate = "HTTP/1.1 429 Slow\nContent-Length: 0\n\n";
-    check(rate, |e| matches!(e, Error::Unavailable { .. }));
+    check(rate, |e| matches!(e, Error::Busy { busy, .. } if busy.status == 429));
     check("HTTP/1.1 403 No\nContent-Length: 0\n\n", |e| {
         matches!(e, Error::AuthenticationFailed { .. })
     });

@@ -108,6 +108,7 @@ pub(super) fn classify(error: &sources::git::Error) -> Rest {
     let text = chain(error);
     match error {
         Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, text),
+        Error::Busy { busy, .. } => Rest::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until)),
         Error::InvalidReference { .. } => Rest::Stalled(GIT_OPERATION_FAILED, text),
         Error::InvalidSparse { .. } => {
             Rest::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))

@@ -9,7 +9,9 @@ use crds::kustomize::Kustomization;
 use crds::{Artifact, Reconciled as _};
 use kube::core::Resource as _;
 use reconcile::{Rest, Wake, reason};
+use tokio_util::sync::CancellationToken;
 
+use super::bases::Bases;
 use super::substitution::Substitution;
 use super::wish::{self, Pace, Wish};
 use super::world::Verify;
@@ -59,7 +61,7 @@ impl Session {
         let elsewhere = resolve::is_elsewhere(&self.context, object);
         let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
         // A closed door means that the process ends.
-        let _place = self.context.building.clone().acquire_owned().await.ok();
+        let place = self.context.building.clone().acquire_owned().await.ok();
         let files = match fetched {
             Some(files) => files,
             None => self.files(object, artifact).await?,
@@ -70,13 +72,18 @@ impl Session {
             return Ok(Built::Unchanged(Box::new(ended)));
         }
         self.context.metrics.built(&self.node);
+        let cancel = CancellationToken::new();
+        // A run that is broken off asks no more servers.
+        let _asked_for = cancel.clone().drop_guard();
+        let bases = Bases::of(&self.context, target, pace.timeout, place, &cancel);
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
                     let settings = &context.settings;
-                    wish::wish(&object, pace, &files, &revision, substitution.as_ref(), settings)
+                    let substitution = substitution.as_ref();
+                    wish::wish(&object, pace, &files, &revision, substitution, bases, settings)
                 })
             })
         };
@@ -142,6 +149,11 @@ impl Session {
         }
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
+        // Servers are asked again for each revision and at the interval, not whenever an object stirs.
+        let applied = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
+        if settled.is_remote && (verify != Verify::Drifted || applied != Some(revision)) {
+            return None;
+        }
         if settled.generation != object.meta().generation.unwrap_or_default()
             || settled.inputs != seen.inputs
             || !settled.trace.is_same_in(seen.files)

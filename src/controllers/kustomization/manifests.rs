@@ -1,14 +1,17 @@
 //! The objects of an artifact's folder: its kustomization with what the spec adds, built.
 //!
-//! Elsewhere: the file that a build starts from (`generated.rs`), what kustomizations mean (`kustomize`).
+//! Elsewhere: the file that a build starts from (`generated.rs`), bases on other servers (`bases.rs`), what kustomizations
+//! mean (`kustomize`).
 
 use std::sync::Arc;
 
 use crds::kustomize::KustomizationSpec;
 use kustomize::{InTree, Options, Restriction};
 use objects::Object;
+use sources::bases::without_credentials;
 use tree::{Entry, Files, Kind, RelPath, TreeError};
 
+use super::bases::Bases;
 use super::generated::{self, Generated};
 
 /// How many objects a build may have.
@@ -19,16 +22,35 @@ const MAX_OBJECTS: usize = 50_000;
 pub(super) enum Error {
     #[error(transparent)]
     Generated(#[from] generated::Error),
+    /// What kustomize says, without the passwords that addresses may have.
     #[error("kustomize build failed: {0}")]
-    Build(#[from] kustomize::Error),
+    Build(String),
     #[error("{what}: {problem}")]
     NotAnObject { what: String, problem: objects::ObjectError },
     #[error("more than {MAX_OBJECTS} objects; divide the folder")]
     TooMuch,
 }
 
-/// Builds the objects of a spec from an artifact's files.
-pub(super) fn load(files: &dyn Files, spec: &KustomizationSpec) -> Result<Vec<Object>, Error> {
+impl From<kustomize::Error> for Error {
+    fn from(error: kustomize::Error) -> Self {
+        Self::Build(without_credentials(&error.to_string()))
+    }
+}
+
+/// What a build gave.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) objects: Vec<Object>,
+    /// Whether something on another server went into it, so that the artifact's files do not tell what it is.
+    pub(super) is_remote: bool,
+}
+
+/// Builds the objects of a spec from an artifact's files. Blocks; not from within a future.
+pub(super) fn load(
+    files: &dyn Files,
+    spec: &KustomizationSpec,
+    bases: Bases,
+) -> Result<Loaded, Error> {
     let generated = generated::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
     let within = InTree(WithGenerated { files, generated });
@@ -38,9 +60,9 @@ pub(super) fn load(files: &dyn Files, spec: &KustomizationSpec) -> Result<Vec<Ob
         keeps_builtin_schema: true,
         ..Options::default()
     };
-    let mut warnings = Vec::new();
-    let built = kustomize::build(&within, &root, &options, &mut warnings)?;
-    let objects = built.objects()?;
+    let (built, is_remote) =
+        bases.beside(within, |files| kustomize::build(files, &root, &options, &mut Vec::new()));
+    let objects = built?.objects()?;
     if objects.len() > MAX_OBJECTS {
         return Err(Error::TooMuch);
     }
@@ -48,7 +70,8 @@ pub(super) fn load(files: &dyn Files, spec: &KustomizationSpec) -> Result<Vec<Ob
         let what = found.id.to_string();
         Object::new(found.value).map_err(|problem| Error::NotAnObject { what, problem })
     };
-    objects.into_iter().map(object).collect()
+    let objects = objects.into_iter().map(object).collect::<Result<_, _>>()?;
+    Ok(Loaded { objects, is_remote })
 }
 
 /// The artifact's files with one in the place of another, or added.

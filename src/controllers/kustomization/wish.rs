@@ -14,10 +14,11 @@ use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
+use super::bases::Bases;
+use super::manifests::Loaded;
 use super::substitution::Substitution;
 use super::{expressions, generated, manifests};
 use crate::controllers::gate::unsupported_text;
-use crate::controllers::source::catalog::Catalog;
 use crate::settings::Settings;
 
 /// How long definitions and classes may take to be ready.
@@ -38,6 +39,8 @@ pub(super) struct Wish {
     pub(super) digest: String,
     /// Which files were read.
     pub(super) trace: Trace,
+    /// Whether something on another server went into it, which the trace does not have.
+    pub(super) is_remote: bool,
     /// Digest of what was used beside files.
     pub(super) inputs: String,
     /// Which fields others may change.
@@ -68,7 +71,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         patches: _,
         images: _,
         service_account_name: _,
-        source_ref,
+        source_ref: _,
         suspend: _,
         target_namespace: _,
         timeout: _,
@@ -80,10 +83,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         health_check_exprs: _,
         ignore: _,
     } = spec;
-    let given = [
-        ("spec.decryption", decryption.is_some()),
-        ("spec.sourceRef.kind", !Catalog::has(source_ref.kind.as_str())),
-    ];
+    let given = [("spec.decryption", decryption.is_some())];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
@@ -158,11 +158,13 @@ pub(super) fn wish(
     files: &tree::Memory,
     revision: &str,
     substitution: Option<&Substitution>,
+    bases: Bases,
     settings: &Settings,
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let recorder = Recorder::new(files);
-    let loaded = manifests::load(&recorder, spec).map_err(|error| refused(&error))?;
+    let Loaded { objects: loaded, is_remote } =
+        manifests::load(&recorder, spec, bases).map_err(|error| refused(&error))?;
     let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
     let mut objects = Vec::with_capacity(loaded.len());
     for mut manifest in loaded {
@@ -207,6 +209,7 @@ pub(super) fn wish(
         desired,
         digest,
         trace: recorder.seen(),
+        is_remote,
         inputs,
         ignore,
         health_versions,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::core::ResourceExt as _;
 use reconcile::{Reason, Rest, Status, Time};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Sourced;
 use super::world::Stored;
@@ -111,7 +111,7 @@ fn news<K: Sourced>(
                 let message = stored.news.clone();
                 vec![News {
                     severity: Severity::Info,
-                    reason: "NewArtifact".into(),
+                    reason: K::told_as(rest.reason()).into(),
                     message,
                     metadata,
                 }]
@@ -144,6 +144,20 @@ fn news<K: Sourced>(
 }
 
 impl Report {
+    /// With fields that do not depend on how the run ended, unless it stored something that says more of them.
+    pub(crate) fn with(mut self, fields: Map<String, Value>) -> Self {
+        for (field, value) in fields {
+            // Somebody reads them only where they changed, and a new artifact has its own.
+            let is_new = self.before.get(&field) != self.after.get(&field);
+            match self.after.as_object_mut() {
+                Some(after) if !is_new && value.is_null() => drop(after.remove(&field)),
+                Some(after) if !is_new => drop(after.insert(field, value)),
+                Some(_) | None => {}
+            }
+        }
+        self
+    }
+
     /// One log line, when something happened.
     pub(crate) fn log<K: Sourced>(&self, object: &K) {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());

@@ -22,8 +22,8 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// asks, so it may be repeated.
 pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
     let again = request.try_clone();
-    let answer = match (wire.wait(request.send())?, again) {
-        (Err(error), Some(again)) if was_closed(&error) => wire.wait(again.send())?,
+    let answer = match (wire.send(request)?, again) {
+        (Err(error), Some(again)) if was_closed(&error) => wire.send(again)?,
         (answer, _) => answer,
     };
     answer.map_err(|error| broken(wire, error))
@@ -62,6 +62,9 @@ fn is_refusal(cause: &str) -> bool {
 /// Lets an answer pass that is one.
 pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
     let (status, remote) = (answer.status(), wire.remote());
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        wire.check_host().map_err(|busy| wire.fail(busy))?;
+    }
     let cause = format!("HTTP status {status}");
     Err(wire.fail(match status {
         StatusCode::OK => return Ok(answer),

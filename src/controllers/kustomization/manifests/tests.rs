@@ -19,8 +19,8 @@ fn spec(more: &Value) -> KustomizationSpec {
 
 fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
     let tree = Memory::from_files(files.iter().copied()).unwrap();
-    load(&tree, &spec(more))
-        .map(|all| all.iter().map(|object| object.id().subject()).collect())
+    load(&tree, &spec(more), Bases::Refused)
+        .map(|all| all.objects.iter().map(|object| object.id().subject()).collect())
         .map_err(|error| error.to_string())
 }
 
@@ -74,7 +74,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
     ];
     let tree = Memory::from_files(files).unwrap();
     let recorder = tree::Recorder::new(&tree);
-    load(&recorder, &spec(&json!({"path": "app"}))).unwrap();
+    load(&recorder, &spec(&json!({"path": "app"})), Bases::Refused).unwrap();
     let trace = recorder.seen();
     let with = |path: &str, text: &str| {
         let changed =

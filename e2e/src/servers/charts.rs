@@ -1,0 +1,180 @@
+//! A chart repository as most are: files behind a web server, made by the real `helm`.
+//!
+//! Here: packing charts, their index, serving both and counting what was asked.
+//! Elsewhere: where `helm` comes from ([`crate::oracle`]).
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::oracle::Oracle;
+
+/// Files behind HTTP on loopback. Ends, with its files, when dropped.
+pub struct ChartServer {
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+    helm: PathBuf,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// The thread ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// One request and its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The path, with its slash.
+    pub path: String,
+    /// The status that was answered.
+    pub status: u16,
+}
+
+#[derive(Clone)]
+struct Backend {
+    root: PathBuf,
+    /// What `Authorization` has to be.
+    access: Option<String>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl ChartServer {
+    /// Starts a server without charts; with `access` only who knows the user and the password may read.
+    ///
+    /// # Errors
+    /// There is no `helm` and none can be built, or no port is free.
+    pub fn start(access: Option<(&str, &str)>) -> Result<Self> {
+        let helm = Oracle::Helm.ensure()?;
+        let folder = tempfile::Builder::new().prefix("windlass-charts-").tempdir()?;
+        std::fs::create_dir(folder.path().join("served"))?;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let access = access.map(|(user, password)| {
+            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+        });
+        let root = folder.path().join("served");
+        let backend = Backend { root, access, asked: Arc::clone(&asked) };
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::Builder::new().name("chart-server".into()).spawn(move || {
+            let outcome = run(backend, stopped, &tell);
+            // Nobody listens any more once the address was told; then it has ended as wished.
+            tell.send(outcome.map(|()| None)).ok();
+        })?;
+        let address = told.recv()??.context("the chart server ended before it began")?;
+        Ok(Self { address, folder, helm, asked, _stop: stop })
+    }
+
+    /// The address of the repository.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Packs a chart of these files and writes the index anew; URLs in it are relative.
+    ///
+    /// # Errors
+    /// What `helm` says.
+    pub fn publish(&self, files: &[(&str, &str)]) -> Result<()> {
+        let chart = tempfile::tempdir_in(self.folder.path())?;
+        for (path, text) in files {
+            let path = chart.path().join(path);
+            let parent = path.parent().context("a file is in a folder")?;
+            std::fs::create_dir_all(parent)?;
+            std::fs::write(&path, text)?;
+        }
+        let served = self.folder.path().join("served");
+        self.helm(&[Path::new("package"), chart.path(), Path::new("-d"), &served])?;
+        self.helm(&[Path::new("repo"), Path::new("index"), &served])?;
+        Ok(())
+    }
+
+    /// What `helm template NAME CHART` renders.
+    ///
+    /// # Errors
+    /// What `helm` says.
+    pub fn render(&self, chart: &Path) -> Result<String> {
+        let output = self.helm(&[Path::new("template"), Path::new("release"), chart])?;
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs `helm` with a home of its own.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn helm(&self, arguments: &[&Path]) -> Result<Output> {
+        let home = self.folder.path().join("home");
+        let mut command = Command::new(&self.helm);
+        command.env_clear().env("HOME", &home).args(arguments);
+        let output = command.output().context("cannot run helm")?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm {arguments:?}: {told}");
+        Ok(output)
+    }
+
+    /// What was asked since the start or [`ChartServer::forget`].
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins counting anew.
+    pub fn forget(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+type Told = Result<Option<SocketAddr>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(
+    backend: Backend,
+    stopped: oneshot::Receiver<()>,
+    tell: &std::sync::mpsc::Sender<Told>,
+) -> Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
+    tell.send(Ok(Some(listener.local_addr()?))).ok();
+    let router = Router::new().fallback(answer).with_state(backend);
+    tokio::select! {
+        outcome = async { axum::serve(listener, router).await } => outcome.context("the chart server failed"),
+        _ = stopped => Ok(()),
+    }
+}
+
+async fn answer(State(backend): State<Backend>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let response = backend.answer(&path, request.headers());
+    let status = response.status().as_u16();
+    let mut asked = backend.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    asked.push(Asked { path, status });
+    response
+}
+
+impl Backend {
+    fn answer(&self, path: &str, headers: &HeaderMap) -> Response {
+        let given = |name| headers.get(name).and_then(|it: &header::HeaderValue| it.to_str().ok());
+        if self.access.is_some() && given(header::AUTHORIZATION) != self.access.as_deref() {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        let name = path.trim_start_matches('/');
+        if name.contains("..") {
+            return StatusCode::BAD_REQUEST.into_response();
+        }
+        let Ok(bytes) = std::fs::read(self.root.join(name)) else {
+            return StatusCode::NOT_FOUND.into_response();
+        };
+        let tag: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let tag = format!("\"{tag}\"");
+        if given(header::IF_NONE_MATCH) == Some(&tag) {
+            return StatusCode::NOT_MODIFIED.into_response();
+        }
+        ([(header::ETAG, tag)], Body::from(bytes)).into_response()
+    }
+}

@@ -1,0 +1,214 @@
+//! A server that speaks S3 and checks signatures: versitygw over a folder.
+//!
+//! Here: running it, putting objects into it, what it was asked. Elsewhere: how it is built (`binaries`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+use reqwest::Method;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::authority::Authority;
+use crate::binaries::{Recipe, STRIP, Set};
+use crate::control_plane::{free_ports, tail};
+use crate::keeper::Keeper;
+
+/// The key that the server knows.
+pub const ACCESS: &str = "windlass-access";
+/// Its secret.
+pub const SECRET: &str = "windlass-secret";
+/// The region that the server is in.
+pub const REGION: &str = "us-east-1";
+
+const VERSITYGW: Set = Set {
+    recipes: &[Recipe {
+        name: "versitygw",
+        module: "versitygw",
+        package: "github.com/versity/versitygw/cmd/versitygw",
+        link_flags: STRIP,
+    }],
+    module_files: &["versitygw/go.mod", "versitygw/go.sum"],
+    advice: "install Go 1.26 (https://go.dev/dl)",
+};
+
+/// A running server. Ends with this process, or when dropped.
+#[derive(Debug)]
+pub struct S3Server {
+    folder: TempDir,
+    port: u16,
+    client: reqwest::Client,
+    is_tls: bool,
+    _keeper: Keeper,
+}
+
+impl S3Server {
+    /// Starts a server over HTTP.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(None).await
+    }
+
+    /// Starts a server; over HTTPS with a certificate of the authority.
+    pub async fn start_with(authority: Option<&Authority>) -> Result<Self> {
+        let program: PathBuf = VERSITYGW.ensure(None)?["versitygw"].clone();
+        let folder = tempfile::Builder::new().prefix("windlass-s3-").tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("data"))?;
+        let [port] = free_ports()?;
+        let mut command = Command::new(program);
+        command.args(["--access", ACCESS, "--secret", SECRET, "--region", REGION]);
+        command.args(["--port", &format!("127.0.0.1:{port}"), "--quiet", "--access-log"]);
+        command.arg(path("access.log"));
+        let mut client = reqwest::Client::builder().no_proxy();
+        if let Some(authority) = authority {
+            let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
+            std::fs::write(path("cert.pem"), issued.certificate)?;
+            std::fs::write(path("key.pem"), issued.key)?;
+            command.arg("--cert").arg(path("cert.pem")).arg("--key").arg(path("key.pem"));
+            let own = reqwest::Certificate::from_pem(authority.certificate().as_bytes())?;
+            client = client.tls_certs_only([own]);
+        }
+        command.arg("posix").arg(path("data"));
+        let keeper = Keeper::start(None)?;
+        let log = path("server.log");
+        let mut child = keeper.spawn(&mut command, &log)?;
+        let server = Self {
+            port,
+            client: client.build()?,
+            is_tls: authority.is_some(),
+            _keeper: keeper,
+            folder,
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while server.send(Method::GET, "", b"").await.is_err() {
+            let ended = child.try_wait()?.is_some();
+            ensure!(!ended && Instant::now() < deadline, "no S3 server: {}", tail(&log, 20));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(server)
+    }
+
+    /// The host and port, as `spec.endpoint` names them.
+    pub fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Creates a bucket.
+    pub async fn bucket(&self, name: &str) -> Result<()> {
+        self.send(Method::PUT, name, b"").await
+    }
+
+    /// Puts an object into a bucket.
+    pub async fn put(&self, bucket: &str, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
+        self.send(Method::PUT, &format!("{bucket}/{key}"), body.as_ref()).await
+    }
+
+    /// Takes an object out of a bucket.
+    pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
+        self.send(Method::DELETE, &format!("{bucket}/{key}"), b"").await
+    }
+
+    /// What was asked so far about a bucket by others: `<method> <path and query>`.
+    pub fn requests(&self, bucket: &str) -> Result<Vec<String>> {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;
+        let of = format!("/{bucket}");
+        // `- <bucket> [<time>] <address> <user> <id> <operation> <key> <path and query> <status> …`
+        let asked = log.lines().filter_map(|line| {
+            let mut words = line.split_once("] ")?.1.split(' ').skip(3);
+            let (operation, path) = (words.next()?, words.nth(1)?);
+            let method = match operation {
+                "s3_ListObjects" | "s3_ListObjectsV2" | "s3_GetObject" => "GET",
+                "s3_HeadObject" | "s3_HeadBucket" => "HEAD",
+                _ => return None,
+            };
+            let is_ours = path.strip_prefix(&of)?.chars().next().is_none_or(|c| "/?".contains(c));
+            is_ours.then(|| format!("{method} {path}"))
+        });
+        Ok(asked.collect())
+    }
+
+    /// Sends a signed request.
+    async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<()> {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let (host, path) = (self.endpoint(), format!("/{}", encoded(path)));
+        let mut request = self.client.request(method.clone(), format!("{scheme}://{host}{path}"));
+        for (name, value) in signed(method.as_str(), &host, &path, body) {
+            request = request.header(name, value);
+        }
+        let answer = request.body(body.to_vec()).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        ensure!(status.is_success(), "{method} {path}: {status} {text}");
+        Ok(())
+    }
+}
+
+/// A path with everything encoded that a signature wants encoded.
+fn encoded(path: &str) -> String {
+    let mut encoded = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+/// The headers that sign a request (AWS Signature Version 4). Not by the library that the program uses: both would be
+/// wrong in the same way.
+fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'static str, String> {
+    let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let (date, digest) = (&time[..8], hex(&Sha256::digest(body)));
+    let names = "host;x-amz-content-sha256;x-amz-date";
+    let canonical = format!(
+        "{method}\n{path}\n\nhost:{host}\nx-amz-content-sha256:{digest}\nx-amz-date:{time}\n\n{names}\n{digest}"
+    );
+    let scope = format!("{date}/{REGION}/s3/aws4_request");
+    let canonical = hex(&Sha256::digest(canonical));
+    let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{canonical}");
+    let mut key = format!("AWS4{SECRET}").into_bytes();
+    for part in [date, REGION, "s3", "aws4_request"] {
+        key = hmac(&key, part.as_bytes());
+    }
+    let signature = hex(&hmac(&key, text.as_bytes()));
+    let authorization = format!(
+        "AWS4-HMAC-SHA256 Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
+    );
+    BTreeMap::from([
+        ("authorization", authorization),
+        ("x-amz-content-sha256", digest),
+        ("x-amz-date", time),
+    ])
+}
+
+/// HMAC with SHA-256, for keys of no more than a block.
+fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(text);
+    let outer = Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c));
+    outer.chain_update(inner.finalize()).finalize().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_that_of_the_standard() {
+        // RFC 4231, test case 2.
+        let code = hex(&hmac(b"Jefe", b"what do ya want for nothing?"));
+        assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    }
+}

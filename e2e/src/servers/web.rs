@@ -1,0 +1,95 @@
+//! A web server on loopback with files that a story puts there, and the record of who asked for them.
+//!
+//! It answers on a condition (`ETag`), and says for a while that it wants to be left alone, if it is told to.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{ETAG, IF_NONE_MATCH, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+/// A web server. Ends when dropped.
+#[derive(Debug)]
+pub struct WebServer {
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+    stop: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    files: BTreeMap<String, Vec<u8>>,
+    /// Requests that are answered with 429 before others are answered well.
+    turned_away: usize,
+    answers: Vec<(String, StatusCode)>,
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
+}
+
+impl WebServer {
+    /// Starts a server without files on the current runtime.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a server")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::<Mutex<Shared>>::default();
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let serving = async move { axum::serve(listener, router).await };
+        let stop = tokio::spawn(serving).abort_handle();
+        Ok(Self { address, shared, stop })
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a file there, or another in its place; returns its URL.
+    pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) -> String {
+        self.shared().files.insert(format!("/{path}"), bytes.into());
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// The next requests, so many, are answered with 429 and a `Retry-After` of one second.
+    pub fn turn_away(&self, requests: usize) {
+        self.shared().turned_away = requests;
+    }
+
+    /// The paths that were asked for, and how that was answered; forgets them.
+    pub fn answers(&self) -> Vec<(String, u16)> {
+        let answers = std::mem::take(&mut self.shared().answers);
+        answers.into_iter().map(|(path, status)| (path, status.as_u16())).collect()
+    }
+}
+
+async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = request.uri().path().to_owned();
+    let response = respond(&mut shared, &path, request.headers().get(IF_NONE_MATCH));
+    shared.answers.push((path, response.status()));
+    response
+}
+
+fn respond(shared: &mut Shared, path: &str, known: Option<&HeaderValue>) -> Response {
+    if let Some(left) = shared.turned_away.checked_sub(1) {
+        shared.turned_away = left;
+        return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")]).into_response();
+    }
+    let Some(bytes) = shared.files.get(path) else { return StatusCode::NOT_FOUND.into_response() };
+    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let etag = format!("\"{digest}\"");
+    if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    ([(ETAG, etag)], bytes.clone()).into_response()
+}

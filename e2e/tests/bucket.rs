@@ -1,0 +1,332 @@
+//! Buckets on a server that checks signatures: what is fetched, what that costs, who may, what is told.
+//!
+//! Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out to harm (`sources/tests`).
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::authority::Authority;
+use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
+use e2e::servers::s3::{ACCESS, S3Server, SECRET};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use objects::Redacted;
+use sources::archive::{self, ExtractOptions, extract};
+use sources::bucket::{
+    Endpoint, Error, Fetched, Identity, Known, Note, Previous, Remote, Server, bundle, fetch, list,
+};
+use sources::http::Tls;
+use tree::{Files, Memory, RelPath};
+use url::Url;
+
+const BUCKET: &str = "app";
+
+fn keys(access: &str, secret: &str) -> Identity {
+    let secret = Redacted::new(secret.to_owned());
+    Identity::Keys { access: access.to_owned(), secret, session: None }
+}
+
+fn remote(endpoint: &str, identity: Identity) -> Result<Remote> {
+    let endpoint = Endpoint::parse(endpoint, true)?;
+    Ok(Remote {
+        server: Server { endpoint, region: None, identity, tls: Tls::default(), proxy: None },
+        bucket: BUCKET.to_owned(),
+        prefix: String::new(),
+        timeout: Duration::from_secs(30),
+        limits: tree::Limits::default(),
+    })
+}
+
+async fn server() -> Result<(S3Server, Remote)> {
+    let server = S3Server::start().await?;
+    server.bucket(BUCKET).await?;
+    let remote = remote(&server.endpoint(), keys(ACCESS, SECRET))?;
+    Ok((server, remote))
+}
+
+/// What was packed, as whoever gets the artifact sees it.
+fn packed(fetched: &Fetched) -> Result<Memory> {
+    let load = |_: &RelPath, body: &_| fetched.load(body);
+    let archive = archive::write(Vec::new(), &fetched.contents, load)?;
+    Ok(extract(&archive[..], &ExtractOptions::default())?)
+}
+
+fn texts(files: &Memory) -> Result<Vec<String>> {
+    let paths = files.walk().filter(|(_, entry)| matches!(entry, tree::Entry::File { .. }));
+    let text = |(path, _): (&RelPath, _)| {
+        let text = files.read(path)?;
+        Ok(format!("{path}={}", String::from_utf8_lossy(&text)))
+    };
+    paths.map(text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listing() -> Result<()> {
+    let (server, remote) = server().await?;
+    for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c.yaml", "3")] {
+        server.put(BUCKET, key, body).await?;
+    }
+    let known = Known::default();
+    let listed = list(&remote, None, &Note::default(), &known).await?;
+    let revision = listed.revision();
+    let first = fetch(&remote, listed, Previous::default(), &known).await?;
+    ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
+    ensure!(first.revision == revision, "{} {revision}", first.revision);
+    let files = packed(&first)?;
+    ensure!(
+        texts(&files)? == ["a.yaml=1", "deep/b.yaml=2", "deep/ü c.yaml=3"],
+        "{:?}",
+        texts(&files)?
+    );
+
+    let before = server.requests(BUCKET)?.len();
+    let listed = list(&remote, None, &first.note, &known).await?;
+    ensure!(listed.revision() == revision);
+    let asked = server.requests(BUCKET)?.split_off(before);
+    ensure!(asked.len() == 1 && asked[0].contains("list-type=2"), "{asked:?}");
+
+    server.put(BUCKET, "deep/b.yaml", "changed").await?;
+    server.delete(BUCKET, "a.yaml").await?;
+    let before = server.requests(BUCKET)?.len();
+    let listed = list(&remote, None, &first.note, &known).await?;
+    ensure!(listed.revision() != revision);
+    let previous = Previous { files: Some(Arc::new(files)), note: first.note };
+    let second = fetch(&remote, listed, previous, &known).await?;
+    let asked = server.requests(BUCKET)?.split_off(before);
+    ensure!(asked.len() == 2 && asked[1].starts_with("GET /app/deep/b.yaml"), "{asked:?}");
+    ensure!((second.count, second.downloaded) == (2, 1));
+    let files = packed(&second)?;
+    ensure!(texts(&files)? == ["deep/b.yaml=changed", "deep/ü c.yaml=3"], "{:?}", texts(&files)?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Result<()> {
+    let (server, mut remote) = server().await?;
+    for key in ["a.yaml", "a.png", "docs/a.md", "apps/b.yaml", "apps/c.txt", "empty/"] {
+        server.put(BUCKET, key, if key.ends_with('/') { "" } else { "x" }).await?;
+    }
+    server.put(BUCKET, ".sourceignore", "docs/\n").await?;
+    let known = Known::default();
+    let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
+    let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+    let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
+    ensure!(texts(&packed(&fetched)?)? == expected, "{:?}", texts(&packed(&fetched)?)?);
+    let patterns =
+        |requests: Vec<String>| requests.iter().filter(|it| it.contains("/.sourceignore")).count();
+    ensure!(patterns(server.requests(BUCKET)?) == 1);
+    let again = list(&remote, Some("*.txt\n"), &fetched.note, &known).await?;
+    ensure!(again.revision() == fetched.revision);
+    ensure!(patterns(server.requests(BUCKET)?) == 1, "{:?}", server.requests(BUCKET)?);
+
+    // With a prefix the patterns at the root hold all the same.
+    remote.prefix = "apps/".to_owned();
+    let listed = list(&remote, None, &fetched.note, &known).await?;
+    ensure!(listed.len() == 2, "{listed:?}");
+    let ruled = list(&remote, Some("*.txt"), &fetched.note, &known).await?;
+    ensure!(ruled.len() == 1, "{ruled:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result<()> {
+    let (server, remote) = server().await?;
+    let put =
+        async |n: usize| server.put(BUCKET, &format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
+    let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
+    puts.try_collect::<Vec<()>>().await?;
+    let known = Known::default();
+    let listed = list(&remote, None, &Note::default(), &known).await?;
+    ensure!(listed.len() == 1003, "{}", listed.len());
+    ensure!(server.requests(BUCKET)?.len() == 2, "{:?}", server.requests(BUCKET)?);
+    let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+    let texts = texts(&packed(&fetched)?)?;
+    ensure!(texts.len() == 1003 && texts.contains(&"d6/1000.yaml=1000".to_owned()), "{texts:?}");
+    Ok(())
+}
+
+async fn failure(remote: &Remote) -> Result<Error> {
+    let listed = list(remote, None, &Note::default(), &Known::default()).await;
+    listed.err().context("it was listed")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
+    let (server, remote) = server().await?;
+    let endpoint = server.endpoint();
+    let as_user = |identity| -> Result<Remote> { self::remote(&endpoint, identity) };
+
+    let error = failure(&Remote { bucket: "other".to_owned(), ..remote.clone() }).await?;
+    ensure!(matches!(error, Error::NoBucket { .. }), "{error:?}");
+    ensure!(error.to_string() == format!("bucket 'other' not found at {endpoint}"), "{error}");
+
+    let error = failure(&as_user(keys(ACCESS, "hunter2"))?).await?;
+    ensure!(matches!(error, Error::BadCredentials { .. }), "{error:?}");
+    ensure!(!error.to_string().contains("hunter2"), "{error}");
+    let error = failure(&as_user(Identity::Anonymous)?).await?;
+    ensure!(matches!(error, Error::Denied { .. }), "{error:?}");
+    ensure!(error.to_string().starts_with("access to bucket 'app' at "), "{error}");
+
+    let error = bundle::ask(&remote, "gone.zip", &Known::default()).await.err();
+    let error = error.context("it is there")?;
+    ensure!(error.to_string() == "object 'gone.zip' not found in bucket 'app'", "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_an_authority_of_its_own_is_trusted_by_that() -> Result<()> {
+    let authority = Authority::generate()?;
+    let server = S3Server::start_with(Some(&authority)).await?;
+    server.bucket(BUCKET).await?;
+    server.put(BUCKET, "a.yaml", "1").await?;
+    let mut remote = remote(&server.endpoint(), keys(ACCESS, SECRET))?;
+    remote.server.endpoint = Endpoint::parse(&server.endpoint(), false)?;
+    let error = failure(&remote).await?;
+    ensure!(matches!(error, Error::Distrusted { .. }), "{error:?}");
+    ensure!(error.to_string().contains("spec.certSecretRef"), "{error}");
+    let before = server.requests(BUCKET)?;
+    ensure!(before.is_empty(), "{before:?}");
+
+    remote.server.tls.ca = Some(authority.certificate().as_bytes().to_vec());
+    let listed = list(&remote, None, &Note::default(), &Known::default()).await?;
+    ensure!(listed.len() == 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<()> {
+    let (server, remote) = server().await?;
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("app"))?;
+    let tar = |text: &str| -> Result<Vec<u8>> {
+        std::fs::write(folder.path().join("app/a.yaml"), text)?;
+        let output = Command::new("tar").arg("-czC").arg(folder.path()).arg("app").output()?;
+        ensure!(output.status.success());
+        Ok(output.stdout)
+    };
+    server.put(BUCKET, "v/bundle.tar.gz", tar("1")?).await?;
+    server.put(BUCKET, "other.yaml", "x").await?;
+    let known = Known::default();
+    let revision = bundle::ask(&remote, "v/bundle.tar.gz", &known).await?;
+    let fetched = bundle::fetch(&remote, "v/bundle.tar.gz", None, &known).await?;
+    ensure!(fetched.revision == revision && fetched.count == 1);
+    let path = RelPath::parse("app/a.yaml")?;
+    ensure!(&*fetched.load(&path)? == b"1");
+
+    let before = server.requests(BUCKET)?.len();
+    ensure!(bundle::ask(&remote, "v/bundle.tar.gz", &known).await? == revision);
+    let asked = server.requests(BUCKET)?.split_off(before);
+    ensure!(asked == ["HEAD /app/v/bundle.tar.gz"], "{asked:?}");
+
+    server.put(BUCKET, "v/bundle.tar.gz", tar("2")?).await?;
+    ensure!(bundle::ask(&remote, "v/bundle.tar.gz", &known).await? != revision);
+
+    server.put(BUCKET, "v/bundle.tar.gz", "no archive").await?;
+    let error = bundle::fetch(&remote, "v/bundle.tar.gz", None, &known).await.err();
+    let error = error.context("it was taken")?.to_string();
+    ensure!(error.starts_with("bundle 'v/bundle.tar.gz' cannot be unpacked: "), "{error}");
+    Ok(())
+}
+
+/// What a process lists that has nothing but its environment.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by the test below, with an environment of its own"]
+async fn as_the_environment_says() -> Result<()> {
+    let sts = std::env::var("TEST_STS").ok().map(|url| Url::parse(&url)).transpose()?;
+    let remote = remote(&std::env::var("TEST_ENDPOINT")?, Identity::Environment { sts })?;
+    let known = Known::default();
+    for _again in 0..2 {
+        let listed = list(&remote, None, &Note::default(), &known).await?;
+        ensure!(listed.len() == 1, "{listed:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_of_the_environment_is_gone() -> Result<()> {
+    let (server, _) = server().await?;
+    server.put(BUCKET, "a.yaml", "1").await?;
+    let identity = AwsIdentity::start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let pod = format!("{}/v1/credentials", identity.url());
+    let pod_token = file("pod", POD_TOKEN)?;
+    let web_token = file("web", WEB_IDENTITY)?;
+    let profile = file(
+        "profile",
+        &format!("[profile p]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n"),
+    )?;
+    let web = [
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r".to_owned()),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", web_token.clone()),
+    ];
+    let with = |more: [(&'static str, String); 1]| web.iter().cloned().chain(more).collect();
+    type Way = (&'static str, Vec<(&'static str, String)>, usize);
+    let ways: [Way; 7] = [
+        (
+            "keys",
+            vec![("AWS_ACCESS_KEY_ID", ACCESS.into()), ("AWS_SECRET_ACCESS_KEY", SECRET.into())],
+            0,
+        ),
+        ("profile", vec![("AWS_CONFIG_FILE", profile), ("AWS_PROFILE", "p".into())], 0),
+        ("web identity", with([("AWS_ENDPOINT_URL_STS", identity.url())]), 1),
+        ("web identity at spec.sts", with([("TEST_STS", identity.url())]), 1),
+        (
+            "pod identity",
+            vec![
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod.clone()),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", pod_token),
+            ],
+            1,
+        ),
+        (
+            "container",
+            vec![
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN", POD_TOKEN.into()),
+            ],
+            1,
+        ),
+        // The library asks for the region too, with a token of its own.
+        ("instance", vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", identity.url())], 5),
+    ];
+    for (way, variables, requests) in ways {
+        let before = identity.asked().len();
+        let output = Command::new(std::env::current_exe()?)
+            .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
+            .env_clear()
+            .envs(["PATH", "TMPDIR"].iter().filter_map(|it| Some((*it, std::env::var(it).ok()?))))
+            .env("HOME", folder.path())
+            .env("TEST_ENDPOINT", server.endpoint())
+            .envs(variables)
+            .output();
+        let output = tokio::task::block_in_place(|| output)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let asked = identity.asked().split_off(before);
+        ensure!(output.status.success() && said.contains("1 passed"), "{way}: {said} {asked:?}");
+        // Credentials are asked for once and not at every look.
+        ensure!(asked.len() == requests, "{way}: {asked:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_credentials_is_told() -> Result<()> {
+    let (server, _) = server().await?;
+    let output = Command::new(std::env::current_exe()?)
+        .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
+        .env_clear()
+        .env("TEST_ENDPOINT", server.endpoint())
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && said.contains("no credentials for 127.0.0.1"), "{said}");
+    Ok(())
+}

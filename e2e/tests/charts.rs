@@ -1,0 +1,152 @@
+//! Chart repositories that the real `helm` made, read by `sources`, and charts that the real `helm` reads afterwards.
+//!
+//! Elsewhere: hostile indexes and servers (`sources`), the objects on a cluster (`stories/helm_chart.rs`).
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::git_server::{Access, GitServer};
+use e2e::servers::charts::ChartServer;
+use sources::charts::{
+    Answer, Credentials, Files, Index, Repository, Validators, dependency, values, with_metadata,
+};
+use tokio_util::sync::CancellationToken;
+use tree::{Memory, RelPath};
+
+const TEMPLATE: &str =
+    "a: {{ .Values.a }}\nversion: {{ .Chart.Version }}\nfile: {{ .Files.Get \"notes.txt\" }}\n";
+
+const APP: [(&str, &str); 5] = [
+    ("Chart.yaml", "# ours\napiVersion: v2\nname: app\nversion: 1.0.0\nappVersion: \"1.10\"\n"),
+    ("values.yaml", "a: own\nb: {c: 1}\n"),
+    ("more.yaml", "a: more\n"),
+    ("notes.txt", "text"),
+    ("templates/a.yaml", TEMPLATE),
+];
+
+fn repository(server: &ChartServer, credentials: Credentials) -> Result<Repository> {
+    Ok(Repository::new(&server.url(), credentials, false, Duration::from_secs(30))?)
+}
+
+async fn index(repository: &Repository) -> Result<(Index, Validators)> {
+    let Answer::Index { mut file, validators, .. } = repository.index(None).await? else {
+        bail!("nothing was asked that could be unchanged")
+    };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok((Index::parse(&text)?, validators))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()> {
+    let server = ChartServer::start(Some(("bob", "s3cret")))?;
+    for version in ["1.0.0", "1.2.0", "1.10.0", "2.0.0-rc.1"] {
+        let yaml = format!("apiVersion: v2\nname: app\nversion: {version}\n");
+        server.publish(&[("Chart.yaml", &yaml), ("templates/a.yaml", "a: 1\n")])?;
+    }
+    let stranger = repository(&server, Credentials::default())?;
+    let refused = stranger.index(None).await.err().context("a stranger may read")?;
+    ensure!(refused.to_string().contains("status 401"), "{refused}");
+
+    let secret = [("username", "bob"), ("password", "s3cret")];
+    let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
+    let repository = repository(&server, Credentials::from_secrets(Some(&secret), None)?)?;
+    let (index, validators) = index(&repository).await?;
+    ensure!(matches!(repository.index(Some(&validators)).await?, Answer::Unchanged));
+    for (range, expected) in [("", "1.10.0"), ("~1.2", "1.2.0"), (">1-0", "2.0.0-rc.1")] {
+        let found = index.choose("app", range)?;
+        ensure!(found.version == expected, "{range}: {found:?}");
+        let digest = found.digest.context("helm writes digests")?;
+        let archive = repository.chart(found.url.context("no URL")?, Some(digest)).await?;
+        let files = Files::in_archive(&archive)?;
+        ensure!(files.chart().metadata.version == expected);
+        let wrong = "0".repeat(64);
+        ensure!(repository.chart(found.url.context("no URL")?, Some(&wrong)).await.is_err());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_that_is_packed_renders_as_the_folder_does() -> Result<()> {
+    let server = ChartServer::start(None)?;
+    let tree = Memory::from_files(APP.map(|(path, text)| (format!("app/{path}"), text)))?;
+    let mut files = Files::in_tree(&tree, &RelPath::parse("app")?)?;
+    let folder = tempfile::tempdir()?;
+    for (path, text) in APP {
+        let path = folder.path().join("app").join(path);
+        std::fs::create_dir_all(path.parent().context("in a folder")?)?;
+        std::fs::write(path, text)?;
+    }
+    let packed = folder.path().join("packed.tgz");
+    files.write(std::fs::File::create(&packed)?)?;
+    let expected = server.render(&folder.path().join("app"))?;
+    ensure!(server.render(&packed)? == expected, "{expected}");
+
+    let paths = ["values.yaml".to_owned(), "more.yaml".to_owned()];
+    let merged = values::merge(&paths, false, |path| files.read(path).map(<[u8]>::to_vec))?;
+    files.set_version(&with_metadata("1.0.0", "0123456789ab.3")?)?;
+    files.set_values(merged.text)?;
+    files.write(std::fs::File::create(&packed)?)?;
+    let expected = expected.replace("a: own", "a: more");
+    let expected = expected.replace("version: 1.0.0", "version: 1.0.0+0123456789ab.3");
+    let found = server.render(&packed)?;
+    ensure!(found == expected, "{found}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
+    let git = GitServer::start(Access::Open)?;
+    let repository = git.repository("org/lib")?;
+    let yaml = |version: &str| format!("apiVersion: v2\nname: lib\nversion: {version}\n");
+    repository.commit(
+        &[("charts/lib/Chart.yaml", &yaml("1.0.0")), ("charts/lib/templates/a.yaml", "lib: 1\n")],
+        "first",
+    )?;
+    repository.tag("v1")?;
+    repository.commit(&[("charts/lib/Chart.yaml", &yaml("2.0.0"))], "second")?;
+    let url = git.url(&repository);
+    let app = |path: &str, reference: &str, version: &str| {
+        format!(
+            "apiVersion: v2\nname: app\nversion: 1.0.0\ndependencies:\n\
+             - {{name: lib, version: '{version}', repository: 'git+{url}@{path}?ref={reference}'}}\n"
+        )
+    };
+    let fetched = |chart: String| async move {
+        let tree = Memory::from_files([("app/Chart.yaml", chart)])?;
+        let path = RelPath::parse("app")?;
+        let mut files = Files::in_tree(&tree, &path)?;
+        let missing = files.missing();
+        let wanted = missing.first().context("nothing is missing")?.clone();
+        let dependency::Place::Git(folder) = dependency::place(&wanted, &path)? else {
+            bail!("it is in Git")
+        };
+        let context = sources::git::Context {
+            runtime: tokio::runtime::Handle::current(),
+            cancel: CancellationToken::new(),
+            scratch: std::env::temp_dir(),
+            known: std::sync::Arc::default(),
+        };
+        let fetch =
+            move || dependency::from_git(&folder, &wanted, Duration::from_secs(30), &context);
+        files.add(tokio::task::spawn_blocking(fetch).await??)?;
+        Ok(files)
+    };
+    for (path, reference, version) in
+        [("charts/lib", "v1", "1.x"), ("charts", "v1", "1.0.0"), ("charts", "main", "2.x")]
+    {
+        let files = fetched(app(path, reference, version)).await?;
+        ensure!(files.missing().is_empty() && files.chart().charts.len() == 1, "{path}");
+    }
+    for (path, reference, version, expected) in [
+        ("charts", "main", "1.x", "has version '2.0.0'"),
+        ("nowhere", "main", "2.x", "no chart found"),
+        ("charts", "v9", "2.x", "v9"),
+    ] {
+        let error = fetched(app(path, reference, version)).await.err().context("it is found")?;
+        let told = format!("{error:#}");
+        ensure!(told.contains(expected), "{told}");
+    }
+    Ok(())
+}

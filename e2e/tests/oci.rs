@@ -1,0 +1,125 @@
+//! Pulling from a real registry: tags, digests, passwords, certificates.
+//!
+//! Elsewhere: registries that lie or ask for tokens (`sources/src/oci/tests.rs`), OCIRepositories (`stories/oci_repository.rs`).
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::servers::registry::{FLUX_LAYER, Layer, PASSWORD, Registry};
+use serde_json::json;
+use sources::http::Tls;
+use sources::oci::{
+    Error, Keyring, Known, Limits, Reference, Remote, Repository, Selection, Session, chart,
+};
+
+fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Result<Remote> {
+    let repository = Repository::parse(&registry.url(repository))?;
+    let mut keyring = Keyring::default();
+    if let Some(password) = password {
+        let config = registry.docker_config(password).into_bytes();
+        keyring.add(&[(".dockerconfigjson".to_owned(), config)].into())?;
+    }
+    let ca = registry.authority().map(|it| it.certificate().as_bytes().to_vec());
+    Ok(Remote {
+        auth: keyring.auth(&repository),
+        repository,
+        tls: Tls { ca, identity: None },
+        proxy: None,
+        insecure: false,
+        timeout: Duration::from_secs(60),
+        limits: Limits::default(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_is_pulled_by_its_tag_and_a_look_without_news_is_one_request() -> Result<()> {
+    let registry = Registry::start().await?;
+    let pushed = registry
+        .push_files(
+            "team/app",
+            "v1",
+            &[("a.yaml", "a: 1\n")],
+            json!({"org.opencontainers.image.revision": "main@sha1:1"}),
+        )
+        .await?;
+    let (remote, known) = (remote(&registry, "team/app", None)?, Known::default());
+    let client = Session::new(&remote, &known)?;
+    let tag = Reference::tag("v1")?;
+    let digest = client.resolve(&tag).await?;
+    ensure!(digest.to_string() == pushed, "{digest} is not {pushed}");
+    let manifest = client.manifest(&digest).await?;
+    ensure!(manifest.annotations["org.opencontainers.image.revision"] == "main@sha1:1");
+    let layer = manifest.layer(Some(FLUX_LAYER))?;
+    let mut bytes = Vec::new();
+    client.layer(layer).await?.file.read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 == layer.size && bytes.starts_with(&[0x1f, 0x8b]));
+
+    let requests = || registry.log().matches("\"HEAD /v2/team/app/manifests/v1").count();
+    let all = || registry.log().lines().filter(|line| line.contains("HTTP/1.1\" ")).count();
+    let (before, before_all) = (requests(), all());
+    Session::new(&remote, &known)?.resolve(&tag).await?;
+    ensure!(requests() - before == 1 && all() - before_all == 1, "{}", registry.log());
+
+    let missing = client.resolve(&Reference::tag("v2")?).await;
+    let Err(Error::NotFound { said, .. }) = &missing else { anyhow::bail!("{missing:?}") };
+    ensure!(said.starts_with("MANIFEST_UNKNOWN: "), "{said}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority() -> Result<()> {
+    let registry = Registry::start_tls().await?;
+    registry.push_files("app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
+    let known = Known::default();
+    let resolve =
+        async |remote: &Remote| Session::new(remote, &known)?.resolve(&Reference::tag("v1")?).await;
+    let right = remote(&registry, "app", Some(PASSWORD))?;
+    resolve(&right).await?;
+
+    let refused = resolve(&remote(&registry, "app", Some("wr0ng"))?).await;
+    let Err(error @ Error::Unauthorized { .. }) = refused else { anyhow::bail!("{refused:?}") };
+    let text = error.to_string();
+    ensure!(
+        text.contains("UNAUTHORIZED: authentication required") && !text.contains("wr0ng"),
+        "{text}"
+    );
+    let refused = resolve(&remote(&registry, "app", None)?).await;
+    ensure!(matches!(refused, Err(Error::Unauthorized { .. })), "{refused:?}");
+
+    let stranger = Remote { tls: Tls::default(), ..right.clone() };
+    let refused = resolve(&stranger).await;
+    ensure!(matches!(refused, Err(Error::Untrusted { .. })), "{refused:?}");
+    // Without an authority, `insecure` accepts any certificate.
+    resolve(&Remote { insecure: true, ..stranger }).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_highest_version_is_found_among_tags_and_charts_are_told_by_their_layer() -> Result<()>
+{
+    let registry = Registry::start_with_password().await?;
+    for tag in ["1.0.0", "1.2.0", "latest", "2.0.0-rc.1"] {
+        registry.push_files("app", tag, &[("a.yaml", tag)], json!({})).await?;
+    }
+    let known = Known::default();
+    let tags = remote(&registry, "app", Some(PASSWORD))?;
+    let tags = Session::new(&tags, &known)?.tags().await?;
+    let found = Selection::parse("1.x", None, false)?.choose(&tags)?;
+    ensure!(found == Reference::tag("1.2.0")?, "{found:?} of {tags:?}");
+
+    let layers = [
+        Layer { media_type: chart::PROVENANCE, bytes: b"signed".to_vec() },
+        Layer { media_type: chart::CHART, bytes: b"chart".to_vec() },
+    ];
+    registry.push("charts/app", "1.0.0_b1", &layers, json!({})).await?;
+    let remote = remote(&registry, "charts/app", Some(PASSWORD))?;
+    let client = Session::new(&remote, &known)?;
+    ensure!(chart::versions(&client).await? == ["1.0.0+b1"]);
+    let digest = chart::resolve(&client, "1.0.0+b1").await?;
+    let (_, mut layer) = chart::pull(&client, &digest).await?;
+    let mut text = String::new();
+    layer.file.read_to_string(&mut text).context("the chart")?;
+    ensure!(text == "chart", "{text}");
+    Ok(())
+}

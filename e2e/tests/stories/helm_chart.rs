@@ -1,0 +1,173 @@
+//! Charts from repositories and from Git become artifacts that the stock `helm` reads.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::{Story, Target};
+use e2e::servers::charts::ChartServer;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const API: &str = "source.toolkit.fluxcd.io/v1";
+
+const LIB: [(&str, &str); 2] = [
+    ("Chart.yaml", "apiVersion: v2\nname: lib\nversion: 2.1.0\n"),
+    ("templates/b.yaml", "lib: {{ .Chart.Version }}\n"),
+];
+
+const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
+                        data: {value: {{ .Values.value | quote }}}\n";
+
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+    let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    story.apply_value(object).await?;
+    Ok(Target::new(API, kind, name))
+}
+
+async fn repository(story: &Story, name: &str, url: &str, more: Value) -> Result<Target> {
+    let mut spec = json!({"interval": NEVER, "url": url});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    apply(story, "HelmRepository", name, spec).await
+}
+
+fn chart(version: &str) -> [(String, String); 3] {
+    let yaml = format!("apiVersion: v2\nname: app\nversion: {version}\n");
+    [
+        ("Chart.yaml", yaml),
+        ("values.yaml", "value: own\n".into()),
+        ("templates/a.yaml", TEMPLATE.into()),
+    ]
+    .map(|(path, text)| (path.to_owned(), text))
+}
+
+fn publish(server: &ChartServer, version: &str) -> Result<()> {
+    let files = chart(version);
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
+    server.publish(&files)
+}
+
+/// Downloads the artifact of an object into a file that helm reads.
+async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<PathBuf> {
+    let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
+    let latest = object.data["status"]["url"].as_str().context("no url")?;
+    let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
+    let same = reqwest::get(latest).await?.error_for_status()?.bytes().await?;
+    ensure!(bytes == same, "{latest} is not {url}");
+    let file = into.path().join("chart.tgz");
+    std::fs::write(&file, bytes)?;
+    Ok(file)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() -> Result<()> {
+    let story = Story::with_windlass("charts").await?;
+    let server = ChartServer::start(Some(("bob", "s3cret")))?;
+    publish(&server, "1.0.0")?;
+    publish(&server, "1.1.0")?;
+    publish(&server, "2.0.0-rc.1")?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bob"},
+        "stringData": {"username": "bob", "password": "s3cret"}});
+    story.apply_value(secret).await?;
+    let source =
+        repository(&story, "charts", &server.url(), json!({"secretRef": {"name": "bob"}})).await?;
+    let spec = json!({"chart": "app", "version": ">=1", "interval": NEVER,
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
+    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let object = story.await_ready(&app).await?;
+    let ready = condition(&object, "Ready");
+    ensure!(ready["reason"] == "ChartPullSucceeded", "{ready}");
+    ensure!(ready["message"] == "pulled 'app' chart with version '1.1.0'", "{ready}");
+    let status = &object.data["status"];
+    ensure!(status["observedChartName"] == "app", "{status}");
+    let index = story.await_ready(&source).await?;
+    let revision = &index.data["status"]["artifact"]["revision"];
+    ensure!(status["observedSourceArtifactRevision"] == *revision, "{status}");
+    let folder = tempfile::tempdir()?;
+    let file = downloaded(&object, &folder).await?;
+    ensure!(server.render(&file)?.contains("value: \"own\""));
+
+    // A look without news is one conditional request.
+    server.forget();
+    let token = story.request(&source).await?;
+    let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
+    story.await_object(&source, SOON, is_handled).await?;
+    let asked = server.asked();
+    ensure!(asked.len() == 1 && asked[0].status == 304, "{asked:?}");
+
+    publish(&server, "1.2.0")?;
+    story.request(&source).await?;
+    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
+    story.await_object(&app, SOON, is_new).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<()> {
+    let story = Story::with_windlass("packed").await?;
+    let server = ChartServer::start(None)?;
+    server.publish(&LIB)?;
+    let yaml = format!(
+        "apiVersion: v2\nname: app\nversion: 1.0.0\ndependencies:\n- {{name: lib, version: 2.x, repository: '{}'}}\n\
+         - {{name: near, version: '*', repository: 'file://../near'}}\n",
+        server.url()
+    );
+    let upstream = story
+        .follow(
+            "app",
+            &[
+                ("charts/app/Chart.yaml", yaml),
+                ("charts/app/values.yaml", "value: own\n".into()),
+                ("charts/app/templates/a.yaml", TEMPLATE.into()),
+                ("charts/near/Chart.yaml", "apiVersion: v2\nname: near\nversion: 0.1.0\n".into()),
+                ("charts/near/templates/c.yaml", "near: {{ .Chart.Name }}\n".into()),
+                ("production.yaml", "value: production\n".into()),
+            ],
+        )
+        .await?;
+    let spec = json!({"chart": "./charts/app", "interval": NEVER, "reconcileStrategy": "Revision",
+        "valuesFiles": ["charts/app/values.yaml", "production.yaml"],
+        "sourceRef": {"kind": "GitRepository", "name": "app"}});
+    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let object = story.await_ready(&app).await?;
+    let sha = upstream.repository.hash("main")?;
+    let version = format!("1.0.0+{}.1", &sha[..12]);
+    let found = &object.data["status"]["artifact"]["revision"];
+    ensure!(found == &version, "{found} instead of {version}");
+    let ready = condition(&object, "Ready");
+    ensure!(ready["reason"] == "ChartPackageSucceeded", "{ready}");
+    let folder = tempfile::tempdir()?;
+    let text = server.render(&downloaded(&object, &folder).await?)?;
+    for expected in ["value: \"production\"", "lib: 2.1.0", "near: near"] {
+        ensure!(text.contains(expected), "{expected} is not in {text}");
+    }
+
+    let message = {
+        let spec = json!({"chart": "./charts/none", "interval": NEVER,
+            "sourceRef": {"kind": "GitRepository", "name": "app"}});
+        let none = apply(&story, "HelmChart", "none", spec).await?;
+        story.await_failure(&none, "InvalidChartReference").await?
+    };
+    ensure!(message.contains("no chart found at path 'charts/none'"), "{message}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_that_becomes_a_registry_is_left_alone() -> Result<()> {
+    let story = Story::with_windlass("registry").await?;
+    let server = ChartServer::start(None)?;
+    publish(&server, "1.0.0")?;
+    let source = repository(&story, "charts", &server.url(), json!({})).await?;
+    story.await_ready(&source).await?;
+    repository(&story, "charts", "oci://example.com/charts", json!({"type": "oci"})).await?;
+    let is_bare = |it: &DynamicObject| {
+        let finalizers = it.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+        finalizers
+            && it.data["status"]["artifact"].is_null()
+            && it.data["status"]["conditions"].is_null()
+    };
+    story.await_object(&source, SOON, is_bare).await?;
+    story.end().await
+}

@@ -1,0 +1,124 @@
+//! An archive on a web server becomes objects, by way of an ExternalArtifact.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use e2e::servers::web::WebServer;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+const GROUP: &str = "source.windlass.dev/v1alpha1";
+
+fn archive(name: &str) -> Target {
+    Target::new(GROUP, "HTTPArchive", name)
+}
+
+fn external(name: &str) -> Target {
+    Target::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
+}
+
+async fn follow(story: &Story, name: &str, url: &str, more: Value) -> Result<()> {
+    let mut object = json!({
+        "apiVersion": GROUP, "kind": "HTTPArchive", "metadata": {"name": name},
+        "spec": {"interval": "10m", "url": url},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    story.apply_value(object).await.map(drop)
+}
+
+/// What `tar` makes of files.
+fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    for (path, text) in files {
+        std::fs::write(folder.path().join(path), text)?;
+    }
+    let output = Command::new("tar").args(["-cz", "-C"]).arg(folder.path()).arg(".").output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() -> Result<()> {
+    let story = Story::with_windlass("http-archive").await?;
+    let server = WebServer::start().await?;
+    let files =
+        |value: &str| [("a.yaml", config_map("a", value)), ("b.yaml", config_map("b", "1"))];
+    let url = server.put("app.tar.gz", packed(&files("1"))?);
+    follow(&story, "app", &url, json!({})).await?;
+    let source = json!({"sourceRef": {"kind": "ExternalArtifact", "name": "app"}});
+    story.kustomization("app", "app", source).await?;
+    story.await_value("a", "1").await?;
+    let untouched = story.await_value("b", "1").await?.resource_version();
+    let first = story.await_ready(&archive("app")).await?;
+
+    // Nothing new costs one answer without a body.
+    server.answers();
+    story.request(&archive("app")).await?;
+    story
+        .await_until("a look", SOON, async || {
+            let answers = server.answers();
+            ensure!(answers.iter().all(|(_, status)| *status == 304), "{answers:?}");
+            Ok((!answers.is_empty()).then_some(()))
+        })
+        .await?;
+
+    server.put("app.tar.gz", packed(&files("2"))?);
+    story.request(&archive("app")).await?;
+    story.await_value("a", "2").await?;
+    let other = story.expect(&Target::config_map("b")).await?;
+    ensure!(other.resource_version() == untouched, "`b` was written");
+    let second = story.await_ready(&archive("app")).await?;
+    let revision =
+        |object: &kube::api::DynamicObject| object.data["status"]["artifact"]["revision"].clone();
+    ensure!(revision(&first) != revision(&second), "{:?}", revision(&second));
+    let offered = story.expect(&external("app")).await?;
+    ensure!(revision(&offered) == revision(&second), "{:?}", revision(&offered));
+
+    story.delete(&archive("app")).await?;
+    story.await_gone(&archive("app"), SOON).await?;
+    story.await_gone(&external("app"), SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_turns_us_away_for_a_while_is_asked_again_by_itself() -> Result<()> {
+    let story = Story::with_windlass("http-busy").await?;
+    let server = WebServer::start().await?;
+    let url = server.put("app.yaml", config_map("a", "1"));
+    server.turn_away(3);
+    follow(&story, "app", &url, json!({})).await?;
+    let ready = story.await_ready(&archive("app")).await?;
+    ensure!(condition(&ready, "Ready")["reason"] == "Succeeded", "{:?}", ready.data["status"]);
+    let answers: Vec<u16> = server.answers().into_iter().map(|(_, status)| status).collect();
+    ensure!(answers.starts_with(&[429, 429, 429, 200]), "{answers:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_artifact_of_somebody_else_is_left_alone() -> Result<()> {
+    let story = Story::with_windlass("http-foreign").await?;
+    let server = WebServer::start().await?;
+    let url = server.put("app.yaml", config_map("a", "1"));
+    let foreign = json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
+        "metadata": {"name": "app"}, "spec": {},
+    });
+    story.apply_value(foreign).await?;
+    let uid = story.expect(&external("app")).await?.uid().context("no uid")?;
+    follow(&story, "app", &url, json!({})).await?;
+    let message = story.await_failure(&archive("app"), "ExternalArtifactFailed").await?;
+    ensure!(message.contains("somebody else made one of that name"), "{message}");
+    let left = story.expect(&external("app")).await?;
+    ensure!(left.uid().as_ref() == Some(&uid) && left.data["status"].is_null(), "{:?}", left.data);
+
+    // Once it is gone, nobody has to ask.
+    story.delete(&external("app")).await?;
+    story.await_ready(&archive("app")).await?;
+    ensure!(story.expect(&external("app")).await?.uid() != Some(uid), "it is the old one");
+    story.end().await
+}

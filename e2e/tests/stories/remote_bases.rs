@@ -1,0 +1,96 @@
+//! Bases in other repositories: followed at the interval, told when they are not there, and in nobody's way.
+
+use anyhow::{Result, ensure};
+use e2e::git_server::{Access, GitServer, Repository};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+/// A repository with a folder `base`, which has a ConfigMap.
+fn base(server: &GitServer, map: &str, value: &str) -> Result<Repository> {
+    let repository = server.repository("bases")?;
+    let files = [
+        ("base/kustomization.yaml", "resources: [map.yaml]\n"),
+        ("base/map.yaml", &config_map(map, value)),
+    ];
+    repository.commit(&files, "a base")?;
+    Ok(repository)
+}
+
+fn overlay(base: &str) -> (&'static str, String) {
+    ("kustomization.yaml", format!("resources: [\"{base}\"]\n"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()> {
+    let story = Story::with_windlass("far-base").await?;
+    let far = GitServer::start(Access::Open)?;
+    let repository = base(&far, "map", "1")?;
+    let url = format!("{}//base?ref=main", far.url(&repository));
+    let upstream = story.follow("app", &[overlay(&url)]).await?;
+    story.kustomization("app", "app", json!({"interval": "3s"})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    story.await_value("map", "1").await?;
+
+    // No artifact tells that it moved.
+    repository.commit(&[("base/map.yaml", &config_map("map", "2"))], "moved")?;
+    story.await_value("map", "2").await?;
+
+    // A reference that is not there is told, and what was applied stays. The address shows no password.
+    let secret = far.base_url().replace("http://", "http://bob:s3cret@");
+    for (url, told) in [
+        (format!("{}//base?ref=gone", far.url(&repository)), "no branch, tag or commit `gone`"),
+        (format!("{secret}/bases.git//base"), "without credentials"),
+        (format!("{}//gone", far.url(&repository)), "gone: no such file or directory"),
+    ] {
+        upstream.push(&[overlay(&url)]).await?;
+        let is_told = |object: &DynamicObject| {
+            let ready = condition(object, "Ready");
+            let message = ready["message"].as_str().unwrap_or_default();
+            ready["reason"] == "BuildFailed"
+                && message.starts_with("kustomize build failed: ")
+                && message.contains(told)
+                && !message.contains("s3cret")
+        };
+        story.await_object(&app, SOON, is_told).await?;
+        story.await_value("map", "2").await?;
+    }
+    upstream.push(&[overlay(&format!("{}//base", far.url(&repository)))]).await?;
+    story.await_ready(&app).await?;
+    story.end().await
+}
+
+/// More than there are places for builds.
+const SLOW: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bases_on_a_server_that_does_not_answer_hold_up_nobody() -> Result<()> {
+    let story = Story::with_windlass("slow-base").await?;
+    let far = GitServer::start(Access::Open)?;
+    let repository = base(&far, "far", "1")?;
+    let url = format!("{}//base?ref=main", far.slow_url(&repository));
+    let slow = story.follow("slow", &[overlay(&url)]).await?;
+    for at in 0..SLOW {
+        let spec = json!({"nameSuffix": format!("-{at}"), "retryInterval": "2s"});
+        story.kustomization(&format!("slow-{at}"), "slow", spec).await?;
+    }
+    let all = async || Ok((far.waiting() >= SLOW).then_some(()));
+    story.await_until("all ask", SOON, all).await?;
+    let _own = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    for at in 0..SLOW {
+        let object = story.expect(&Target::kustomization(&format!("slow-{at}"))).await?;
+        ensure!(condition(&object, "Ready")["status"] != "True", "slow-{at} did not have to wait");
+    }
+    far.release();
+    for at in 0..SLOW {
+        story.await_ready(&Target::kustomization(&format!("slow-{at}"))).await?;
+        story.await_value(&format!("far-{at}"), "1").await?;
+    }
+    drop(slow);
+    story.end().await
+}

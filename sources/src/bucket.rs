@@ -1,0 +1,183 @@
+//! Buckets: the objects of an object store become a tree of files.
+//!
+//! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
+//! ([`Listed`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
+//! In the folder: the protocols (`s3`), what went wrong with them ([`Error`]).
+//! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
+
+pub mod bundle;
+mod error;
+mod fetch;
+mod index;
+mod known;
+mod note;
+mod s3;
+mod spool;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use objects::Redacted;
+use tree::Limits;
+use url::Url;
+
+pub use error::Error;
+pub use fetch::{Body, Fetched, Previous, fetch};
+pub use index::{Listed, Object, list};
+pub use known::Known;
+pub use note::Note;
+pub use s3::Endpoint;
+
+use crate::http::{Proxy, Tls};
+
+/// Where the objects are, and how they are reached.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// The server, and as whom it is asked.
+    pub server: Server,
+    /// The name of the bucket.
+    pub bucket: String,
+    /// The beginning of the keys that are of interest; empty for all.
+    pub prefix: String,
+    /// How long listing may take, and then fetching.
+    pub timeout: Duration,
+    /// How much the objects may be together, and each.
+    pub limits: Limits,
+}
+
+/// A server that speaks S3.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its address.
+    pub endpoint: Endpoint,
+    /// The region that requests are signed for; without it that of the endpoint, else `us-east-1`.
+    pub region: Option<String>,
+    /// As whom it is asked.
+    pub identity: Identity,
+    /// Whom connections trust.
+    pub tls: Tls,
+    /// What connections go through.
+    pub proxy: Option<Proxy>,
+}
+
+/// As whom a server is asked.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// As nobody: requests are not signed.
+    Anonymous,
+    /// With keys.
+    Keys {
+        /// The access key.
+        access: String,
+        /// The secret key.
+        secret: Redacted<String>,
+        /// The token of a session that the keys are for.
+        session: Option<Redacted<String>>,
+    },
+    /// As the environment says, in the order of AWS's own programs: variables, profile, web identity (IRSA), EKS Pod
+    /// Identity or ECS, instance metadata.
+    Environment {
+        /// Where a web identity is exchanged, instead of AWS's own address.
+        sts: Option<Url>,
+    },
+}
+
+/// What is asked about a bucket; shared by all who ask the same server as the same user.
+#[derive(Debug)]
+pub(crate) enum Client {
+    /// S3.
+    S3(s3::Client),
+}
+
+/// Some of the objects, in the order of their keys.
+pub(crate) struct Page {
+    /// As the server tells them.
+    pub(crate) objects: Vec<Object>,
+    /// What asks for the next page.
+    pub(crate) next: Option<String>,
+}
+
+/// An object on its way.
+pub(crate) struct Got {
+    /// Its entity tag, without quotes.
+    pub(crate) etag: String,
+    /// Its bytes.
+    pub(crate) body: BoxStream<'static, Result<Bytes, Error>>,
+}
+
+impl Client {
+    async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+        match self {
+            Self::S3(client) => client.page(remote, next).await,
+        }
+    }
+
+    /// What is known of an object without its bytes.
+    async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+        match self {
+            Self::S3(client) => client.head(remote, key).await,
+        }
+    }
+
+    /// An object; nothing if it is still the one with this entity tag.
+    async fn get(
+        &self,
+        remote: &Remote,
+        key: &str,
+        unless: Option<&str>,
+    ) -> Result<Option<Got>, Error> {
+        match self {
+            Self::S3(client) => client.get(remote, key, unless).await,
+        }
+    }
+}
+
+impl Remote {
+    fn client(&self, known: &Known) -> Result<Arc<Client>, Error> {
+        known.client(&self.server)
+    }
+
+    /// Ends what takes longer than it may.
+    async fn within<T>(
+        &self,
+        doing: &'static str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let slow = || Error::TooSlow {
+            doing,
+            bucket: self.bucket.clone(),
+            endpoint: self.server.endpoint.to_string(),
+            limit: self.timeout,
+        };
+        tokio::time::timeout(self.timeout, work).await.map_err(|_elapsed| slow())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bucket at a place where nobody answers.
+    pub(super) fn remote(bucket: &str) -> Remote {
+        let endpoint = Endpoint::parse("127.0.0.1:1", true).unwrap();
+        let (tls, identity) = (Tls::default(), Identity::Anonymous);
+        Remote {
+            server: Server { endpoint, region: None, identity, tls, proxy: None },
+            bucket: bucket.to_owned(),
+            prefix: String::new(),
+            timeout: Duration::from_secs(10),
+            limits: Limits::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_told_by_its_address() {
+        let error =
+            list(&remote("b"), None, &Note::default(), &Known::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().starts_with("127.0.0.1:1 cannot be reached: "), "{error}");
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! A bundle: one archive in a bucket whose files are the artifact's.
+//!
+//! Here: its revision, fetching and unpacking it. Elsewhere: what is refused in an archive ([`crate::archive`]).
+
+use std::io::{self, Cursor};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use tree::{Entry, Files as _, Limits, Memory, RelPath};
+
+use super::fetch::collect;
+use super::index::Object;
+use super::{Error, Known, Remote};
+use crate::archive::{Contents, ExtractOptions, extract, unzip};
+use crate::ignore::{IGNORE_FILE, Matcher};
+
+/// The largest bundle, in bytes as it is in the bucket.
+const LARGEST: u64 = 64 << 20;
+
+/// The kinds of archives, by the names of their objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    TarGz,
+    Zip,
+}
+
+fn kind(key: &str) -> Result<Kind, Error> {
+    let name = key.to_ascii_lowercase();
+    if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
+        Ok(Kind::TarGz)
+    } else if name.ends_with(".zip") {
+        Ok(Kind::Zip)
+    } else {
+        Err(Error::NoBundle(key.chars().take(256).collect()))
+    }
+}
+
+/// Checks the name of a bundle.
+///
+/// # Errors
+/// [`Error::NoBundle`].
+pub fn check(key: &str) -> Result<(), Error> {
+    kind(key).map(drop)
+}
+
+/// The files of a bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Each file with its place in [`Bundle::load`].
+    pub contents: Contents<RelPath>,
+    /// As fetched.
+    pub revision: String,
+    /// How many files there are.
+    pub count: usize,
+    files: Memory,
+}
+
+impl Bundle {
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// It is no file of the bundle.
+    pub fn load(&self, path: &RelPath) -> io::Result<Arc<[u8]>> {
+        self.files.read(path).map_err(io::Error::other)
+    }
+}
+
+/// The revision of a bundle. It cannot be that of a bucket which holds nothing but the bundle: no key is called so.
+fn revision(key: &str, etag: &str) -> String {
+    let line = format!("\0bundle {key} {etag}\n");
+    format!("sha256:{}", hex::encode(Sha256::digest(line)))
+}
+
+/// Asks which revision a bundle has: one HEAD.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn ask(remote: &Remote, key: &str, known: &Known) -> Result<String, Error> {
+    check(key)?;
+    let client = remote.client(known)?;
+    let Object { etag, size, .. } =
+        remote.within("asking about the bundle in", client.head(remote, key)).await?;
+    if size > LARGEST {
+        return Err(super::index::too_large(format!("bundle '{key}'"), size, LARGEST));
+    }
+    Ok(revision(key, &etag))
+}
+
+/// Fetches a bundle and takes it apart, without what is ignored.
+///
+/// Patterns are those of `spec.ignore` and of a `.sourceignore` at the root of the bundle.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn fetch(
+    remote: &Remote,
+    key: &str,
+    ignore: Option<&str>,
+    known: &Known,
+) -> Result<Bundle, Error> {
+    let kind = kind(key)?;
+    let client = remote.client(known)?;
+    let work = async {
+        let missing = || Error::NoObject { bucket: remote.bucket.clone(), key: key.to_owned() };
+        let got = client.get(remote, key, None).await?.ok_or_else(missing)?;
+        let body = collect(got.body, &format!("bundle '{key}'"), LARGEST).await?;
+        Ok((got.etag, body))
+    };
+    let (etag, body) = remote.within("fetching the bundle from", work).await?;
+    let limits = remote.limits;
+    let unpacked = tokio::task::spawn_blocking(move || unpack(kind, &body, limits)).await;
+    let failed = |why: String| Error::Bundle { key: key.to_owned(), why };
+    let files = unpacked.map_err(|_broken| failed("it broke off".to_owned()))?.map_err(failed)?;
+    let (contents, count) = contents(&files, ignore)?;
+    Ok(Bundle { contents, revision: revision(key, &etag), count, files })
+}
+
+fn contents(files: &Memory, ignore: Option<&str>) -> Result<(Contents<RelPath>, usize), Error> {
+    let root = RelPath::parse(IGNORE_FILE).ok().and_then(|path| files.read(&path).ok());
+    let text = root.map(|text| String::from_utf8_lossy(&text).into_owned());
+    let ignored = Matcher::without_defaults(text.as_deref(), ignore)?;
+    let mut contents = Contents::new();
+    for (path, entry) in files.walk() {
+        match entry {
+            Entry::Dir => contents.dir(path.clone())?,
+            Entry::File { executable, .. } => {
+                contents.file(path.clone(), executable, path.clone())?;
+            }
+        }
+    }
+    contents.leave_out(&ignored);
+    let count = contents.files().count();
+    Ok((contents, count))
+}
+
+/// Takes an archive apart that nobody vouches for.
+fn unpack(kind: Kind, body: &[u8], limits: Limits) -> Result<Memory, String> {
+    let options = ExtractOptions { limits, ..ExtractOptions::default() };
+    let unpacked = match kind {
+        Kind::TarGz => extract(body, &options),
+        Kind::Zip => unzip(Cursor::new(body), &options),
+    };
+    unpacked.map_err(|error| chain(&error))
+}
+
+/// An error and what is behind it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let behind = std::iter::successors(error.source(), |error| error.source());
+    behind.fold(error.to_string(), |text, error| format!("{text}: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What can go wrong with a bucket, in words for a person.
+
+use std::io;
+use std::time::Duration;
+
+use tree::RelPath;
+
+use crate::{archive, http, ignore};
+
+/// Why a bucket could not be listed or fetched. No text has a secret in it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The endpoint is no host.
+    #[error(
+        "endpoint `{0}` cannot be used; it must be a host with an optional port, without scheme and path, such as \
+         `minio.example.com:9000` (http is chosen by spec.insecure)"
+    )]
+    Endpoint(String),
+    /// There is no such bucket.
+    #[error("bucket '{bucket}' not found at {endpoint}")]
+    NoBucket {
+        /// The bucket.
+        bucket: String,
+        /// The server.
+        endpoint: String,
+    },
+    /// There is no such object.
+    #[error("object '{key}' not found in bucket '{bucket}'")]
+    NoObject {
+        /// The bucket.
+        bucket: String,
+        /// The object.
+        key: String,
+    },
+    /// The server knows who asks, or that nobody is named, and says no.
+    #[error(
+        "access to {what} at {endpoint} is denied ({code}); check the credentials, and that they allow listing the \
+         bucket and reading its objects"
+    )]
+    Denied {
+        /// The bucket or object.
+        what: String,
+        /// The server.
+        endpoint: String,
+        /// What the server calls it.
+        code: String,
+    },
+    /// The keys are wrong.
+    #[error(
+        "{endpoint} does not accept the credentials ({code}); check the access key, the secret key and spec.region"
+    )]
+    BadCredentials {
+        /// The server.
+        endpoint: String,
+        /// What the server calls it.
+        code: String,
+    },
+    /// The clocks differ.
+    #[error(
+        "{endpoint} refuses requests because its clock and ours differ too much ({code}); correct the clock of \
+         either"
+    )]
+    Skewed {
+        /// The server.
+        endpoint: String,
+        /// What the server calls it.
+        code: String,
+    },
+    /// No credentials could be had from the environment.
+    #[error("no credentials for {endpoint}: {why}")]
+    NoCredentials {
+        /// The server that they are for.
+        endpoint: String,
+        /// Who was asked, and what they said.
+        why: String,
+    },
+    /// Nothing answers.
+    #[error("{endpoint} cannot be reached: {why}")]
+    Unreachable {
+        /// The server.
+        endpoint: String,
+        /// What is at the bottom of it.
+        why: String,
+    },
+    /// The server is left alone, since it asked for that.
+    #[error(transparent)]
+    Busy(#[from] http::Busy),
+    /// The server shows a certificate that is not trusted.
+    #[error(
+        "{endpoint} is not trusted: {why}; put its authority as `ca.crt` into the Secret of spec.certSecretRef"
+    )]
+    Distrusted {
+        /// The server.
+        endpoint: String,
+        /// What is wrong with the certificate.
+        why: String,
+    },
+    /// It took too long.
+    #[error("{doing} bucket '{bucket}' at {endpoint} took longer than spec.timeout ({limit:?})")]
+    TooSlow {
+        /// What was done.
+        doing: &'static str,
+        /// The bucket.
+        bucket: String,
+        /// The server.
+        endpoint: String,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// An object, or all together, are larger than an artifact may be.
+    #[error(
+        "{what} has {found}, more than the {limit} that are allowed; leave some out by spec.prefix or spec.ignore"
+    )]
+    TooLarge {
+        /// The bucket or object.
+        what: String,
+        /// How much there is.
+        found: String,
+        /// How much there may be.
+        limit: String,
+    },
+    /// The server answered something else.
+    #[error("{endpoint} answered {action} with {status}{}", said(.code, .text))]
+    Answer {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// The status of the answer.
+        status: u16,
+        /// What the server calls it.
+        code: String,
+        /// What it says about it.
+        text: String,
+    },
+    /// The answer is not what the protocol says.
+    #[error("the answer of {endpoint} to {action} cannot be read: {why}")]
+    Unreadable {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key can be no file of an artifact.
+    #[error(
+        "object '{key}' cannot be a file: {why}; rename it, or choose a spec.prefix without it"
+    )]
+    Key {
+        /// The key.
+        key: String,
+        /// Why.
+        why: String,
+    },
+    /// Two keys would be at the same place.
+    #[error(
+        "objects '{first}' and '{second}' cannot both be files: they lead to the same path, or one is a folder of the \
+         other; rename one, or leave it out by spec.ignore"
+    )]
+    Collision {
+        /// One key.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The patterns cannot be used.
+    #[error(transparent)]
+    Ignore(#[from] ignore::Error),
+    /// The client cannot be set up.
+    #[error(transparent)]
+    Http(#[from] http::Error),
+    /// What was fetched could not be put aside.
+    #[error("cannot keep what was fetched until it is packed")]
+    Disk(#[source] io::Error),
+    /// A bundle that is neither kind of archive by its name.
+    #[error("`{0}` can be no bundle: its name must end in .tar.gz, .tgz or .zip")]
+    NoBundle(String),
+    /// A bundle that is no good archive.
+    #[error("bundle '{key}' cannot be unpacked: {why}")]
+    Bundle {
+        /// The object.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two entries are at one place.
+    #[error("`{0}` is both a file and a folder")]
+    Twice(RelPath),
+}
+
+fn said(code: &str, text: &str) -> String {
+    match (code, text) {
+        ("", "") => String::new(),
+        ("", text) => format!(": {text}"),
+        (code, "") => format!(" ({code})"),
+        (code, text) => format!(" ({code}): {text}"),
+    }
+}
+
+impl From<archive::Error> for Error {
+    fn from(error: archive::Error) -> Self {
+        match error {
+            archive::Error::Collision(path) => Self::Twice(path),
+            other => Self::Disk(io::Error::other(other)),
+        }
+    }
+}
+
+impl Error {
+    /// Whether somebody must change credentials, and nothing else helps.
+    pub fn is_about_credentials(&self) -> bool {
+        matches!(
+            self,
+            Self::Denied { .. } | Self::BadCredentials { .. } | Self::NoCredentials { .. }
+        )
+    }
+}

@@ -1,0 +1,201 @@
+//! Downloading: only the objects that changed, several at a time, within the limits.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::sync::Semaphore;
+use tree::{Files as _, Memory, RelPath};
+
+use super::index::{Listed, Object, too_large};
+use super::note::Note;
+use super::spool::{Place, Spool};
+use super::{Client, Error, Known, Remote};
+use crate::archive::Contents;
+use crate::ignore::IGNORE_FILE;
+
+/// Objects that are downloaded at the same time.
+const AT_ONCE: usize = 16;
+
+/// What of them is in memory at the same time, in KiB.
+const MEMORY_KIB: u32 = 96 << 10;
+
+/// Where the bytes of a file are.
+#[derive(Debug, Clone)]
+pub struct Body(Inner);
+
+#[derive(Debug, Clone)]
+enum Inner {
+    /// Just downloaded.
+    New(Place),
+    /// In the artifact that was made before.
+    Previous(RelPath),
+    /// Known already.
+    Text(Arc<[u8]>),
+}
+
+/// The artifact that was made before, and what it was made of.
+#[derive(Debug, Default)]
+pub struct Previous {
+    /// Its files; without them everything is downloaded.
+    pub files: Option<Arc<Memory>>,
+    /// What it was made of.
+    pub note: Note,
+}
+
+/// Everything that goes into an artifact.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The files.
+    pub contents: Contents<Body>,
+    /// As fetched: an object may have changed or vanished since it was listed.
+    pub revision: String,
+    /// What to keep beside the artifact, whose digest is for the caller to put in.
+    pub note: Note,
+    /// Objects in the artifact.
+    pub count: usize,
+    /// Objects that were downloaded for it.
+    pub downloaded: usize,
+    spool: Spool,
+    previous: Option<Arc<Memory>>,
+}
+
+impl Fetched {
+    /// The bytes of a file. Blocks.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn load(&self, body: &Body) -> io::Result<Arc<[u8]>> {
+        match &body.0 {
+            Inner::New(place) => self.spool.read(*place).map(Arc::from),
+            Inner::Text(text) => Ok(text.clone()),
+            Inner::Previous(path) => {
+                let files = self.previous.as_ref().ok_or(io::ErrorKind::NotFound)?;
+                files.read(path).map_err(io::Error::other)
+            }
+        }
+    }
+}
+
+/// Downloads what is not in the previous artifact already.
+///
+/// Parity(flux): an object that vanished since it was listed is left out, and one that changed counts as it is now.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn fetch(
+    remote: &Remote,
+    listed: Listed,
+    previous: Previous,
+    known: &Known,
+) -> Result<Fetched, Error> {
+    let client = remote.client(known)?;
+    let spool = Spool::new().map_err(Error::Disk)?;
+    let Listed { objects, ignore } = listed;
+    let mut now = Listed { ignore, ..Listed::default() };
+    let mut contents = Contents::new();
+    let mut changed = Vec::new();
+    for (path, object) in objects {
+        if has(&previous, &path, &object) {
+            contents.file(path.clone(), false, Body(Inner::Previous(path.clone())))?;
+            now.add(path, object)?;
+        } else {
+            changed.push((path, object));
+        }
+    }
+    let spool = Arc::new(spool);
+    let bodies = remote.within("fetching", download(remote, &client, changed, &spool)).await?;
+    let downloaded = bodies.len();
+    let mut bytes: u64 = 0;
+    for (path, object, place) in bodies {
+        bytes = bytes.saturating_add(object.size);
+        contents.file(path.clone(), false, Body(Inner::New(place)))?;
+        now.add(path, object)?;
+    }
+    if bytes > remote.limits.total_bytes {
+        let what = format!("bucket '{}'", remote.bucket);
+        return Err(too_large(what, bytes, remote.limits.total_bytes));
+    }
+    // Parity(flux): the patterns are in the artifact, and not in its revision.
+    if let Some(file) = &now.ignore {
+        let body = Body(Inner::Text(Arc::from(file.text.as_bytes())));
+        let path = RelPath::parse(IGNORE_FILE).map_err(io::Error::other).map_err(Error::Disk)?;
+        contents.file(path, false, body)?;
+    }
+    let revision = now.revision();
+    let count = now.len();
+    let tags = now.objects.into_values().map(|object| (object.key, object.etag)).collect();
+    let note = Note { artifact: String::new(), objects: tags, ignore: now.ignore };
+    let spool = Arc::into_inner(spool).ok_or_else(|| Error::Disk(io::ErrorKind::Other.into()))?;
+    Ok(Fetched { contents, revision, note, count, downloaded, spool, previous: previous.files })
+}
+
+/// Whether the previous artifact has an object as it is now.
+fn has(previous: &Previous, path: &RelPath, object: &Object) -> bool {
+    let is_same = previous.note.objects.get(&object.key).is_some_and(|tag| *tag == object.etag);
+    let is_there = || previous.files.as_ref().is_some_and(|files| files.read(path).is_ok());
+    is_same && !object.etag.is_empty() && is_there()
+}
+
+async fn download(
+    remote: &Remote,
+    client: &Client,
+    objects: Vec<(RelPath, Object)>,
+    spool: &Arc<Spool>,
+) -> Result<Vec<(RelPath, Object, Place)>, Error> {
+    let memory = Semaphore::new(MEMORY_KIB as usize);
+    let one = |(path, object): (RelPath, Object)| {
+        let memory = &memory;
+        async move {
+            // The listing says how large it is; one that grew since then fails by the limit and is listed anew.
+            let need = u32::try_from(object.size.div_ceil(1024)).unwrap_or(MEMORY_KIB);
+            // A closed door means that the process ends.
+            let _place = memory.acquire_many(need.clamp(64, MEMORY_KIB)).await.ok();
+            let Some((etag, body)) = whole(remote, client, &object).await? else {
+                return Ok(None);
+            };
+            let (spool, size) = (spool.clone(), body.len() as u64);
+            let place = tokio::task::spawn_blocking(move || spool.put(&body)).await;
+            let place = place.map_err(io::Error::other).and_then(|it| it).map_err(Error::Disk)?;
+            Ok(Some((path, Object { key: object.key, etag, size }, place)))
+        }
+    };
+    let bodies = stream::iter(objects).map(one).buffer_unordered(AT_ONCE);
+    bodies.try_filter_map(|body| async { Ok(body) }).try_collect().await
+}
+
+/// An object with its entity tag; none if it has vanished.
+async fn whole(
+    remote: &Remote,
+    client: &Client,
+    object: &Object,
+) -> Result<Option<(String, Vec<u8>)>, Error> {
+    let what = format!("object '{}'", object.key);
+    let got = match client.get(remote, &object.key, None).await {
+        Ok(Some(got)) => got,
+        Ok(None) | Err(Error::NoObject { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Memory was set aside for what the listing said; an object may grow a little and be fetched all the same.
+    let limit = object.size.saturating_mul(2).max(1 << 20).min(remote.limits.file_bytes);
+    Ok(Some((got.etag, collect(got.body, &what, limit).await?)))
+}
+
+/// A body as a whole, as long as it is no larger than it may be.
+pub(super) async fn collect(
+    mut body: BoxStream<'static, Result<Bytes, Error>>,
+    what: &str,
+    limit: u64,
+) -> Result<Vec<u8>, Error> {
+    let mut whole = Vec::new();
+    while let Some(chunk) = body.next().await.transpose()? {
+        let len = (whole.len() as u64).saturating_add(chunk.len() as u64);
+        if len > limit {
+            return Err(too_large(what.to_owned(), len, limit));
+        }
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole)
+}

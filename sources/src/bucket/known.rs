@@ -1,0 +1,111 @@
+//! Clients that are kept from one look to the next, with their connections and the credentials that they were given.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Client, Error, Identity, Server, s3};
+use crate::http::{Budgets, Proxy};
+
+/// How long a client is kept that nobody used.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// How many are kept.
+const MOST: usize = 256;
+
+/// Clients by what they were made of, with the time when each was used last.
+type Clients = BTreeMap<[u8; 32], (Instant, Arc<Client>)>;
+
+/// Clients by what they were made of; everybody who asks the same server as the same user shares one.
+#[derive(Debug, Default)]
+pub struct Known {
+    clients: Mutex<Clients>,
+    budgets: Arc<Budgets>,
+}
+
+impl Known {
+    /// With budgets that others use too.
+    #[must_use]
+    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+        Self { budgets, ..self }
+    }
+
+    pub(super) fn client(&self, server: &Server) -> Result<Arc<Client>, Error> {
+        let (key, now) = (key(server), Instant::now());
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, (used, _)| now.duration_since(*used) < IDLE);
+        if let Some((used, client)) = clients.get_mut(&key) {
+            *used = now;
+            return Ok(client.clone());
+        }
+        let client = Arc::new(Client::S3(s3::Client::new(server, &self.budgets)?));
+        if clients.len() >= MOST {
+            let oldest = clients.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
+            oldest.map(|key| clients.remove(&key));
+        }
+        clients.insert(key, (now, client.clone()));
+        Ok(client)
+    }
+}
+
+/// What tells a server and its user from all others, secrets included, which is why only a digest of it is kept.
+fn key(server: &Server) -> [u8; 32] {
+    // No `..`: a field that is forgotten here would let one user act as another.
+    let Server { endpoint, region, identity, tls, proxy } = server;
+    let mut hash = Sha256::new();
+    let mut put = |part: Option<&[u8]>| match part {
+        // With its length no two lists of parts are the same bytes.
+        Some(part) => {
+            hash.update((part.len() as u64 + 1).to_be_bytes());
+            hash.update(part);
+        }
+        None => hash.update(0_u64.to_be_bytes()),
+    };
+    put(Some(endpoint.url(None).as_bytes()));
+    put(region.as_deref().map(str::as_bytes));
+    match identity {
+        Identity::Anonymous => put(Some(b"anonymous")),
+        Identity::Keys { access, secret, session } => {
+            put(Some(b"keys"));
+            put(Some(access.as_bytes()));
+            put(Some(secret.expose().as_bytes()));
+            put(session.as_ref().map(|session| session.expose().as_bytes()));
+        }
+        Identity::Environment { sts } => {
+            put(Some(b"environment"));
+            put(sts.as_ref().map(|sts| sts.as_str().as_bytes()));
+        }
+    }
+    put(tls.ca.as_deref());
+    put(tls.identity.as_ref().map(|identity| identity.certificate.as_slice()));
+    put(tls.identity.as_ref().map(|identity| identity.key.expose().as_slice()));
+    for part in proxy.as_ref().map(Proxy::parts).unwrap_or_default() {
+        put(part);
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::Redacted;
+
+    use super::*;
+
+    #[test]
+    fn another_user_gets_another_client_and_the_same_one_the_same() {
+        let known = Known::default();
+        let mut server = crate::bucket::tests::remote("b").server;
+        let anonymous = known.client(&server).unwrap();
+        assert!(Arc::ptr_eq(&anonymous, &known.client(&server).unwrap()));
+        let mut seen = vec![anonymous];
+        for secret in ["one", "two"] {
+            let secret = Redacted::new(secret.to_owned());
+            server.identity = Identity::Keys { access: "a".to_owned(), secret, session: None };
+            let client = known.client(&server).unwrap();
+            assert!(seen.iter().all(|other| !Arc::ptr_eq(other, &client)));
+            seen.push(client);
+        }
+    }
+}

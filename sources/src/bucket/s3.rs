@@ -1,0 +1,157 @@
+//! S3, and everything that speaks it.
+//!
+//! Here: the requests. In the folder: the address of a server (`endpoint`), HTTP (`transport`), as whom it is asked
+//! (`credentials`), what its errors mean (`failure`).
+
+mod credentials;
+mod endpoint;
+mod failure;
+mod transport;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_s3::config::{
+    BehaviorVersion, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    StalledStreamProtectionConfig,
+};
+use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::timeout::TimeoutConfig;
+use futures::{StreamExt as _, stream};
+
+use super::{Error, Got, Object, Page, Remote, Server};
+use crate::http::Budgets;
+pub use endpoint::Endpoint;
+use failure::{Asked, failure};
+use transport::Transport;
+
+/// How often something is asked that a server was too busy for.
+const ATTEMPTS: u32 = 3;
+
+/// One server and one user.
+#[derive(Debug)]
+pub(crate) struct Client {
+    endpoint: Endpoint,
+    /// Changed once when the server says that it is in another region.
+    sdk: Mutex<(aws_sdk_s3::Client, bool)>,
+}
+
+impl Client {
+    pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
+        let transport = Transport::new(&server.tls, server.proxy.as_ref(), budgets.clone())?;
+        let region = server.region.clone();
+        let region = region.or_else(|| server.endpoint.region());
+        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+        let mut config = aws_sdk_s3::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .http_client(transport)
+            .region(Region::new(region.clone()))
+            .endpoint_url(server.endpoint.url(server.region.as_deref()))
+            .force_path_style(server.endpoint.is_path_style())
+            .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+            // Whoever calls has a limit on the whole.
+            .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECTING).build())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
+        config = match credentials::provider(&server.identity, &region)? {
+            Some(credentials) => config.credentials_provider(credentials),
+            None => config.allow_no_auth(),
+        };
+        let sdk = aws_sdk_s3::Client::from_conf(config.build());
+        Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)) })
+    }
+
+    fn sdk(&self) -> aws_sdk_s3::Client {
+        self.sdk.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Signs for another region from now on, if there was none before; whether that is so.
+    fn moved(&self, region: Option<String>) -> bool {
+        let Some(region) = region else { return false };
+        let mut sdk = self.sdk.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = sdk.0.config().region().is_some_and(|it| it.as_ref() == region);
+        if sdk.1 || is_same {
+            return false;
+        }
+        let url = self.endpoint.url(Some(&region));
+        let config = sdk.0.config().to_builder().region(Region::new(region)).endpoint_url(url);
+        *sdk = (aws_sdk_s3::Client::from_conf(config.build()), true);
+        true
+    }
+
+    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+        let list = || {
+            let prefix = (!remote.prefix.is_empty()).then(|| remote.prefix.clone());
+            let request = self.sdk().list_objects_v2().bucket(&remote.bucket).set_prefix(prefix);
+            request.set_continuation_token(next.clone()).send()
+        };
+        let asked = Asked { remote, key: None, action: "a listing".to_owned() };
+        let mut answer = list().await;
+        if let Err(error) = &answer
+            && self.moved(failure::region(error))
+        {
+            answer = list().await;
+        }
+        let answer = answer.map_err(|error| failure(&asked, &error))?;
+        let next = answer.next_continuation_token.filter(|_| answer.is_truncated == Some(true));
+        let objects = answer.contents.unwrap_or_default().into_iter().map(|object| Object {
+            key: object.key.unwrap_or_default(),
+            etag: unquoted(object.e_tag),
+            size: u64::try_from(object.size.unwrap_or_default()).unwrap_or_default(),
+        });
+        Ok(Page { objects: objects.collect(), next })
+    }
+
+    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+        let head = || self.sdk().head_object().bucket(&remote.bucket).key(key).send();
+        let asked = Asked { remote, key: Some(key), action: format!("HEAD for '{key}'") };
+        let mut answer = head().await;
+        if let Err(error) = &answer
+            && self.moved(failure::region(error))
+        {
+            answer = head().await;
+        }
+        let answer = answer.map_err(|error| failure(&asked, &error))?;
+        let size = u64::try_from(answer.content_length.unwrap_or_default()).unwrap_or_default();
+        Ok(Object { key: key.to_owned(), etag: unquoted(answer.e_tag), size })
+    }
+
+    pub(super) async fn get(
+        &self,
+        remote: &Remote,
+        key: &str,
+        unless: Option<&str>,
+    ) -> Result<Option<Got>, Error> {
+        let asked = Asked { remote, key: Some(key), action: format!("GET for '{key}'") };
+        let unless = unless.map(|etag| format!("\"{etag}\""));
+        let request = self.sdk().get_object().bucket(&remote.bucket).key(key);
+        let answer = match request.set_if_none_match(unless).send().await {
+            Ok(answer) => answer,
+            Err(error) if failure::status(&error) == Some(304) => return Ok(None),
+            Err(error) => return Err(failure(&asked, &error)),
+        };
+        let (endpoint, action) = (self.endpoint.to_string(), asked.action);
+        let broken = move |error: &(dyn std::error::Error + 'static)| Error::Unreadable {
+            action: action.clone(),
+            endpoint: endpoint.clone(),
+            why: crate::http::root_cause(error),
+        };
+        let body = stream::unfold(answer.body, |mut body| async move {
+            let chunk = body.next().await?;
+            Some((chunk, body))
+        });
+        let body = body.map(move |chunk| chunk.map_err(|error| broken(&error))).boxed();
+        Ok(Some(Got { etag: unquoted(answer.e_tag), body }))
+    }
+}
+
+/// How long a connection may take to come about.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+/// An entity tag without quotes, as indexes have it.
+fn unquoted(etag: Option<String>) -> String {
+    let etag = etag.unwrap_or_default();
+    let etag = etag.strip_prefix("W/").unwrap_or(&etag);
+    etag.trim_matches('"').to_owned()
+}

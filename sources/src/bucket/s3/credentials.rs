@@ -1,0 +1,136 @@
+//! As whom a server is asked.
+//!
+//! What the environment gives is asked for with a client of its own: neither the proxy nor the authority of a spec may
+//! come between windlass and the credentials of its machine.
+
+use std::env;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::provider_config::ProviderConfig;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
+use aws_sdk_s3::config::{BehaviorVersion, Region};
+use tokio::sync::OnceCell;
+use url::Url;
+
+use super::transport::Transport;
+use crate::bucket::{Error, Identity};
+use crate::http::Tls;
+
+/// Where credentials come from; none for requests without any.
+pub(super) fn provider(
+    identity: &Identity,
+    region: &str,
+) -> Result<Option<SharedCredentialsProvider>, Error> {
+    Ok(match identity {
+        Identity::Anonymous => None,
+        Identity::Keys { access, secret, session } => {
+            let session = session.as_ref().map(|session| session.expose().clone());
+            let keys = Credentials::new(access, secret.expose(), session, None, "Secret");
+            Some(SharedCredentialsProvider::new(keys))
+        }
+        Identity::Environment { sts: None } => {
+            let transport = Transport::new(&Tls::default(), None, Arc::default())?;
+            Some(SharedCredentialsProvider::new(Chain {
+                transport,
+                region: region.to_owned(),
+                chain: Arc::default(),
+            }))
+        }
+        Identity::Environment { sts: Some(endpoint) } => {
+            let transport = Transport::new(&Tls::default(), None, Arc::default())?;
+            Some(SharedCredentialsProvider::new(WebIdentity::new(endpoint, region, transport)))
+        }
+    })
+}
+
+/// AWS's own order of places, set up when credentials are first needed, since that reads files.
+#[derive(Debug)]
+struct Chain {
+    transport: Transport,
+    region: String,
+    chain: Arc<OnceCell<DefaultCredentialsChain>>,
+}
+
+impl Chain {
+    async fn credentials(&self) -> provider::Result {
+        let set_up = || async {
+            let region = Region::new(self.region.clone());
+            let config = ProviderConfig::without_region()
+                .with_behavior_version(Some(BehaviorVersion::v2026_01_12()))
+                .with_region(Some(region))
+                .with_http_client(self.transport.clone());
+            DefaultCredentialsChain::builder().configure(config).build().await
+        };
+        self.chain.get_or_init(set_up).await.provide_credentials().await
+    }
+}
+
+impl ProvideCredentials for Chain {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.credentials())
+    }
+}
+
+/// The web identity of the environment, exchanged at a service of one's own choice.
+#[derive(Debug)]
+struct WebIdentity {
+    client: aws_sdk_sts::Client,
+}
+
+impl WebIdentity {
+    fn new(endpoint: &Url, region: &str, transport: Transport) -> Self {
+        let config = aws_sdk_sts::Config::builder()
+            .behavior_version(aws_sdk_sts::config::BehaviorVersion::v2026_01_12())
+            .region(aws_sdk_sts::config::Region::new(region.to_owned()))
+            .endpoint_url(endpoint.as_str().trim_end_matches('/'))
+            .http_client(transport);
+        Self { client: aws_sdk_sts::Client::from_conf(config.build()) }
+    }
+
+    async fn credentials(&self) -> provider::Result {
+        let given = |name: &str| {
+            let value = env::var(name).ok().filter(|value| !value.is_empty());
+            value.ok_or_else(|| {
+                CredentialsError::not_loaded(format!(
+                    "spec.sts exchanges a web identity, and the environment of windlass has no {name}"
+                ))
+            })
+        };
+        let (role, file) = (given("AWS_ROLE_ARN")?, given("AWS_WEB_IDENTITY_TOKEN_FILE")?);
+        let token = tokio::fs::read_to_string(&file).await.map_err(|error| {
+            CredentialsError::provider_error(format!("the token {file} cannot be read: {error}"))
+        })?;
+        let session = env::var("AWS_ROLE_SESSION_NAME").unwrap_or_else(|_| "windlass".to_owned());
+        let exchange = self.client.assume_role_with_web_identity();
+        let exchange = exchange.role_arn(role).role_session_name(session);
+        let answer = exchange.web_identity_token(token.trim()).send().await;
+        let answer = answer.map_err(CredentialsError::provider_error)?;
+        let none = || CredentialsError::unhandled("the token service gave no credentials");
+        let given = answer.credentials.ok_or_else(none)?;
+        let expiry = SystemTime::try_from(given.expiration).map_err(CredentialsError::unhandled)?;
+        let token = Some(given.session_token);
+        Ok(Credentials::new(
+            given.access_key_id,
+            given.secret_access_key,
+            token,
+            Some(expiry),
+            "WebIdentityOfSpecSts",
+        ))
+    }
+}
+
+impl ProvideCredentials for WebIdentity {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.credentials())
+    }
+}

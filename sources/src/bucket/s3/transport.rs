@@ -1,0 +1,129 @@
+//! AWS's library on the HTTP client of all sources.
+//!
+//! So the authority, the client certificate and the proxy of a spec hold here as everywhere, and no second TLS is built.
+
+use std::sync::Arc;
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use futures::{StreamExt as _, future};
+
+use crate::http::budget::SendError;
+use crate::http::{self, Budgets, Proxy, Tls};
+
+/// The largest answer that is no object: a listing of a thousand keys has a few hundred KiB.
+const LARGEST_ANSWER: u64 = 16 << 20;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Transport(reqwest::Client, Arc<Budgets>);
+
+impl Transport {
+    pub(super) fn new(
+        tls: &Tls,
+        proxy: Option<&Proxy>,
+        budgets: Arc<Budgets>,
+    ) -> Result<Self, http::Error> {
+        http::client_undecoded(tls, proxy).map(|client| Self(client, budgets))
+    }
+}
+
+impl HttpClient for Transport {
+    fn http_connector(
+        &self,
+        _settings: &HttpConnectorSettings,
+        _components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for Transport {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let Self(client, budgets) = self.clone();
+        HttpConnectorFuture::new(async move {
+            let request = converted(request)?;
+            let is_object = request.method() == reqwest::Method::GET
+                && request
+                    .url()
+                    .query_pairs()
+                    .any(|(key, value)| key == "x-id" && value == "GetObject");
+            let answer = budgets.execute(&client, request).await.map_err(unanswered)?;
+            // Objects have their own limits, which are told by their names.
+            Ok(answered(answer, if is_object { u64::MAX } else { LARGEST_ANSWER }))
+        })
+    }
+}
+
+fn converted(request: HttpRequest) -> Result<reqwest::Request, ConnectorError> {
+    let request = request.try_into_http1x().map_err(|e| ConnectorError::user(e.into()))?;
+    let (parts, body) = request.into_parts();
+    // Nothing is uploaded: bodies are forms of a few hundred bytes.
+    let body = body.bytes().map(<[u8]>::to_vec).unwrap_or_default();
+    let request = ::http::Request::from_parts(parts, body);
+    reqwest::Request::try_from(request).map_err(|e| ConnectorError::user(e.into()))
+}
+
+/// The library tries again what never arrived.
+fn unanswered(error: SendError) -> ConnectorError {
+    let error = match error {
+        SendError::Busy(busy) => return ConnectorError::user(busy.into()),
+        SendError::Transport(error) => error,
+    };
+    let what = Unanswered { why: http::root_cause(&error), is_distrust: http::is_distrust(&error) };
+    if what.is_distrust {
+        return ConnectorError::user(what.into());
+    }
+    if error.is_timeout() {
+        return ConnectorError::timeout(what.into());
+    }
+    ConnectorError::io(what.into())
+}
+
+/// Why nothing was answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct Unanswered {
+    why: String,
+    /// The server's certificate is not trusted.
+    pub(super) is_distrust: bool,
+}
+
+fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let mut left = limit;
+    let body = answer.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| std::io::Error::other(error.without_url()))?;
+        left = left.checked_sub(chunk.len() as u64).ok_or_else(|| {
+            std::io::Error::other(format!("it is longer than {LARGEST_ANSWER} bytes"))
+        })?;
+        Ok::<_, std::io::Error>(chunk)
+    });
+    // An error ends a body; the library asks for more otherwise.
+    let body = body.scan(false, |has_failed, chunk| {
+        let is_over = std::mem::replace(has_failed, chunk.is_err());
+        future::ready((!is_over).then_some(chunk))
+    });
+    let body = SdkBody::from_body_1_x(reqwest::Body::wrap_stream(body));
+    let mut response = ::http::Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    // Headers that are not UTF-8 cannot be given on; without them the answer is told by its status.
+    retain_text(response.headers_mut());
+    HttpResponse::try_from(response)
+        .unwrap_or_else(|_unusable| HttpResponse::new(status.into(), SdkBody::empty()))
+}
+
+fn retain_text(headers: &mut ::http::HeaderMap) {
+    let is_text = |value: &::http::HeaderValue| str::from_utf8(value.as_bytes()).is_ok();
+    let unusable = headers.iter().filter(|(_, value)| !is_text(value));
+    let unusable: Vec<_> = unusable.map(|(name, _)| name.clone()).collect();
+    for name in unusable {
+        headers.remove(name);
+    }
+}

@@ -1,0 +1,178 @@
+//! Indexes that are in memory, and what is known of those that were fetched.
+//!
+//! Here: one index for all charts of a repository, read once; what a repository said of its index, so that it can be
+//! asked whether it has another one. Elsewhere: reading an index ([`super::index`]), asking ([`super::repository`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::index::Index;
+use super::repository::Validators;
+
+/// Bytes of indexes that stay in memory.
+const MOST: u64 = 128 << 20;
+
+/// Indexes by the digest of their artifact.
+///
+/// Who may read an artifact may read what was made of it, and nobody has a digest of what is not theirs.
+#[derive(Debug)]
+pub struct Indexes {
+    shelf: Mutex<Shelf>,
+    /// Bytes that may stay.
+    most: u64,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        Self { shelf: Mutex::default(), most: MOST }
+    }
+}
+
+/// A place that waits for its index, or has it.
+type Place = Arc<Mutex<Option<Arc<Index>>>>;
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// With the number of the last use.
+    places: BTreeMap<String, (Place, u64)>,
+    uses: u64,
+}
+
+impl Indexes {
+    /// The index of an artifact; `load` is called by one of those who ask at the same time. Blocks.
+    ///
+    /// # Errors
+    /// Those of `load`, which the next one to ask tries again.
+    pub fn get<E>(
+        &self,
+        digest: &str,
+        load: impl FnOnce() -> Result<Index, E>,
+    ) -> Result<Arc<Index>, E> {
+        let place = self.place(digest);
+        let mut held = locked(&place);
+        if let Some(index) = &*held {
+            return Ok(Arc::clone(index));
+        }
+        let index = Arc::new(load()?);
+        *held = Some(Arc::clone(&index));
+        drop(held);
+        self.tidy();
+        Ok(index)
+    }
+
+    fn place(&self, digest: &str) -> Place {
+        let mut shelf = locked(&self.shelf);
+        shelf.uses += 1;
+        let uses = shelf.uses;
+        let (place, used) = shelf.places.entry(digest.to_owned()).or_default();
+        *used = uses;
+        Arc::clone(place)
+    }
+
+    /// Lets go of what was not used for the longest time, until the rest is small enough.
+    fn tidy(&self) {
+        let mut shelf = locked(&self.shelf);
+        let mut held: Vec<(u64, String, u64)> = Vec::new();
+        for (digest, (place, used)) in &shelf.places {
+            // One that is locked is being read by somebody.
+            let size = place.try_lock().map(|index| index.as_ref().map(|index| index.size()));
+            match size {
+                Ok(Some(size)) => held.push((*used, digest.clone(), size)),
+                Ok(None) if Arc::strong_count(place) == 1 => {
+                    held.push((0, digest.clone(), self.most));
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        held.sort_unstable();
+        let mut total = 0_u64;
+        for (_, digest, size) in held.into_iter().rev() {
+            total = total.saturating_add(size);
+            if total > self.most {
+                shelf.places.remove(&digest);
+            }
+        }
+    }
+}
+
+/// Most repositories whose answers are remembered.
+const MOST_KNOWN: usize = 10_000;
+
+/// What repositories said of their indexes; forgetting it costs one download.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<BTreeMap<String, Fetched>>);
+
+/// An index that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fetched {
+    url: String,
+    revision: String,
+    validators: Validators,
+}
+
+impl Known {
+    /// What to ask with, if `who` fetched this revision from this URL.
+    pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<Validators> {
+        let known = locked(&self.0);
+        let fetched = known.get(who).filter(|it| it.url == url && it.revision == revision)?;
+        Some(fetched.validators.clone())
+    }
+
+    /// `who` fetched a revision from a URL.
+    pub fn remember(&self, who: &str, url: &str, revision: &str, validators: Validators) {
+        let mut known = locked(&self.0);
+        if known.len() >= MOST_KNOWN && !known.contains_key(who) {
+            known.clear();
+        }
+        let (url, revision) = (url.to_owned(), revision.to_owned());
+        known.insert(who.to_owned(), Fetched { url, revision, validators });
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        Index::parse(b"apiVersion: v1\nentries: {}").unwrap()
+    }
+
+    #[test]
+    fn an_index_is_read_once_and_a_failure_is_not_kept() {
+        let indexes = Indexes::default();
+        assert_eq!(indexes.get("a", || Err("no")).unwrap_err(), "no");
+        let first = indexes.get("a", || Ok::<_, ()>(index())).unwrap();
+        let second = indexes.get("a", || Err("not asked")).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn what_is_too_much_goes_and_what_was_used_last_stays() {
+        let indexes = Indexes { most: 10_000, ..Indexes::default() };
+        let text = format!(
+            "apiVersion: v1\nentries: {{a: [{{name: a, version: 1.0.0, urls: [{}]}}]}}",
+            "x".repeat(3_000)
+        );
+        for name in ["a", "b", "c", "d", "e"] {
+            indexes.get(name, || Index::parse(text.as_bytes())).unwrap();
+        }
+        let held = |name: &str| indexes.get(name, || Err(())).is_ok();
+        assert!(held("e") && held("d"));
+        assert!(!held("a"));
+    }
+
+    #[test]
+    fn what_is_known_is_of_one_url_and_one_revision() {
+        let known = Known::default();
+        let validators = Validators { etag: Some("x".to_owned()), modified: None };
+        known.remember("app", "http://a/", "sha256:1", validators.clone());
+        assert_eq!(known.validators("app", "http://a/", "sha256:1"), Some(validators));
+        assert_eq!(known.validators("app", "http://b/", "sha256:1"), None);
+        assert_eq!(known.validators("app", "http://a/", "sha256:2"), None);
+        assert_eq!(known.validators("other", "http://a/", "sha256:1"), None);
+    }
+}

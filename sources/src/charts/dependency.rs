@@ -1,0 +1,289 @@
+//! Where the dependencies of a chart are: beside it, in a repository, or in Git.
+//!
+//! Git is what Helm lacks: `git+https://host/repository@folder?ref=v1` names a folder of a repository, in the notation of
+//! the `helm-git` plugin. The folder is the chart, or has it in a folder of the chart's name.
+//! Here: reading the notation, the chart of a Git repository. Elsewhere: chart repositories ([`super::repository`]).
+
+use std::time::Duration;
+
+use golang::semver::{Constraint, Version};
+use helm::chart::Dependency;
+use tree::{Files as _, Limits, Memory, RelPath};
+use url::Url;
+
+use super::files::{self, Files};
+use crate::git::{self, Content, Credentials, Kind, Reference, Remote, RemoteUrl};
+
+/// Where a dependency is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the tree that the chart itself is in.
+    Folder(RelPath),
+    /// In the chart repository at this address.
+    Repository(String),
+    /// In a Git repository.
+    Git(GitFolder),
+}
+
+/// A folder of a Git repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitFolder {
+    url: RemoteUrl,
+    path: RelPath,
+    reference: String,
+}
+
+/// Why a dependency is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is written in a way that nobody understands.
+    #[error("the repository '{repository}' cannot be used: {why}")]
+    BadPlace {
+        /// As it is written.
+        repository: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The chart is there in another version.
+    #[error(
+        "can't get a valid version for constraint '{range}': the chart at '{place}' has version '{found}'"
+    )]
+    OtherVersion {
+        /// What was asked for.
+        range: String,
+        /// Where it is.
+        place: String,
+        /// What is there.
+        found: String,
+    },
+    /// The folder has another chart.
+    #[error("the chart at '{place}' is called '{found}'")]
+    OtherName {
+        /// Where it is.
+        place: String,
+        /// What is there.
+        found: String,
+    },
+    /// The Git repository cannot be fetched.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// The tree cannot hold what is in the Git repository.
+    #[error(transparent)]
+    Tree(#[from] tree::BuildError),
+    /// There is no chart, or none that can be used.
+    #[error("failed to load chart from '{place}': {problem}")]
+    Chart {
+        /// Where it should be.
+        place: String,
+        /// Why.
+        problem: Box<files::Error>,
+    },
+}
+
+/// Where a dependency of the chart at `chart` is.
+///
+/// # Errors
+/// [`Error::BadPlace`]: an alias of Helm's configuration, a registry, a path that leaves the tree, or no address at all.
+pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
+    let repository = &dependency.repository;
+    let bad = |why: &str| Error::BadPlace { repository: shown(repository), why: why.to_owned() };
+    let inside = |path: &str| chart.join(path).map(Place::Folder).map_err(|e| bad(&e.to_string()));
+    if repository.is_empty() {
+        return inside(&format!("charts/{}", dependency.name));
+    }
+    if let Some(path) = repository.strip_prefix("file://") {
+        return inside(path.trim_start_matches('/'));
+    }
+    if repository.starts_with("http://") || repository.starts_with("https://") {
+        return Ok(Place::Repository(repository.clone()));
+    }
+    if let Some(url) = repository.strip_prefix("git+") {
+        return git_folder(url).map(Place::Git).map_err(|why| bad(&why));
+    }
+    Err(bad(if repository.starts_with("oci://") {
+        "charts of registries are not supported as dependencies by this version of windlass"
+    } else if repository.starts_with('@') || repository.starts_with("alias:") {
+        "aliased repository dependency is not supported; write its URL"
+    } else {
+        "it must start with http://, https://, file:// or git+https://"
+    }))
+}
+
+/// A URL without credentials.
+fn shown(text: &str) -> String {
+    let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
+    // Both fail for URLs without a host, which have neither.
+    let _: Result<(), ()> = url.set_password(None);
+    let _: Result<(), ()> = url.set_username("");
+    url.to_string()
+}
+
+fn git_folder(text: &str) -> Result<GitFolder, String> {
+    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("dependencies in Git are fetched over https:// or http:// only".to_owned());
+    }
+    let mut reference = None;
+    for (key, value) in url.query_pairs() {
+        match &*key {
+            "ref" => reference = Some(value.into_owned()),
+            // It says how to fetch less, which is done anyway.
+            "sparse" => {}
+            other => return Err(format!("the option `{other}` is not supported")),
+        }
+    }
+    let reference = reference.filter(|reference| !reference.is_empty());
+    let reference = reference.ok_or("it needs `?ref=` with a tag, branch or commit")?;
+    let whole = git::percent_decoded(url.path());
+    let (repository, path) = whole.split_once('@').unwrap_or((&whole, ""));
+    let path = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    url.set_query(None);
+    url.set_fragment(None);
+    url.set_path(repository);
+    let url = RemoteUrl::parse(url.as_str()).map_err(|error| error.to_string())?;
+    Ok(GitFolder { url, path, reference })
+}
+
+/// Checks that a chart is the one that is meant.
+///
+/// # Errors
+/// [`Error::OtherName`], [`Error::OtherVersion`].
+pub fn check(files: Files, dependency: &Dependency, place: &str) -> Result<Files, Error> {
+    let metadata = &files.chart().metadata;
+    let place = place.to_owned();
+    if metadata.name != dependency.name {
+        return Err(Error::OtherName { place, found: metadata.name.clone() });
+    }
+    let in_range = || {
+        let version = Version::parse(&metadata.version).ok()?;
+        Some(Constraint::parse(&dependency.version).ok()?.matches(&version))
+    };
+    if in_range() != Some(true) {
+        let (range, found) = (dependency.version.clone(), metadata.version.clone());
+        return Err(Error::OtherVersion { range, place, found });
+    }
+    Ok(files)
+}
+
+/// The chart in a folder of the tree that the dependent chart is in.
+///
+/// # Errors
+/// It is not there, no chart, or another one.
+pub fn from_tree(tree: &Memory, path: &RelPath, dependency: &Dependency) -> Result<Files, Error> {
+    let place = path.to_string();
+    let files = Files::in_tree(tree, path);
+    let files =
+        files.map_err(|error| Error::Chart { place: place.clone(), problem: Box::new(error) })?;
+    check(files, dependency, &place)
+}
+
+/// The chart in a Git repository that everybody may read. Blocks.
+///
+/// # Errors
+/// [`Error`].
+pub fn from_git(
+    folder: &GitFolder,
+    dependency: &Dependency,
+    timeout: Duration,
+    context: &git::Context,
+) -> Result<Files, Error> {
+    let GitFolder { url, path, reference } = folder;
+    let remote = Remote {
+        url: url.clone(),
+        credentials: Credentials::default(),
+        proxy: None,
+        timeout,
+        limits: git::Limits::default(),
+    };
+    let checkout =
+        |reference: &Reference| git::checkout(&remote, reference, &Content::default(), context);
+    let is_commit = reference.len() == 40 && reference.bytes().all(|b| b.is_ascii_hexdigit());
+    let checkout = if is_commit {
+        let sha = reference.to_ascii_lowercase();
+        checkout(&Reference::Commit { sha, branch: None, name: None })?
+    } else if reference.starts_with("refs/") {
+        checkout(&Reference::Name(reference.clone()))?
+    } else {
+        match checkout(&Reference::Tag(reference.clone())) {
+            Err(git::Error::NoSuchRef { .. }) => checkout(&Reference::Branch(reference.clone()))?,
+            found => found?,
+        }
+    };
+    let mut tree = Memory::builder(Limits::default());
+    for item in checkout.items() {
+        let (Kind::File { is_executable }, Ok(place)) = (item.kind, RelPath::parse(&item.path))
+        else {
+            continue;
+        };
+        if place.starts_with(path) {
+            tree.file(&place, checkout.read(item)?.as_slice(), is_executable)?;
+        }
+    }
+    let tree = tree.build();
+    let has_chart =
+        |path: &RelPath| path.join("Chart.yaml").is_ok_and(|it| tree.entry(&it).is_some());
+    let inner = path.join(&dependency.name).ok().filter(has_chart);
+    let path = if has_chart(path) { path.clone() } else { inner.unwrap_or_else(|| path.clone()) };
+    from_tree(&tree, &path, dependency)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(repository: &str) -> String {
+        let dependency = Dependency {
+            name: "lib".to_owned(),
+            repository: repository.to_owned(),
+            ..Dependency::default()
+        };
+        match place(&dependency, &RelPath::parse("charts/app").unwrap()) {
+            Ok(Place::Folder(path)) => format!("folder {path}"),
+            Ok(Place::Repository(url)) => format!("repository {url}"),
+            Ok(Place::Git(GitFolder { url, path, reference })) => {
+                format!("git {url} {path} {reference}")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn places_are_read_as_helm_and_its_git_plugin_write_them() {
+        for (repository, expected) in [
+            ("", "folder charts/app/charts/lib"),
+            ("file://../lib", "folder charts/lib"),
+            ("file://./sub/lib", "folder charts/app/sub/lib"),
+            ("https://charts.example.com", "repository https://charts.example.com"),
+            (
+                "git+https://example.com/org/repo@deploy/charts?ref=v1&sparse=0",
+                "git https://example.com/org/repo deploy/charts v1",
+            ),
+            (
+                "git+https://example.com/repo.git?ref=main",
+                "git https://example.com/repo.git . main",
+            ),
+        ] {
+            assert_eq!(at(repository), expected, "{repository}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_the_tree_or_is_not_understood_is_refused() {
+        for (repository, expected) in [
+            ("file://../../../etc", "leads out"),
+            ("@stable", "aliased repository dependency is not supported"),
+            ("oci://example.com/charts", "charts of registries are not supported"),
+            ("ftp://example.com", "it must start with"),
+            ("git+ssh://git@example.com/repo?ref=v1", "https:// or http:// only"),
+            ("git+https://example.com/repo", "it needs `?ref=`"),
+            ("git+https://example.com/repo@x?ref=v1&depupdate=1", "the option `depupdate`"),
+            ("git+https://example.com/repo@../x?ref=v1", "leads out"),
+        ] {
+            let told = at(repository);
+            assert!(told.starts_with("the repository '"), "{told}");
+            let is_path = expected == "leads out";
+            assert!(is_path || told.contains(expected), "{told}");
+        }
+        assert!(!at("git+ftp://me:hunter2@example.com").contains("hunter2"));
+    }
+}

@@ -1,0 +1,300 @@
+//! The index of a chart repository: which versions of which charts it has, and where.
+//!
+//! Only what choosing and fetching a chart needs is kept, in one text for all versions: descriptions, icons and
+//! dependencies are most of an index, and are passed over while it is read.
+//! Here: reading YAML and JSON, choosing a version. Elsewhere: fetching it ([`super::repository`]), ranges
+//! ([`crate::versions`]).
+
+mod json;
+
+use std::collections::BTreeMap;
+use std::ops::Range as Span;
+
+use golang::semver::{ConstraintError, Version as Semver};
+use goyaml::{Limits, Target, Walk};
+use serde::Deserialize;
+
+use crate::versions::Range;
+
+/// Most versions in one index.
+pub const MAX_VERSIONS: usize = 500_000;
+
+/// Most nodes of one version, whatever it says of itself.
+const MAX_NODES: usize = 100_000;
+
+/// What an index knows, at a fraction of its length.
+#[derive(Debug, Default)]
+pub struct Index {
+    text: String,
+    charts: BTreeMap<String, Span<u32>>,
+    versions: Vec<Entry>,
+}
+
+/// Places in the text of an index.
+#[derive(Debug, Clone)]
+struct Entry {
+    name: Span<u32>,
+    version: Span<u32>,
+    url: Span<u32>,
+    digest: Span<u32>,
+    /// Milliseconds since 1970.
+    created: i64,
+}
+
+/// One version of a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version<'i> {
+    /// The name that the chart gives itself.
+    pub name: &'i str,
+    /// Its version as it is written: one that semver reads.
+    pub version: &'i str,
+    /// The first place to fetch it from, absolute or relative to the repository; `None` if there is none.
+    pub url: Option<&'i str>,
+    /// SHA-256 of the archive in hexadecimal digits; `None` where the index has none, or something else.
+    pub digest: Option<&'i str>,
+}
+
+/// Why an index cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is nothing in it.
+    #[error("the index is empty")]
+    Empty,
+    /// It does not say which kind of index it is.
+    #[error("the index has no `apiVersion`, so it is none of a chart repository")]
+    NoApiVersion,
+    /// It is no YAML.
+    #[error("the index cannot be read: {0}")]
+    Yaml(#[from] goyaml::Error),
+    /// It is JSON of another shape.
+    #[error("the index cannot be read: {0}")]
+    Shape(#[from] serde_json::Error),
+    /// A chart is listed twice.
+    #[error("the index lists the chart `{0}` twice")]
+    Twice(String),
+    /// It lists more than [`MAX_VERSIONS`].
+    #[error("the index lists more than {MAX_VERSIONS} versions")]
+    TooMany,
+}
+
+/// Why there is no version to take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoVersion {
+    /// The chart is not listed.
+    #[error("the repository has no chart `{0}`")]
+    NoChart(String),
+    /// It is listed without a version that could be used.
+    #[error("the repository has no version of the chart `{0}`")]
+    NoVersions(String),
+    /// None of its versions is what was asked for.
+    #[error("no '{chart}' chart with version matching '{range}' found")]
+    NoMatch {
+        /// The chart.
+        chart: String,
+        /// What was asked for.
+        range: String,
+    },
+    /// What was asked for is no range.
+    #[error("'{range}' is neither a version of the chart nor a range of versions: {problem}")]
+    BadRange {
+        /// What was asked for.
+        range: String,
+        /// Why.
+        problem: ConstraintError,
+    },
+}
+
+/// What is read of a version.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Raw {
+    name: Option<String>,
+    version: Option<String>,
+    urls: Option<Vec<Option<String>>>,
+    digest: Option<String>,
+    created: Option<serde_json::Value>,
+}
+
+const VERSION: Target = Target::Struct(&[
+    ("name", Target::Text),
+    ("version", Target::Text),
+    ("urls", Target::List(&Target::Text)),
+    ("digest", Target::Text),
+]);
+
+impl Index {
+    /// Reads an index: JSON if it begins as JSON does and is some, else YAML.
+    ///
+    /// Versions that Helm would refuse (without a name or a version that is one) are left out, as Flux does.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(text: &[u8]) -> Result<Self, Error> {
+        if text.is_empty() {
+            return Err(Error::Empty);
+        }
+        let is_json = text.trim_ascii_start().first() == Some(&b'{');
+        let (index, api_version) = match is_json.then(|| json::read(text)) {
+            Some(Err(Error::Shape(error))) if !error.is_data() => yaml(text)?,
+            Some(read) => read?,
+            None => yaml(text)?,
+        };
+        if api_version.is_none_or(|version| version.is_empty()) {
+            return Err(Error::NoApiVersion);
+        }
+        Ok(index.finished())
+    }
+
+    /// How many bytes of memory it holds, about.
+    pub fn size(&self) -> u64 {
+        let names: usize = self.charts.keys().map(|name| name.len() + 64).sum();
+        (self.text.capacity() + self.versions.capacity() * size_of::<Entry>() + names) as u64
+    }
+
+    /// How many versions it lists.
+    pub fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Whether it lists none.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+
+    /// The version that is written exactly as `range`, else the highest in that range; of several that differ by build
+    /// metadata only, the youngest. No range, or `*`, stands for any release.
+    ///
+    /// # Errors
+    /// [`NoVersion`].
+    pub fn choose(&self, chart: &str, range: &str) -> Result<Version<'_>, NoVersion> {
+        let owned = chart.to_owned();
+        let Some(span) = self.charts.get(chart) else { return Err(NoVersion::NoChart(owned)) };
+        let entries = &self.versions[span.start as usize..span.end as usize];
+        if entries.is_empty() {
+            return Err(NoVersion::NoVersions(owned));
+        }
+        let exact = entries.iter().find(|entry| self.at(&entry.version) == range);
+        if let Some(exact) = exact {
+            return Ok(self.version(exact));
+        }
+        let parsed = Range::parse(if range.is_empty() { "*" } else { range })
+            .map_err(|problem| NoVersion::BadRange { range: range.to_owned(), problem })?;
+        let highest = parsed.highest(entries.iter().map(|entry| self.at(&entry.version)));
+        let best = entries
+            .iter()
+            .filter(|entry| highest.contains(&self.at(&entry.version)))
+            // Of equals the first one that is listed.
+            .min_by_key(|entry| std::cmp::Reverse(entry.created));
+        best.map(|entry| self.version(entry))
+            .ok_or_else(|| NoVersion::NoMatch { chart: owned, range: range.to_owned() })
+    }
+
+    fn at(&self, span: &Span<u32>) -> &str {
+        &self.text[span.start as usize..span.end as usize]
+    }
+
+    fn version(&self, entry: &Entry) -> Version<'_> {
+        let given = |span| Some(self.at(span)).filter(|text| !text.is_empty());
+        Version {
+            name: self.at(&entry.name),
+            version: self.at(&entry.version),
+            url: given(&entry.url),
+            digest: given(&entry.digest),
+        }
+    }
+
+    /// Begins a chart; versions that are added belong to it.
+    fn begin(&mut self, chart: String) -> Result<(), Error> {
+        let at = self.versions.len().try_into().map_err(|_| Error::TooMany)?;
+        match self.charts.insert(chart.clone(), at..at) {
+            Some(_) => Err(Error::Twice(chart)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a version to the chart, unless it is none.
+    fn add(&mut self, chart: &str, raw: Raw) -> Result<(), Error> {
+        let Raw { name, version, urls, digest, created } = raw;
+        let (name, version) = (name.unwrap_or_default(), version.unwrap_or_default());
+        let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+        if !is_name || Semver::parse(&version).is_err() {
+            return Ok(());
+        }
+        if self.versions.len() >= MAX_VERSIONS {
+            return Err(Error::TooMany);
+        }
+        let url = urls.unwrap_or_default().into_iter().next().flatten().unwrap_or_default();
+        let digest = digest.unwrap_or_default();
+        let digest = digest.strip_prefix("sha256:").unwrap_or(&digest);
+        let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let created = created.as_ref().and_then(serde_json::Value::as_str);
+        let created = created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let entry = Entry {
+            name: self.put(&name)?,
+            version: self.put(&version)?,
+            url: self.put(&url)?,
+            digest: self.put(if is_digest { digest } else { "" })?,
+            created: created.map_or(i64::MIN, jiff::Timestamp::as_millisecond),
+        };
+        self.versions.push(entry);
+        let end = self.versions.len().try_into().map_err(|_| Error::TooMany)?;
+        if let Some(span) = self.charts.get_mut(chart) {
+            span.end = end;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) -> Result<Span<u32>, Error> {
+        // Most versions of a chart bear its name: the one before has it already.
+        let before = self.versions.last().map(|entry| entry.name.clone());
+        if let Some(name) = before.filter(|name| !text.is_empty() && self.at(name) == text) {
+            return Ok(name);
+        }
+        let start = self.text.len().try_into().map_err(|_| Error::TooMany)?;
+        self.text.push_str(text);
+        let end = self.text.len().try_into().map_err(|_| Error::TooMany)?;
+        Ok(start..end)
+    }
+
+    fn finished(mut self) -> Self {
+        self.text.shrink_to_fit();
+        self.versions.shrink_to_fit();
+        self
+    }
+}
+
+fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
+    let limits = Limits { nodes: MAX_NODES, ..Limits::default() };
+    let (mut index, mut api_version) = (Index::default(), None);
+    let Some(mut walk) = Walk::new(text, limits)? else { return Err(Error::Empty) };
+    if !walk.map()? {
+        return Ok((index, api_version));
+    }
+    while let Some(key) = walk.key()? {
+        match key.as_str() {
+            "apiVersion" => {
+                let value = walk.value(&Target::Text)?;
+                api_version = value.as_str().map(str::to_owned);
+            }
+            "entries" if walk.map()? => {
+                while let Some(chart) = walk.key()? {
+                    index.begin(chart.clone())?;
+                    if !walk.list()? {
+                        continue;
+                    }
+                    while walk.item()? {
+                        let value = walk.value(&VERSION)?;
+                        let raw: Option<Raw> = serde_json::from_value(value)?;
+                        index.add(&chart, raw.unwrap_or_default())?;
+                    }
+                }
+            }
+            "entries" => {}
+            _ => walk.skip()?,
+        }
+    }
+    Ok((index, api_version))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! How much is asked of a host: the one gate that every request of every source goes through.
+//!
+//! Here: hosts by scheme, name and port; places and turns; sending. Elsewhere: when a host is asked nothing (`door`), how
+//! a client is built ([`super::client`]), when a source that was turned away looks again (whoever runs it).
+
+mod door;
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::{RequestBuilder, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
+
+use door::{Door, Pace, Said, Ticket};
+
+/// So many hosts are remembered before those are forgotten of which there is nothing to remember.
+const MANY_HOSTS: usize = 1024;
+
+/// How much is asked of one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests under way, from the first byte sent to the last byte read.
+    pub at_once: usize,
+    /// Requests begun in a second; `None` for as many as there are.
+    pub per_second: Option<u32>,
+}
+
+impl Default for Limits {
+    /// Sixteen at once, as many a second as there are.
+    fn default() -> Self {
+        Self { at_once: 16, per_second: None }
+    }
+}
+
+/// A host that is not asked at the moment, since it asked for that: by status 429, or 503.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{host} answered with status {status}; {}", when(*.until, *.is_tried))]
+pub struct Busy {
+    /// Host and port.
+    pub host: String,
+    /// When to come back. It is in the future, by an hour at most.
+    pub until: Timestamp,
+    /// What it answered.
+    pub status: u16,
+    /// Somebody is about to find out whether it serves again.
+    pub is_tried: bool,
+}
+
+// A text that changed with every look would be written to a status with every look.
+fn when(until: Timestamp, is_tried: bool) -> String {
+    if is_tried {
+        "it is being tried whether it serves again".to_owned()
+    } else {
+        format!("it is not asked before {}", until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The host is not asked at the moment; nothing was sent.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The request could not be sent, or nothing answered it. The URL was taken out.
+    #[error(transparent)]
+    Transport(reqwest::Error),
+}
+
+/// The budgets of all hosts. One for the process.
+///
+/// # Guarantees
+/// Whoever waits for a place gets it in turn, so an object that asks one thing after the other cannot keep out
+/// others; whoever asks in parallel bounds that itself. A host that answers 429 is left alone for as long as it says,
+/// from a second to an hour, or else for two seconds and each time twice as long, up to five minutes; so is one that
+/// answers 503 and says for how long, or three times in a row. Then one request tries whether it serves again, and until
+/// that is known all others are turned away.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    limits: Limits,
+    hosts: Mutex<BTreeMap<String, Arc<Host>>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    /// Scheme, host and port.
+    key: String,
+    /// Host and port.
+    name: String,
+    per_second: Option<u32>,
+    places: Arc<Semaphore>,
+    state: Mutex<(Door, Pace)>,
+}
+
+/// What is in here is replaced as a whole, so a poisoned lock is as good as any.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Budgets {
+    /// Budgets with other limits than the usual ones.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, hosts: Mutex::default() }
+    }
+
+    /// Waits for a place at the host of a URL. Any number of requests can be sent from it, one after the other.
+    ///
+    /// Whoever has a place at one host must not wait for another one at the same, nor for a place elsewhere.
+    ///
+    /// # Errors
+    /// The host is closed; nobody waits for it to open.
+    pub async fn place(&self, url: &Url) -> Result<Place, Busy> {
+        let host = self.host(url);
+        host.peek()?;
+        // A semaphore that is never closed gives a permit.
+        let permit = host.places.clone().acquire_owned().await.ok();
+        // It may have closed meanwhile.
+        host.peek()?;
+        Ok(Place { host, _permit: permit })
+    }
+
+    /// Sends a request from a place of its own, which is given back with the answer.
+    ///
+    /// Within a future; blocking code waits for it by its runtime's `block_on`.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] at once where the host is closed, or when it closed while this waited for its turn. An answer
+    /// that closes it is an answer.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, SendError> {
+        let (client, request) = request.build_split();
+        let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
+        let place = self.place(request.url()).await?;
+        let response = place.send(RequestBuilder::from_parts(client, request)).await?;
+        Ok(Answer { response, place })
+    }
+
+    /// As [`Budgets::send`], with an answer that is read without a place: the place is given back when it begins.
+    ///
+    /// # Errors
+    /// As [`Budgets::send`].
+    pub async fn execute(
+        &self,
+        client: &reqwest::Client,
+        request: reqwest::Request,
+    ) -> Result<Response, SendError> {
+        let place = self.place(request.url()).await?;
+        place.send(RequestBuilder::from_parts(client.clone(), request)).await
+    }
+
+    /// When the host of a URL may be asked again, if it is closed: for code with a client of its own, before a request.
+    ///
+    /// # Errors
+    /// The host is closed.
+    pub fn check(&self, url: &Url) -> Result<(), Busy> {
+        self.host(url).peek()
+    }
+
+    /// What a host answered to a request that was sent by a client of its own; see [`Budgets::check`].
+    pub fn learn(&self, url: &Url, status: http::StatusCode, headers: &http::HeaderMap) {
+        let host = self.host(url);
+        let now = Timestamp::now();
+        let mut state = locked(&host.state);
+        let said = Said::of(status, headers, now);
+        // Whoever asks past the gate tries as soon as the time is over.
+        let ticket = state.0.admit(now).unwrap_or(Ticket::Usual);
+        state.0.learn(ticket, said, now);
+    }
+
+    fn host(&self, url: &Url) -> Arc<Host> {
+        let (key, name) = key_of(url);
+        let mut hosts = locked(&self.hosts);
+        if hosts.len() >= MANY_HOSTS && !hosts.contains_key(&key) {
+            hosts.retain(|_, host| Arc::strong_count(host) > 1 || host.is_remarkable());
+        }
+        let new = || {
+            Arc::new(Host {
+                key: key.clone(),
+                name,
+                per_second: self.limits.per_second,
+                places: Arc::new(Semaphore::new(self.limits.at_once.max(1))),
+                state: Mutex::default(),
+            })
+        };
+        hosts.entry(key.clone()).or_insert_with(new).clone()
+    }
+}
+
+/// Scheme, host and port; and without the scheme.
+fn key_of(url: &Url) -> (String, String) {
+    let port = url.port_or_known_default().unwrap_or_default();
+    let name = format!("{}:{port}", url.host_str().unwrap_or_default());
+    (format!("{}://{name}", url.scheme()), name)
+}
+
+impl Host {
+    /// Whether there is something about it that must not be forgotten.
+    fn is_remarkable(&self) -> bool {
+        !locked(&self.state).0.is_forgettable()
+    }
+
+    fn busy(&self, shut: door::Shut) -> Busy {
+        let door::Shut { until, status, is_tried } = shut;
+        Busy { host: self.name.clone(), until, status, is_tried }
+    }
+
+    /// Whether it is open, without taking the trial.
+    fn peek(&self) -> Result<(), Busy> {
+        let admitted = locked(&self.state).0.clone().admit(Timestamp::now());
+        admitted.map(drop).map_err(|shut| self.busy(shut))
+    }
+
+    fn turn(&self) -> Duration {
+        let Some(per_second) = self.per_second else { return Duration::ZERO };
+        locked(&self.state).1.turn(per_second, Timestamp::now())
+    }
+}
+
+/// The right to ask a host, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    host: Arc<Host>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Gives a trial back if nobody waits for its end.
+struct Asking<'h>(&'h Host, Ticket);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        // Without effect once something was learned.
+        locked(&self.0.state).0.abandon(self.1);
+    }
+}
+
+impl Place {
+    /// Whether a URL is of the host that this place is at.
+    pub fn is_at(&self, url: &Url) -> bool {
+        self.host.key == key_of(url).0
+    }
+
+    /// Sends a request to the host, and learns from the answer whether it wants to be asked.
+    ///
+    /// # Errors
+    /// As [`Budgets::send`].
+    pub async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
+        let wait = self.host.turn();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let host = &*self.host;
+        let ticket = locked(&host.state).0.admit(Timestamp::now());
+        let ticket = ticket.map_err(|shut| host.busy(shut))?;
+        let asking = Asking(host, ticket);
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| SendError::Transport(error.without_url()))?;
+        let now = Timestamp::now();
+        let said = Said::of(answer.status(), answer.headers(), now);
+        locked(&host.state).0.learn(asking.1, said, now);
+        Ok(answer)
+    }
+
+    /// What its host said last, if that closed it.
+    ///
+    /// # Errors
+    /// The host is closed.
+    pub fn check(&self) -> Result<(), Busy> {
+        self.host.peek()
+    }
+}
+
+/// An answer, which keeps its place until it is dropped: read it, then drop it before the next request.
+#[derive(Debug)]
+pub struct Answer {
+    response: Response,
+    place: Place,
+}
+
+impl Answer {
+    /// When the host wants to be asked again, where it just said so; for an answer that is 429 or 503.
+    ///
+    /// # Errors
+    /// The host is closed.
+    pub fn check(&self) -> Result<(), Busy> {
+        self.place.check()
+    }
+}
+
+impl Deref for Answer {
+    type Target = Response;
+
+    fn deref(&self) -> &Response {
+        &self.response
+    }
+}
+
+impl DerefMut for Answer {
+    fn deref_mut(&mut self) -> &mut Response {
+        &mut self.response
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! When a host is asked nothing: the pure part. Time is given.
+//!
+//! Elsewhere: who waits for what, and sending ([`super`]).
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// The first delay after an answer that does not say when to come back; each further one is twice as long.
+const FIRST: Duration = Duration::from_secs(2);
+/// The longest of those.
+const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
+/// The longest time that a host may ask for.
+pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
+/// The shortest.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// While somebody tries whether a host serves again, others come back after this.
+const TRYING: Duration = Duration::from_secs(2);
+/// A trial of which nobody heard for so long is given up, and another one may begin.
+const LONGEST_TRIAL: Duration = Duration::from_secs(120);
+/// So many answers `503` in a row close a host that does not say for how long: a single one may be about a single page.
+const PATIENCE: u32 = 3;
+
+/// Whether a host is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Door {
+    closed: Option<Closed>,
+    /// Times in a row that it was closed without being told for how long.
+    guesses: u32,
+    /// Answers `503` in a row that did not close it.
+    unavailable: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Closed {
+    until: Timestamp,
+    status: u16,
+    /// Since when somebody tries.
+    trial: Option<Timestamp>,
+}
+
+/// The right to send one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ticket {
+    Usual,
+    /// The one request that tells whether the host serves again; it began at this time.
+    Trial(Timestamp),
+}
+
+/// Why nothing is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shut {
+    pub(super) until: Timestamp,
+    pub(super) status: u16,
+    pub(super) is_tried: bool,
+}
+
+/// What an answer says about its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It serves.
+    Fine,
+    /// It wants to be left alone: the status, and for how long if it says so.
+    Later(StatusCode, Option<Duration>),
+}
+
+impl Said {
+    /// Reads an answer.
+    pub(super) fn of(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Self {
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Self::Later(status, retry_after(headers, now))
+            }
+            _ => Self::Fine,
+        }
+    }
+}
+
+/// `Retry-After` in seconds or as a date; a text that is neither says nothing.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number has are a long time.
+        return Some(text.parse().map_or(LONGEST, Duration::from_secs));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    // A date that has passed is now.
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+fn after(now: Timestamp, delay: Duration) -> Timestamp {
+    let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
+    now.checked_add(delay).unwrap_or(now)
+}
+
+impl Door {
+    /// Whether a request may be sent.
+    pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, Shut> {
+        let Some(closed) = &mut self.closed else { return Ok(Ticket::Usual) };
+        let shut = |until, is_tried| Err(Shut { until, status: closed.status, is_tried });
+        // A time further away than any that was set means that the clock was put back.
+        if now < closed.until && closed.until <= after(now, LONGEST) {
+            return shut(closed.until, false);
+        }
+        let is_tried = |began: Timestamp| began <= now && now < after(began, LONGEST_TRIAL);
+        if closed.trial.is_some_and(is_tried) {
+            return shut(after(now, TRYING), true);
+        }
+        closed.trial = Some(now);
+        Ok(Ticket::Trial(now))
+    }
+
+    /// What came of a request. An answer that was on its way when the host closed does not open it.
+    pub(super) fn learn(&mut self, ticket: Ticket, said: Said, now: Timestamp) {
+        let is_trial = self.is_current(ticket);
+        match said {
+            Said::Fine if is_trial => *self = Self::default(),
+            Said::Fine if self.closed.is_none() => self.unavailable = 0,
+            Said::Fine => {}
+            Said::Later(status, told) => {
+                self.unavailable = self.unavailable.saturating_add(1);
+                let is_patient = status == StatusCode::SERVICE_UNAVAILABLE && told.is_none();
+                if self.closed.is_none() && is_patient && self.unavailable < PATIENCE {
+                    return;
+                }
+                // Of all that were on their way only the first counts for the growing delay.
+                if self.closed.is_some() && !is_trial && told.is_none() {
+                    return;
+                }
+                let until = after(now, self.delay(told));
+                let before = self.closed.as_ref().filter(|_| !is_trial);
+                let trial = before.and_then(|closed| closed.trial);
+                let until = before.map_or(until, |closed| closed.until.max(until));
+                self.closed = Some(Closed { until, status: status.as_u16(), trial });
+            }
+        }
+    }
+
+    /// A request that nothing came of: no connection, or nobody wants it any more.
+    pub(super) fn abandon(&mut self, ticket: Ticket) {
+        if self.is_current(ticket)
+            && let Some(closed) = &mut self.closed
+        {
+            closed.trial = None;
+        }
+    }
+
+    /// Whether nothing is remembered.
+    pub(super) fn is_forgettable(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn is_current(&self, ticket: Ticket) -> bool {
+        match (ticket, &self.closed) {
+            (Ticket::Trial(began), Some(closed)) => closed.trial == Some(began),
+            (Ticket::Trial(_) | Ticket::Usual, _) => false,
+        }
+    }
+
+    fn delay(&mut self, told: Option<Duration>) -> Duration {
+        match told {
+            Some(told) => told.clamp(SHORTEST, LONGEST),
+            None => {
+                let delay = FIRST.saturating_mul(1 << self.guesses.min(16));
+                self.guesses = self.guesses.saturating_add(1);
+                delay.min(LONGEST_GUESS)
+            }
+        }
+    }
+}
+
+/// At most so many requests a second, in the order in which they come.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pace {
+    next: Option<Timestamp>,
+}
+
+impl Pace {
+    /// How long the next request has to wait for its turn, which it takes.
+    pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
+        let step = Duration::from_secs(1) / per_second.max(1);
+        // A turn further away than all who may wait together means that the clock was put back.
+        let at = self.next.filter(|next| *next > now && *next <= after(now, LONGEST));
+        let at = at.unwrap_or(now);
+        self.next = Some(after(at, step));
+        Duration::try_from(at.duration_since(now)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

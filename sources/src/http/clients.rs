@@ -1,0 +1,144 @@
+//! Clients that are kept with their connections, so that a server is not shaken hands with at each look.
+//!
+//! Here: who shares one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::{Egress, Error, Proxy, Tls, client_within};
+
+/// Clients that are kept; remotes that trust and show the same share one.
+const MOST_CLIENTS: usize = 64;
+/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
+const OLDEST_CLIENT: Duration = Duration::from_secs(600);
+
+/// Clients by whom they trust, what they show and which proxy they use; the 64 that were used last, for ten minutes each.
+///
+/// # Assumes
+/// The runtime that drives the first request drives them all: kept connections live on it.
+pub struct Clients {
+    kept: Mutex<Lately<(reqwest::Client, Instant)>>,
+    egress: Egress,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self::within(Egress::default())
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("kept", &self.len()).finish()
+    }
+}
+
+impl Clients {
+    /// For servers that may be asked.
+    pub fn within(egress: Egress) -> Self {
+        Self { kept: Mutex::new(Lately::new(MOST_CLIENTS)), egress }
+    }
+
+    /// Which servers may be asked.
+    pub fn egress(&self) -> Egress {
+        self.egress
+    }
+
+    /// A client, with the connections that it still has.
+    ///
+    /// Credentials other than certificates and the proxy's go with each request, so they do not tell clients apart.
+    ///
+    /// # Errors
+    /// As [`super::client`].
+    pub fn client(&self, tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
+        let key = client_key(tls, proxy);
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut kept = kept();
+            kept.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
+            if let Some((client, _)) = kept.get(&key) {
+                return Ok(client.clone());
+            }
+        }
+        let client = client_within(tls, proxy, self.egress)?;
+        kept().put(key, (client.clone(), Instant::now()));
+        Ok(client)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A digest that stands for what it was made of.
+pub(crate) type Key = [u8; 32];
+
+/// A digest of parts that may be absent; no two lists of parts look alike.
+pub(crate) fn key(parts: &[Option<&[u8]>]) -> Key {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update([u8::from(part.is_some())]);
+        let bytes = part.unwrap_or_default();
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    }
+    digest.finalize().into()
+}
+
+/// What tells clients apart; credentials that go with each request do not.
+pub(crate) fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
+    let identity = tls.identity.as_ref();
+    let [address, username, password] = proxy.map(Proxy::parts).unwrap_or_default();
+    key(&[
+        tls.ca.as_deref(),
+        identity.map(|identity| identity.certificate.as_slice()),
+        identity.map(|identity| identity.key.expose().as_slice()),
+        address,
+        username,
+        password,
+    ])
+}
+
+/// A map that holds so many values and no more: the one that was used longest ago makes room.
+pub(crate) struct Lately<V> {
+    most: usize,
+    /// Counts uses; the larger the number at an entry, the later it was used.
+    uses: u64,
+    entries: BTreeMap<Key, (u64, V)>,
+}
+
+impl<V> Lately<V> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, uses: 0, entries: BTreeMap::new() }
+    }
+
+    pub(crate) fn get(&mut self, key: &Key) -> Option<&V> {
+        self.uses += 1;
+        let (used, value) = self.entries.get_mut(key)?;
+        *used = self.uses;
+        Some(value)
+    }
+
+    pub(crate) fn put(&mut self, key: Key, value: V) {
+        self.uses += 1;
+        self.entries.insert(key, (self.uses, value));
+        if self.entries.len() > self.most {
+            let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) {
+        self.entries.remove(key);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

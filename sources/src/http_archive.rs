@@ -1,0 +1,254 @@
+//! Archives and files on web servers: one address, one artifact.
+//!
+//! Here: what is asked ([`Remote`]), what went wrong ([`Error`]), what came ([`Download`]). In the folder: the request and
+//! its redirects (`request`), what the bytes are (`format`). Elsewhere: how much is asked of a host ([`crate::http::Budgets`]),
+//! archives that nobody vouches for ([`crate::archive`]), what is left out ([`crate::ignore`]).
+
+mod format;
+mod request;
+
+use std::fs::File;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::archive::ExtractError;
+use crate::git::Auth;
+use crate::http::{self, Busy, Proxy, Tls};
+
+pub use format::{contents, revision, unpack};
+pub use request::ask;
+
+/// How much a download may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the file as it is served.
+    pub bytes: u64,
+    /// From the first byte asked to the last byte received, redirects included.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    /// 128 MiB, 60 seconds.
+    fn default() -> Self {
+        Self { bytes: 128 << 20, time: Duration::from_secs(60) }
+    }
+}
+
+/// What is fetched, from where, and as whom.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    url: Url,
+    /// As whom the server of the URL is asked; redirects to another one go without. [`Auth::Ssh`] is of no use.
+    pub auth: Auth,
+    /// Whom we trust and what we show.
+    pub tls: Tls,
+    /// The proxy between.
+    pub proxy: Option<Proxy>,
+    /// What the bytes have to be: `sha256:` and 64 hexadecimal digits.
+    pub digest: Option<String>,
+    /// How much it may take.
+    pub limits: Limits,
+}
+
+/// By what a server tells whether something has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`, as it was given.
+    pub etag: Option<String>,
+    /// `Last-Modified`, as it was given.
+    pub last_modified: Option<String>,
+}
+
+impl Validators {
+    /// Without any, nothing can be asked for on a condition.
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// What a server has.
+#[derive(Debug)]
+pub enum Answer {
+    /// The same as when it gave the validators.
+    Unchanged,
+    /// A file.
+    Found(Download),
+}
+
+/// A file as it was served, in a file without a name, at its beginning.
+#[derive(Debug)]
+pub struct Download {
+    file: File,
+    /// `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
+    /// To ask with the next time.
+    pub validators: Validators,
+    /// `Content-Type` without parameters, in lower case.
+    content_type: String,
+    /// The last part of the path of the URL.
+    name: String,
+    /// Where it is, for errors.
+    shown: String,
+}
+
+/// Why there is no file, or none that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL is not one that can be fetched.
+    #[error("`{url}` cannot be fetched: {why}")]
+    InvalidUrl {
+        /// The URL without credentials.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The digest of the spec is none.
+    #[error("`{0}` is not a digest of the form `sha256:<64 hexadecimal digits>`")]
+    InvalidDigest(String),
+    /// Something in a Secret cannot be used.
+    #[error(transparent)]
+    BadSecret(#[from] http::Error),
+    /// The server wants to be left alone for a while.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The server does not accept our credentials, or wants some.
+    #[error("`{url}` is refused to us: HTTP status {status}; check the credentials in the Secret")]
+    AuthenticationFailed {
+        /// Where it is.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The server has no such file, or something else to say.
+    #[error("`{url}` is answered with HTTP status {status}")]
+    Status {
+        /// Where it is.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// A redirect leads where we do not go. Of its target the scheme and host alone are shown, as the rest may be secret.
+    #[error("`{url}` redirects to {to}: {why}")]
+    Redirected {
+        /// Where it should be.
+        url: String,
+        /// The scheme and host that it names.
+        to: String,
+        /// Why that is not followed.
+        why: String,
+    },
+    /// No connection, or it broke.
+    #[error("`{url}` cannot be fetched: {why}")]
+    Unreachable {
+        /// Where it is.
+        url: String,
+        /// What is at the bottom of it.
+        why: String,
+    },
+    /// It does not end where it should.
+    #[error("`{url}` has more than {limit} bytes")]
+    TooLarge {
+        /// Where it is.
+        url: String,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// It took longer than it may.
+    #[error("`{url}` could not be fetched within {limit:?}; spec.timeout can be raised")]
+    TooSlow {
+        /// Where it is.
+        url: String,
+        /// The longest time.
+        limit: Duration,
+    },
+    /// It is not what the spec says that it is.
+    #[error("`{url}` has digest `{found}` instead of `{expected}`, which spec.digest names")]
+    Mismatch {
+        /// Where it is.
+        url: String,
+        /// What was expected.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// It is neither an archive nor YAML.
+    #[error("`{url}` is not a tar.gz, zip or YAML file: {why}")]
+    Format {
+        /// Where it is.
+        url: String,
+        /// What it is, or seems to be.
+        why: String,
+    },
+    /// It is an archive that cannot be used.
+    #[error("cannot extract `{url}`")]
+    Extract {
+        /// Where it is.
+        url: String,
+        /// What is wrong with it.
+        source: ExtractError,
+    },
+    /// The disk refused to hold it meanwhile.
+    #[error("cannot keep `{url}` in a temporary file: {why}")]
+    Disk {
+        /// Where it is.
+        url: String,
+        /// Why it failed.
+        why: String,
+    },
+}
+
+impl Remote {
+    /// A file on a web server, asked for by nobody in particular.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] for what is no `http` or `https` URL, or has credentials in it.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        let bad = |url: String, why| Err(Error::InvalidUrl { url, why });
+        let Ok(parsed) = Url::parse(url) else {
+            return bad(crate::bases::without_credentials(url), "it is no URL");
+        };
+        let shown = crate::bases::without_credentials(url);
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return bad(shown, "only http:// and https:// are fetched");
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return bad(
+                shown,
+                "credentials belong in the Secret of spec.secretRef, not in the URL",
+            );
+        }
+        Ok(Self {
+            url: parsed,
+            auth: Auth::None,
+            tls: Tls::default(),
+            proxy: None,
+            digest: None,
+            limits: Limits::default(),
+        })
+    }
+
+    /// With what its bytes have to be.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDigest`].
+    pub fn with_digest(self, digest: Option<&str>) -> Result<Self, Error> {
+        let is_hex = |hex: &str| {
+            hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        match digest {
+            Some(digest) if !digest.strip_prefix("sha256:").is_some_and(is_hex) => {
+                Err(Error::InvalidDigest(digest.to_owned()))
+            }
+            digest => Ok(Self { digest: digest.map(str::to_owned), ..self }),
+        }
+    }
+
+    /// The URL, which has no credentials in it.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+#[cfg(test)]
+mod tests;

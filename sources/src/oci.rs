@@ -1,0 +1,273 @@
+//! OCI registries: what a tag stands for, which tags there are, manifests and their layers. Only pulls.
+//!
+//! Here: who is asked and as whom ([`Remote`]), the questions ([`Session`]).
+//! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
+//! certificates (`certificates`), challenges and tokens (`challenge`, `token`), one request with its answers to them (`exchange`), what manifests say (`manifest`),
+//! the tag that is the newest version (`version`), Helm charts ([`chart`]), what is remembered (`known`).
+//! Elsewhere: the HTTP client itself ([`crate::http`]), what becomes of a layer ([`crate::archive`], the program).
+//!
+//! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
+
+mod answer;
+mod certificates;
+mod challenge;
+pub mod chart;
+mod error;
+mod exchange;
+mod keyring;
+mod known;
+mod manifest;
+mod name;
+mod tags;
+mod token;
+mod version;
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use objects::Redacted;
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use sha2::{Digest as _, Sha256};
+
+use crate::archive::Digesting;
+use crate::http::{Budgets, Proxy, Tls};
+use answer::read;
+use known::Access;
+
+pub use certificates::tls_from_secret;
+pub use error::Error;
+pub use keyring::Keyring;
+pub use known::Known;
+pub use manifest::{Descriptor, Manifest};
+pub use name::{Digest, Reference, Repository};
+pub use version::Selection;
+
+/// What limits every conversation with a registry, whatever it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a manifest, which the specification asks registries to accept up to 4 MiB of.
+    pub manifest: u64,
+    /// Bytes of a layer.
+    pub layer: u64,
+    /// Pages of a listing of tags.
+    pub pages: usize,
+    /// Bytes of one page.
+    pub page: u64,
+    /// Tags in all pages.
+    pub tags: usize,
+}
+
+impl Default for Limits {
+    /// 4 MiB, 1 GiB, 500 pages of 4 MiB with 200 000 tags.
+    fn default() -> Self {
+        Self { manifest: 4 << 20, layer: 1 << 30, pages: 500, page: 4 << 20, tags: 200_000 }
+    }
+}
+
+/// As whom a registry is spoken to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// As nobody; a registry may give a token for that too.
+    #[default]
+    Anonymous,
+    /// A user and a password, sent to the registry or to whom it names for tokens.
+    Basic {
+        /// User.
+        username: String,
+        /// Password or token.
+        password: Redacted<String>,
+    },
+    /// A refresh token, as `docker login` leaves it (`identitytoken`).
+    Identity(Redacted<String>),
+    /// A token for the registry itself (`registrytoken`).
+    Bearer(Redacted<String>),
+}
+
+/// A repository of a registry, and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// Where it is.
+    pub repository: Repository,
+    /// As whom it is asked.
+    pub auth: Auth,
+    /// Whom we trust beside the system's authorities, and what we show.
+    pub tls: Tls,
+    /// The way to it; without one, that of the environment.
+    pub proxy: Option<Proxy>,
+    /// Whether plain HTTP is tried where HTTPS is not spoken, and any certificate accepted where `tls` has no authority.
+    pub insecure: bool,
+    /// How long each question may take, with all its requests.
+    pub timeout: Duration,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// A layer that was fetched and is what its digest says.
+#[derive(Debug)]
+pub struct Layer {
+    /// Its bytes, in a file without a name, at the beginning.
+    pub file: File,
+    /// Their number.
+    pub size: u64,
+}
+
+/// Asks one repository.
+#[derive(Debug)]
+pub struct Session<'a> {
+    remote: &'a Remote,
+    access: Arc<Access>,
+    http: reqwest::Client,
+    budgets: Arc<Budgets>,
+}
+
+impl<'a> Session<'a> {
+    /// A client that uses what is remembered of the registry.
+    ///
+    /// # Errors
+    /// [`Error::BadSecret`]: what the Secrets say about the connection cannot be used.
+    pub fn new(remote: &'a Remote, known: &Known) -> Result<Self, Error> {
+        let http = known.client(remote)?;
+        let budgets = known.budgets().clone();
+        Ok(Self { remote, access: known.access(remote), http, budgets })
+    }
+
+    /// The digest that a reference stands for: one HEAD, none for a digest.
+    ///
+    /// # Errors
+    /// The registry does not say; among them [`Error::NotFound`] and [`Error::Unauthorized`].
+    pub async fn resolve(&self, reference: &Reference) -> Result<Digest, Error> {
+        if let Reference::Digest(digest) = reference {
+            return Ok(digest.clone());
+        }
+        let path = format!("manifests/{}", reference.text());
+        self.within(async {
+            let head = self.ask(Method::HEAD, &path, manifest::ACCEPTED).await?;
+            if head.status().is_success()
+                && let Some(digest) = answer::digest(&head)
+            {
+                return Ok(digest);
+            }
+            // Parity(flux): registries that answer no HEAD, or without a digest, are asked for the manifest; that answer
+            // says too what is wrong, which one to a HEAD cannot.
+            let (_, bytes) = self.manifest_bytes(&path).await?;
+            Ok(Digest::of(&bytes))
+        })
+        .await
+    }
+
+    /// All tags, in the registry's order.
+    ///
+    /// # Errors
+    /// The registry does not say, or has more than [`Limits`] allow.
+    pub async fn tags(&self) -> Result<Vec<String>, Error> {
+        self.within(tags::list(self)).await
+    }
+
+    /// The manifest with a digest. Of an index it is that for `linux/amd64`, as for Flux.
+    ///
+    /// # Guarantees
+    /// What is given has the digest that it was asked by, directly or by way of an index that has.
+    ///
+    /// # Errors
+    /// It cannot be had, or is none.
+    pub async fn manifest(&self, digest: &Digest) -> Result<Manifest, Error> {
+        self.within(async {
+            let mut digest = digest.clone();
+            // An index may lead to a manifest, and to no other index.
+            for _ in 0..2 {
+                let path = format!("manifests/{digest}");
+                let (media_type, bytes) = self.manifest_bytes(&path).await?;
+                self.check("manifest", &digest, Digest::of(&bytes))?;
+                match manifest::parse(&media_type, &bytes, &self.place(&path))? {
+                    manifest::Parsed::Image(manifest) => return Ok(manifest),
+                    manifest::Parsed::Index(next) => digest = next,
+                }
+            }
+            let found = "an index inside an index".to_owned();
+            Err(Error::UnsupportedMediaType { place: self.place("manifests"), found })
+        })
+        .await
+    }
+
+    /// Fetches a layer.
+    ///
+    /// # Guarantees
+    /// The bytes have the layer's digest and size. Nothing is left on the disk once the file is closed.
+    ///
+    /// # Errors
+    /// It cannot be had whole, is another, or is too large.
+    pub async fn layer(&self, layer: &Descriptor) -> Result<Layer, Error> {
+        let path = format!("blobs/{}", layer.digest);
+        let too_large = |limit| Error::TooLarge { what: self.place(&path), limit };
+        if layer.size > self.remote.limits.layer {
+            return Err(too_large(self.remote.limits.layer));
+        }
+        let disk =
+            |error: std::io::Error| Error::Disk { what: self.place(&path), why: error.to_string() };
+        self.within(async {
+            let asked = self.ask(Method::GET, &path, "*/*").await?;
+            let mut answer = answer::accepted(self, Method::GET, &path, asked).await?;
+            let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+            let mut received: u64 = 0;
+            while let Some(chunk) = answer.chunk().await.map_err(|error| self.unanswered(&error))? {
+                received = received.saturating_add(chunk.len() as u64);
+                if received > layer.size {
+                    return Err(too_large(layer.size));
+                }
+                out.write_all(&chunk).map_err(disk)?;
+            }
+            let (mut file, sealed) = out.finish();
+            self.check("layer", &layer.digest, Digest::parse(&sealed.digest)?)?;
+            file.rewind().map_err(disk)?;
+            Ok(Layer { file, size: sealed.size })
+        })
+        .await
+    }
+
+    /// A manifest as it is sent, with its media type.
+    async fn manifest_bytes(&self, path: &str) -> Result<(String, Vec<u8>), Error> {
+        let asked = self.ask(Method::GET, path, manifest::ACCEPTED).await?;
+        let answer = answer::accepted(self, Method::GET, path, asked).await?;
+        let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        let media_type = media_type.unwrap_or_default().to_owned();
+        let claimed = answer::digest(&answer);
+        let bytes = read(self, path, answer, self.remote.limits.manifest).await?;
+        if let Some(claimed) = claimed {
+            self.check("manifest", &claimed, Digest::of(&bytes))?;
+        }
+        Ok((media_type, bytes))
+    }
+
+    fn check(&self, what: &'static str, expected: &Digest, found: Digest) -> Result<(), Error> {
+        if *expected == found {
+            return Ok(());
+        }
+        let place = self.remote.repository.to_string();
+        Err(Error::Mismatch { what, place, expected: expected.clone(), found })
+    }
+
+    /// What a question is about, for people.
+    fn place(&self, path: &str) -> String {
+        format!("{}: {path}", self.remote.repository)
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let limit = self.remote.timeout;
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_elapsed| {
+            Err(Error::TimedOut { registry: self.remote.repository.registry().to_owned(), limit })
+        })
+    }
+}
+
+impl Digest {
+    /// The SHA-256 of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::from_sha256(Sha256::digest(bytes).into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Helm charts in registries: how Helm writes their versions into tags, and which layer is the chart.
+//!
+//! Elsewhere: which version is wanted ([`crate::versions`]), what is in a chart (`helm`).
+
+use super::{Descriptor, Digest, Error, Layer, Manifest, Reference, Session};
+
+/// The media type of the layer that is a chart, packed as Helm packs it.
+pub const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+/// The media type of the configuration of a chart's manifest.
+pub const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
+/// The media type of the layer with a chart's provenance.
+pub const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
+
+/// The version that a tag stands for. Tags cannot have a `+` in them, versions no `_`.
+pub fn version_of(tag: &str) -> String {
+    tag.replace('_', "+")
+}
+
+/// The tag that a version is kept under.
+pub fn tag_of(version: &str) -> String {
+    version.replace('+', "_")
+}
+
+/// The versions of a chart that a repository has, in the registry's order: one to some requests.
+///
+/// They are all that tags say, not only those that are versions.
+///
+/// # Errors
+/// As [`Session::tags`].
+pub async fn versions(client: &Session<'_>) -> Result<Vec<String>, Error> {
+    Ok(client.tags().await?.iter().map(|tag| version_of(tag)).collect())
+}
+
+/// The digest that a version of a chart has now: one HEAD.
+///
+/// # Errors
+/// As [`Session::resolve`].
+pub async fn resolve(client: &Session<'_>, version: &str) -> Result<Digest, Error> {
+    client.resolve(&Reference::tag(&tag_of(version))?).await
+}
+
+/// The chart of a manifest with a digest.
+///
+/// # Errors
+/// It cannot be had, or is no chart.
+pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, Layer), Error> {
+    let manifest = client.manifest(digest).await?;
+    let layer = client.layer(layer_of(&manifest)?).await?;
+    Ok((manifest, layer))
+}
+
+/// The layer of a manifest that is the chart.
+///
+/// # Errors
+/// [`Error::NoLayer`].
+pub fn layer_of(manifest: &Manifest) -> Result<&Descriptor, Error> {
+    manifest.layer(Some(CHART))
+}

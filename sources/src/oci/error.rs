@@ -1,0 +1,161 @@
+//! Why a registry did not give what was asked of it.
+//!
+//! Every text names what was asked without credentials and without queries, which may be signed.
+
+use std::time::Duration;
+
+use super::Digest;
+use crate::http::Busy;
+
+/// Why a registry did not give what was asked of it.
+///
+/// `Display` says what happened and, where something can be done, what.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The URL names no repository.
+    #[error("{reason}")]
+    InvalidUrl {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tag, a digest, a range of versions or a pattern is malformed.
+    #[error("`{name}` cannot be a {kind}: {reason}")]
+    InvalidReference {
+        /// What it should be.
+        kind: &'static str,
+        /// As it was given.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Something in a Secret cannot be used.
+    #[error("{0}")]
+    BadSecret(String),
+    /// The registry, or whoever gives tokens for it, does not accept our credentials, or wants some.
+    #[error("{request}: {said}; check the credentials of the registry")]
+    Unauthorized {
+        /// Method and URL.
+        request: String,
+        /// What was answered.
+        said: String,
+    },
+    /// There is no such repository, manifest or layer, or we may not see it. It may be pushed later.
+    #[error("{request}: {said}")]
+    NotFound {
+        /// Method and URL.
+        request: String,
+        /// What was answered.
+        said: String,
+    },
+    /// No tag is a version in the range. One may be pushed later.
+    #[error("no match found for semver: {range}")]
+    NoMatch {
+        /// As it was given.
+        range: String,
+    },
+    /// The connection did not come about, or broke off.
+    #[error("{registry} cannot be reached: {cause}")]
+    Unreachable {
+        /// Host and port.
+        registry: String,
+        /// What the system says.
+        cause: String,
+    },
+    /// The certificate of the registry is not accepted.
+    #[error(
+        "the certificate of {registry} is not accepted: {cause}; name the authority that vouches for it in `ca.crt` of \
+         spec.certSecretRef"
+    )]
+    Untrusted {
+        /// Host and port.
+        registry: String,
+        /// What is wrong with the certificate.
+        cause: String,
+    },
+    /// The registry is busy or broken.
+    #[error("{request}: {said}")]
+    Unavailable {
+        /// Method and URL.
+        request: String,
+        /// What was answered.
+        said: String,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// The registry is left alone, since it asked for that.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The registry refuses what was asked for another reason.
+    #[error("{request}: {said}")]
+    Refused {
+        /// Method and URL.
+        request: String,
+        /// What was answered.
+        said: String,
+    },
+    /// It took longer than it may.
+    #[error("{registry} did not answer in full within {}s; spec.timeout says how long it may take", limit.as_secs_f64())]
+    TimedOut {
+        /// Host and port.
+        registry: String,
+        /// The longest time.
+        limit: Duration,
+    },
+    /// What came is not what was asked for.
+    #[error("a {what} of {place} has digest {found} instead of {expected}")]
+    Mismatch {
+        /// `manifest` or `layer`.
+        what: &'static str,
+        /// The repository.
+        place: String,
+        /// What was asked for.
+        expected: Digest,
+        /// What came.
+        found: Digest,
+    },
+    /// There is more than may be.
+    #[error("{what} is larger than the {limit} that it may be")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// Bytes or entries.
+        limit: u64,
+    },
+    /// It is nothing that can be pulled.
+    #[error("{place} is of a kind that is not supported: {found}")]
+    UnsupportedMediaType {
+        /// What was asked for.
+        place: String,
+        /// The media type.
+        found: String,
+    },
+    /// The artifact has no layer that was asked for.
+    #[error("{0}")]
+    NoLayer(String),
+    /// A redirect, or the address where tokens are given, leads where we do not go.
+    #[error("{request} leads to `{to}`, where windlass does not go: {reason}")]
+    Redirected {
+        /// Method and URL.
+        request: String,
+        /// Without credentials and query.
+        to: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The answer makes no sense.
+    #[error("the answer to {request} makes no sense: {reason}")]
+    Protocol {
+        /// Method and URL, or what it was about.
+        request: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The local disk.
+    #[error("cannot keep {what} in a temporary file: {why}")]
+    Disk {
+        /// What.
+        what: String,
+        /// Why it failed.
+        why: String,
+    },
+}

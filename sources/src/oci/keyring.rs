@@ -1,0 +1,211 @@
+//! Credentials of registries, as Docker keeps them and Kubernetes has them in Secrets.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use golang::glob::path_match;
+use objects::Redacted;
+use serde::Deserialize;
+
+use super::{Auth, Error, Repository};
+
+/// The key of Secrets of type `kubernetes.io/dockerconfigjson`.
+const CONFIG: &str = ".dockerconfigjson";
+/// The key of those of the older type `kubernetes.io/dockercfg`.
+const OLDER: &str = ".dockercfg";
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Credentials by the registries and repositories that they are for.
+#[derive(Debug, Clone, Default)]
+pub struct Keyring(Vec<(String, Auth)>);
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    auths: Option<BTreeMap<String, Entry>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entry {
+    username: Option<String>,
+    password: Option<String>,
+    auth: Option<String>,
+    identitytoken: Option<String>,
+    registrytoken: Option<String>,
+}
+
+impl Keyring {
+    /// Adds the credentials of a Secret; false if it holds none of Docker's.
+    ///
+    /// # Errors
+    /// [`Error::BadSecret`] naming the key. No text of the Secret is repeated.
+    pub fn add(&mut self, data: &BTreeMap<String, Vec<u8>>) -> Result<bool, Error> {
+        let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` of the Secret {why}"));
+        let unread = |key: &str| bad(key, "is no JSON of a docker config");
+        let (key, entries) = if let Some(text) = data.get(CONFIG) {
+            let config: Config = serde_json::from_slice(text).map_err(|_| unread(CONFIG))?;
+            (CONFIG, config.auths.unwrap_or_default())
+        } else if let Some(text) = data.get(OLDER) {
+            (OLDER, serde_json::from_slice(text).map_err(|_| unread(OLDER))?)
+        } else {
+            return Ok(false);
+        };
+        for (place, entry) in entries {
+            let auth = auth(entry).ok_or_else(|| {
+                bad(key, "has an `auth` that is not the base64 of a user, a colon and a password")
+            })?;
+            self.0.push((normal(&place), auth));
+        }
+        // Parity(flux): the most specific place wins, which is the last in the order of texts; of two the same, the first.
+        self.0.sort_by(|(a, _), (b, _)| b.cmp(a));
+        Ok(true)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The credentials for a repository.
+    pub fn auth(&self, repository: &Repository) -> Auth {
+        let fits = |place: &str| is_for(place, repository);
+        let found = self.0.iter().find(|(place, _)| fits(place));
+        found.map(|(_, auth)| auth.clone()).unwrap_or_default()
+    }
+}
+
+/// `None`: `auth` cannot be read.
+fn auth(entry: Entry) -> Option<Auth> {
+    let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+    if let Some(token) = some(entry.registrytoken) {
+        return Some(Auth::Bearer(Redacted::new(token)));
+    }
+    if let Some(token) = some(entry.identitytoken) {
+        return Some(Auth::Identity(Redacted::new(token)));
+    }
+    let (mut username, mut password) = (some(entry.username), some(entry.password));
+    // Parity(docker): `auth` wins over the other two.
+    if let Some(both) = some(entry.auth) {
+        let both = String::from_utf8(BASE64.decode(both.trim()).ok()?).ok()?;
+        let (user, pass) = both.split_once(':')?;
+        // Docker pads passwords with zeros in places.
+        let pass = pass.trim_matches('\0').to_owned();
+        (username, password) = (Some(user.to_owned()), Some(pass));
+    }
+    Some(match (username, password) {
+        (None, None) => Auth::Anonymous,
+        (username, password) => Auth::Basic {
+            username: username.unwrap_or_default(),
+            password: Redacted::new(password.unwrap_or_default()),
+        },
+    })
+}
+
+/// A place without scheme, and without the version that Docker writes behind the host.
+fn normal(place: &str) -> String {
+    let place =
+        place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
+    let (host, path) = place.split_once('/').map_or((place, ""), |(host, path)| (host, path));
+    let path = path.strip_prefix("v1/").or_else(|| path.strip_prefix("v2/")).unwrap_or(path);
+    if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") }
+}
+
+/// Parity(kubernetes): each part of the host may have wildcards, the port is the same, the path is a beginning.
+fn is_for(place: &str, repository: &Repository) -> bool {
+    let (host, path) = place.split_once('/').unwrap_or((place, ""));
+    let (wanted, wanted_port) = split(host);
+    let (found, port) = split(repository.registry());
+    let (wanted, found): (Vec<&str>, Vec<&str>) =
+        (wanted.split('.').collect(), found.split('.').collect());
+    wanted_port == port
+        && wanted.len() == found.len()
+        && repository.path().starts_with(path)
+        && wanted
+            .iter()
+            .zip(&found)
+            .all(|(pattern, part)| path_match(pattern, part).unwrap_or(false))
+}
+
+/// Host and port.
+fn split(host: &str) -> (&str, &str) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (host, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keyring(configs: &[&str]) -> Keyring {
+        let mut keyring = Keyring::default();
+        for config in configs {
+            let data = BTreeMap::from([(CONFIG.to_owned(), config.as_bytes().to_vec())]);
+            assert!(keyring.add(&data).unwrap());
+        }
+        keyring
+    }
+
+    fn told(keyring: &Keyring, url: &str) -> String {
+        match keyring.auth(&Repository::parse(url).unwrap()) {
+            Auth::Anonymous => "nobody".to_owned(),
+            Auth::Basic { username, password } => format!("{username}:{}", password.expose()),
+            Auth::Identity(token) => format!("identity {}", token.expose()),
+            Auth::Bearer(token) => format!("bearer {}", token.expose()),
+        }
+    }
+
+    #[test]
+    fn the_most_specific_place_wins() {
+        let keys = keyring(&[r#"{"auths":{"https://index.docker.io/v1/":{"auth":"aHViOnB3"},
+                "r.io":{"username":"whole","password":"a:b"},"r.io/team":{"username":"team","password":"p"},
+                "*.cloud.io":{"identitytoken":"i"},"r.io:5000":{"registrytoken":"t"}}}"#]);
+        for (url, expected) in [
+            ("oci://org/app", "hub:pw"),
+            ("oci://r.io/app", "whole:a:b"),
+            ("oci://r.io/team/app", "team:p"),
+            ("oci://eu.cloud.io/app", "identity i"),
+            ("oci://a.eu.cloud.io/app", "nobody"),
+            ("oci://r.io:5000/team/app", "bearer t"),
+            ("oci://r.io:5001/app", "nobody"),
+            ("oci://other.io/app", "nobody"),
+        ] {
+            assert_eq!(told(&keys, url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn of_several_secrets_the_first_wins_and_their_order_holds() {
+        let keys = keyring(&[
+            r#"{"auths":{"r.io":{"username":"first","password":"p"}}}"#,
+            r#"{"auths":{"r.io":{"username":"second","password":"p"}}}"#,
+        ]);
+        assert_eq!(told(&keys, "oci://r.io/app"), "first:p");
+    }
+
+    #[test]
+    fn what_is_no_docker_config_is_refused_and_not_shown() {
+        for text in
+            ["hunter2", r#"{"auths":{"r.io":{"auth":"hunter2"}}}"#, r#"{"auths":["hunter2"]}"#]
+        {
+            let data = BTreeMap::from([(CONFIG.to_owned(), text.as_bytes().to_vec())]);
+            let error = Keyring::default().add(&data).unwrap_err().to_string();
+            assert!(error.starts_with("`.dockerconfigjson` of the Secret"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let older = BTreeMap::from([(OLDER.to_owned(), br#"{"r.io":{"auth":"YTpi"}}"#.to_vec())]);
+        let mut keys = Keyring::default();
+        assert!(keys.add(&older).unwrap() && !keys.is_empty());
+        assert_eq!(told(&keys, "oci://r.io/app"), "a:b");
+        assert!(!keys.add(&BTreeMap::new()).unwrap());
+        assert!(!format!("{keys:?}").contains("Yjpi"));
+    }
+}

@@ -1,0 +1,217 @@
+//! What is remembered of registries from one look to the next, so that looking again is one small request.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use objects::Redacted;
+
+use super::challenge::Challenge;
+use super::token::{self, Token};
+use super::{Auth, Error, Remote, Session};
+use crate::http::clients::{Key, Lately, client_key, key};
+use crate::http::{self, Budgets, Egress, Trust};
+
+/// Repositories of which it is remembered what they ask for.
+const MOST_ACCESSES: usize = 4096;
+/// Clients that are kept; remotes that trust and show the same share one.
+const MOST_CLIENTS: usize = 64;
+/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
+const OLDEST_CLIENT: Duration = Duration::from_secs(600);
+
+/// What is remembered of registries. Keep one for all remotes.
+///
+/// # Guarantees
+/// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
+/// ago go first. Whoever has other credentials has another token.
+pub struct Known {
+    accesses: Mutex<Lately<Arc<Access>>>,
+    clients: Mutex<Lately<(reqwest::Client, Instant)>>,
+    budgets: Arc<Budgets>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            accesses: Mutex::new(Lately::new(MOST_ACCESSES)),
+            clients: Mutex::new(Lately::new(MOST_CLIENTS)),
+            budgets: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Known")
+    }
+}
+
+/// Whatever was interrupted in here is complete: values are put there whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    /// With budgets that others use too.
+    #[must_use]
+    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+        Self { budgets, ..self }
+    }
+
+    /// How much is asked of each registry.
+    pub(super) fn budgets(&self) -> &Arc<Budgets> {
+        &self.budgets
+    }
+
+    /// A client, with the connections that it still has.
+    pub(super) fn client(&self, remote: &Remote) -> Result<reqwest::Client, Error> {
+        let key = connection_key(remote);
+        if let Some((client, built)) = locked(&self.clients).get(&key)
+            && built.elapsed() < OLDEST_CLIENT
+        {
+            return Ok(client.clone());
+        }
+        let built = http::client_trusting(
+            &remote.tls,
+            trust(remote),
+            remote.proxy.as_ref(),
+            Egress::BeyondLink,
+        );
+        let client = built.map_err(|error| Error::BadSecret(error.to_string()))?;
+        locked(&self.clients).put(key, (client.clone(), Instant::now()));
+        Ok(client)
+    }
+
+    /// What a repository asks of those who have these credentials.
+    pub(super) fn access(&self, remote: &Remote) -> Arc<Access> {
+        let key = access_key(remote);
+        let mut accesses = locked(&self.accesses);
+        if let Some(access) = accesses.get(&key) {
+            return access.clone();
+        }
+        let access = Arc::<Access>::default();
+        accesses.put(key, access.clone());
+        access
+    }
+}
+
+/// Parity(flux): authorities of one's own are trusted beside the system's; `insecure` without them trusts anybody.
+fn trust(remote: &Remote) -> Trust {
+    let has_own = remote.tls.ca.is_some() || remote.tls.identity.is_some();
+    if remote.insecure && !has_own { Trust::Anyone } else { Trust::Beside }
+}
+
+fn connection_key(remote: &Remote) -> Key {
+    let client = client_key(&remote.tls, remote.proxy.as_ref());
+    key(&[Some(&client), Some(&[u8::from(remote.insecure)])])
+}
+
+fn access_key(remote: &Remote) -> Key {
+    let (kind, user, secret): (&[u8], _, _) = match &remote.auth {
+        Auth::Anonymous => (b"none", None, None),
+        Auth::Basic { username, password } => (b"basic", Some(username), Some(password.expose())),
+        Auth::Identity(token) => (b"identity", None, Some(token.expose())),
+        Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
+    };
+    key(&[
+        Some(remote.repository.to_string().as_bytes()),
+        Some(kind),
+        user.map(String::as_bytes),
+        secret.map(String::as_bytes),
+        Some(&connection_key(remote)),
+    ])
+}
+
+/// What a repository asks for, and what it was given last.
+#[derive(Default)]
+pub(super) struct Access {
+    /// Whether plain HTTP is spoken, once that is known.
+    is_plain: Mutex<Option<bool>>,
+    /// Held while a token is fetched, so that all who need it wait for one.
+    given: tokio::sync::Mutex<Given>,
+}
+
+#[derive(Default)]
+struct Given {
+    challenge: Option<Challenge>,
+    header: Option<Redacted<String>>,
+    until: Option<Instant>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Access")
+    }
+}
+
+impl Given {
+    fn usable(&self) -> Option<Redacted<String>> {
+        let is_over = self.until.is_some_and(|until| until <= Instant::now());
+        self.header.clone().filter(|_| !is_over)
+    }
+
+    async fn renew(&mut self, client: &Session<'_>, is_plain: bool) -> Result<(), Error> {
+        let (header, life) = match (&self.challenge, &client.remote.auth) {
+            (_, Auth::Bearer(token)) => {
+                (Some(Redacted::new(format!("Bearer {}", token.expose()))), None)
+            }
+            (Some(Challenge::Basic), Auth::Basic { username, password }) => {
+                (Some(token::basic(username, password)), None)
+            }
+            (Some(Challenge::Bearer { realm, service }), _) => {
+                let fetched = token::fetch(client, is_plain, realm, service.as_deref()).await;
+                if fetched.is_err() {
+                    // The registry may name somebody else next time.
+                    self.challenge = None;
+                }
+                let Token { header, life } = fetched?;
+                (Some(header), Some(life))
+            }
+            (Some(Challenge::Basic) | None, _) => (None, None),
+        };
+        self.header = header;
+        self.until = life.map(|life| Instant::now() + life);
+        Ok(())
+    }
+}
+
+impl Access {
+    pub(super) fn is_plain(&self) -> Option<bool> {
+        *locked(&self.is_plain)
+    }
+
+    pub(super) fn set_plain(&self, is_plain: Option<bool>) {
+        *locked(&self.is_plain) = is_plain;
+    }
+
+    /// What is sent with a request, as far as it is known what the registry asks for.
+    pub(super) async fn authorization(
+        &self,
+        client: &Session<'_>,
+        is_plain: bool,
+    ) -> Result<Option<Redacted<String>>, Error> {
+        let mut given = self.given.lock().await;
+        if given.usable().is_none() {
+            given.renew(client, is_plain).await?;
+        }
+        Ok(given.usable())
+    }
+
+    /// What is sent after a request was refused that was sent with `refused`; `None` if there is nothing else.
+    pub(super) async fn after(
+        &self,
+        client: &Session<'_>,
+        is_plain: bool,
+        challenge: Option<Challenge>,
+        refused: Option<&Redacted<String>>,
+    ) -> Result<Option<Redacted<String>>, Error> {
+        let mut given = self.given.lock().await;
+        // Somebody else may have been given another meanwhile.
+        if given.usable().as_ref() == refused || given.usable().is_none() {
+            given.challenge = challenge;
+            given.header = None;
+            given.renew(client, is_plain).await?;
+        }
+        Ok(given.usable().filter(|header| Some(header) != refused))
+    }
+}

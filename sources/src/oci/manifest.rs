@@ -1,0 +1,217 @@
+//! What manifests say: layers, annotations, and of an index which manifest is ours.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Digest, Error};
+
+const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// What is asked for where a manifest is.
+pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
+    application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
+    application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// Bytes of all annotations together, as many as an object of Kubernetes may have: they go into a status.
+const MOST_ANNOTATED: usize = 256 << 10;
+
+/// The manifest of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The media type of its configuration, which tells what kind of artifact it is.
+    pub config: String,
+    /// Its layers, in order.
+    pub layers: Vec<Descriptor>,
+    /// What it says of itself.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What a manifest says of a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Descriptor {
+    /// What it is.
+    pub media_type: String,
+    /// Of its bytes.
+    pub digest: Digest,
+    /// Their number.
+    pub size: u64,
+}
+
+impl Manifest {
+    /// The first layer of a media type, or without one the first of all.
+    ///
+    /// Parity(flux): the texts.
+    ///
+    /// # Errors
+    /// [`Error::NoLayer`].
+    pub fn layer(&self, media_type: Option<&str>) -> Result<&Descriptor, Error> {
+        let first = self.layers.first();
+        let first =
+            first.ok_or_else(|| Error::NoLayer("no layers found in artifact".to_owned()))?;
+        let Some(wanted) = media_type else { return Ok(first) };
+        self.layers.iter().find(|layer| layer.media_type == wanted).ok_or_else(|| {
+            Error::NoLayer(format!("failed to find layer with media type '{wanted}' in artifact"))
+        })
+    }
+}
+
+/// What the bytes were.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    Image(Manifest),
+    /// An index, and which of its manifests is ours.
+    Index(Digest),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    #[serde(default)]
+    media_type: Option<String>,
+    #[serde(default)]
+    config: Option<RawDescriptor>,
+    #[serde(default)]
+    layers: Option<Vec<RawDescriptor>>,
+    #[serde(default)]
+    manifests: Option<Vec<RawDescriptor>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawDescriptor {
+    #[serde(default)]
+    media_type: String,
+    #[serde(default)]
+    digest: String,
+    #[serde(default)]
+    size: u64,
+    #[serde(default)]
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+}
+
+/// Reads what has been sent with a media type; `place` is for texts.
+pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parsed, Error> {
+    let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
+    let raw: Raw = serde_json::from_slice(bytes)
+        .map_err(|error| senseless(format!("it is no manifest: {error}")))?;
+    let sent = media_type.split(';').next().unwrap_or_default().trim();
+    // What is in the bytes is what the digest vouches for.
+    let kind = raw.media_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(sent);
+    match kind {
+        OCI_MANIFEST | DOCKER_MANIFEST => image(raw, place).map(Parsed::Image),
+        OCI_INDEX | DOCKER_INDEX => ours(raw, place).map(Parsed::Index),
+        other => Err(Error::UnsupportedMediaType {
+            place: place.to_owned(),
+            found: super::answer::shown(other),
+        }),
+    }
+}
+
+fn image(raw: Raw, place: &str) -> Result<Manifest, Error> {
+    let annotations = raw.annotations.unwrap_or_default();
+    let length = annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    if length > MOST_ANNOTATED {
+        let what = format!("all that {place} has as annotations");
+        return Err(Error::TooLarge { what, limit: MOST_ANNOTATED as u64 });
+    }
+    let layer = |raw: RawDescriptor| {
+        let digest = Digest::parse(&raw.digest)?;
+        Ok(Descriptor { media_type: raw.media_type, digest, size: raw.size })
+    };
+    let layers = raw.layers.unwrap_or_default().into_iter().map(layer);
+    Ok(Manifest {
+        config: raw.config.map(|config| config.media_type).unwrap_or_default(),
+        layers: layers.collect::<Result<_, Error>>()?,
+        annotations,
+    })
+}
+
+/// Parity(flux): the manifest for `linux/amd64`, which is also what one without a platform is for.
+fn ours(raw: Raw, place: &str) -> Result<Digest, Error> {
+    let is_ours = |manifest: &RawDescriptor| {
+        manifest.platform.as_ref().is_none_or(|it| it.os == "linux" && it.architecture == "amd64")
+    };
+    let found = raw.manifests.unwrap_or_default().into_iter().find(is_ours);
+    let found = found.ok_or_else(|| Error::UnsupportedMediaType {
+        place: place.to_owned(),
+        found: "an index without a manifest for linux/amd64".to_owned(),
+    })?;
+    Digest::parse(&found.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn digest(byte: &str) -> String {
+        format!("sha256:{}", byte.repeat(32))
+    }
+
+    fn read(media_type: &str, value: &serde_json::Value) -> Result<Parsed, Error> {
+        parse(media_type, value.to_string().as_bytes(), "r.io/a: manifests/x")
+    }
+
+    #[test]
+    fn layers_are_found_by_their_media_type() {
+        let value = json!({"schemaVersion": 2, "config": {"mediaType": "c"}, "annotations": {"a": "b"}, "layers": [
+            {"mediaType": "one", "digest": digest("01"), "size": 1},
+            {"mediaType": "two", "digest": digest("02"), "size": 2}]});
+        let Parsed::Image(manifest) = read(OCI_MANIFEST, &value).unwrap() else { unreachable!() };
+        assert_eq!(manifest.config, "c");
+        assert_eq!(manifest.annotations["a"], "b");
+        assert_eq!(manifest.layer(None).unwrap().size, 1);
+        assert_eq!(manifest.layer(Some("two")).unwrap().size, 2);
+        let error = manifest.layer(Some("three")).unwrap_err().to_string();
+        assert_eq!(error, "failed to find layer with media type 'three' in artifact");
+        let Parsed::Image(empty) = read(DOCKER_MANIFEST, &json!({"layers": null})).unwrap() else {
+            unreachable!()
+        };
+        assert_eq!(empty.layer(None).unwrap_err().to_string(), "no layers found in artifact");
+    }
+
+    #[test]
+    fn of_an_index_the_manifest_for_linux_is_taken() {
+        let platform = |os: &str, byte: &str| json!({"digest": digest(byte), "platform": {"os": os, "architecture": "amd64"}});
+        let value = json!({"manifests": [platform("windows", "01"), platform("linux", "02")]});
+        let expected = Parsed::Index(Digest::parse(&digest("02")).unwrap());
+        assert_eq!(read(OCI_INDEX, &value).unwrap(), expected);
+        let any = json!({"mediaType": DOCKER_INDEX, "manifests": [{"digest": digest("02")}]});
+        assert_eq!(read("", &any).unwrap(), expected);
+        let none = json!({"manifests": [platform("windows", "01")]});
+        assert!(matches!(read(OCI_INDEX, &none), Err(Error::UnsupportedMediaType { .. })));
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused() {
+        let schema_1 = "application/vnd.docker.distribution.manifest.v1+prettyjws";
+        let error = read(schema_1, &json!({})).unwrap_err().to_string();
+        assert!(error.contains(schema_1), "{error}");
+        for text in ["", "3", "{\"layers\":[{\"size\":-1}]}", "{\"annotations\":{\"a\":1}}"] {
+            assert!(
+                matches!(parse(OCI_MANIFEST, text.as_bytes(), "x"), Err(Error::Protocol { .. })),
+                "{text}"
+            );
+        }
+        let deep = format!("{{\"x\":{}", "[".repeat(100_000));
+        assert!(parse(OCI_MANIFEST, deep.as_bytes(), "x").is_err());
+        let bad = json!({"layers": [{"digest": "sha256:../../x", "size": 1}]});
+        assert!(matches!(read(OCI_MANIFEST, &bad), Err(Error::InvalidReference { .. })));
+        let large = json!({"annotations": {"a": "x".repeat(300 << 10)}});
+        assert!(matches!(read(OCI_MANIFEST, &large), Err(Error::TooLarge { .. })));
+    }
+}

@@ -1,0 +1,346 @@
+//! Registries on loopback that ask for tokens, lead elsewhere, lie, or do not answer.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::thread;
+
+use super::*;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// One request as a server saw it.
+struct Asked {
+    line: String,
+    authorization: Option<String>,
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Answers requests until the test ends; the log holds their first lines with who sent them.
+fn serve(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> (SocketAddr, Log) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let log = Log::default();
+    let (answer, lines) = (Arc::new(answer), log.clone());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (answer, lines) = (answer.clone(), lines.clone());
+            thread::spawn(move || converse(stream.unwrap(), &*answer, &lines));
+        }
+    });
+    (address, log)
+}
+
+fn converse(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> String, log: &Log) {
+    let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+    // A greeting of TLS is no text, which ends the conversation as a registry without TLS does.
+    let Some(Ok(line)) = head.next() else { return };
+    let line = line.trim_end_matches(" HTTP/1.1").to_owned();
+    let mut authorization = None;
+    for field in head.map_while(Result::ok).take_while(|field| !field.is_empty()) {
+        if let Some(value) = field.to_ascii_lowercase().strip_prefix("authorization: ") {
+            authorization = Some(field[field.len() - value.len()..].to_owned());
+        }
+    }
+    let asked = Asked { line, authorization };
+    let who = asked.authorization.as_deref().unwrap_or("-").to_owned();
+    log.lock().unwrap().push(format!("{} {who}", asked.line));
+    stream.write_all(answer(&asked).as_bytes()).unwrap_or_default();
+}
+
+fn reply(status: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+}
+
+fn remote(address: SocketAddr, auth: Auth) -> Remote {
+    Remote {
+        repository: Repository::parse(&format!("oci://{address}/team/app")).unwrap(),
+        auth,
+        tls: Tls::default(),
+        proxy: None,
+        insecure: false,
+        timeout: Duration::from_secs(20),
+        limits: Limits::default(),
+    }
+}
+
+fn user() -> Auth {
+    Auth::Basic { username: "me".to_owned(), password: Redacted::new("hunter2".to_owned()) }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn taken(log: &Log) -> Vec<String> {
+    std::mem::take(&mut *log.lock().unwrap())
+}
+
+fn resolve(remote: &Remote, known: &Known) -> Result<Digest, Error> {
+    run(async { Session::new(remote, known)?.resolve(&Reference::tag("v1")?).await })
+}
+
+fn head(digest: &Digest) -> String {
+    reply(
+        "200 OK",
+        &[("docker-content-digest", &digest.to_string()), ("content-type", MANIFEST)],
+        "",
+    )
+}
+
+/// A registry that wants tokens, which last `life` seconds, and whoever gives them to `me`.
+fn with_tokens(life: u64) -> (SocketAddr, Log) {
+    let own = Arc::new(Mutex::new(String::new()));
+    let place = own.clone();
+    let (address, log) = serve(move |asked| {
+        let place = place.lock().unwrap().clone();
+        if asked.line.starts_with("GET /token?") {
+            return match asked.authorization.as_deref() {
+                // `me:hunter2`
+                Some("Basic bWU6aHVudGVyMg==") | None => {
+                    reply("200 OK", &[], &format!("{{\"token\":\"t0ken\",\"expires_in\":{life}}}"))
+                }
+                Some(_) => {
+                    let body =
+                        r#"{"errors":[{"code":"UNAUTHORIZED","message":"no xunter2, no token"}]}"#;
+                    reply("401 Unauthorized", &[], body)
+                }
+            };
+        }
+        match asked.authorization.as_deref() {
+            Some("Bearer t0ken") => head(&Digest::of(b"x")),
+            _ => {
+                let asks = format!("Bearer realm=\"http://{place}/token\",service=\"registry\"");
+                reply("401 Unauthorized", &[("www-authenticate", &asks)], "")
+            }
+        }
+    });
+    *own.lock().unwrap() = address.to_string();
+    (address, log)
+}
+
+#[test]
+fn a_token_is_fetched_once_and_then_each_look_is_one_request() {
+    let (address, log) = with_tokens(300);
+    let (remote, known) = (remote(address, user()), Known::default());
+    assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));
+    let asked = taken(&log);
+    // Whether TLS is spoken was asked too, which is no line of text.
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(asked[0], "HEAD /v2/team/app/manifests/v1 -");
+    let token =
+        "GET /token?scope=repository%3Ateam%2Fapp%3Apull&service=registry Basic bWU6aHVudGVyMg==";
+    assert_eq!(asked[1], token);
+    assert_eq!(asked[2], "HEAD /v2/team/app/manifests/v1 Bearer t0ken");
+    resolve(&remote, &known).unwrap();
+    assert_eq!(taken(&log), ["HEAD /v2/team/app/manifests/v1 Bearer t0ken"]);
+}
+
+#[test]
+fn many_who_need_a_token_wait_for_one() {
+    let (address, log) = with_tokens(300);
+    let (remote, known) = (remote(address, Auth::Anonymous), Known::default());
+    let tag = Reference::tag("v1").unwrap();
+    run(async {
+        let clients: Vec<_> = (0..8).map(|_| Session::new(&remote, &known).unwrap()).collect();
+        let found =
+            futures::future::join_all(clients.iter().map(|client| client.resolve(&tag))).await;
+        assert!(found.iter().all(Result::is_ok), "{found:?}");
+    });
+    let tokens = taken(&log).iter().filter(|line| line.starts_with("GET /token")).count();
+    assert_eq!(tokens, 1);
+}
+
+#[test]
+fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
+    let (address, log) = with_tokens(1);
+    let (remote, known) = (remote(address, user()), Known::default());
+    resolve(&remote, &known).unwrap();
+    taken(&log);
+    thread::sleep(Duration::from_millis(900));
+    resolve(&remote, &known).unwrap();
+    let asked = taken(&log);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[0].starts_with("GET /token?") && asked[1].ends_with("Bearer t0ken"), "{asked:?}");
+}
+
+#[test]
+fn who_gives_no_token_is_told_and_the_password_is_not() {
+    let (address, _) = with_tokens(300);
+    let auth = Auth::Basic { username: "me".into(), password: Redacted::new("xunter2".into()) };
+    let error = resolve(&remote(address, auth), &Known::default()).unwrap_err();
+    assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
+    let expected = format!(
+        "GET http://{address}/token: UNAUTHORIZED: no ****, no token; check the credentials of the registry"
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_password_goes_to_a_registry_that_asks_for_it_and_is_not_asked_for_twice() {
+    let (address, log) = serve(|asked| match asked.authorization.as_deref() {
+        Some("Basic bWU6aHVudGVyMg==") => head(&Digest::of(b"x")),
+        _ => reply(
+            "401 Unauthorized",
+            &[("www-authenticate", "Basic realm=\"x\"")],
+            if asked.line.starts_with("HEAD") {
+                ""
+            } else {
+                r#"{"errors":[{"code":"DENIED","message":"no"}]}"#
+            },
+        ),
+    });
+    let known = Known::default();
+    resolve(&remote(address, user()), &known).unwrap();
+    taken(&log);
+    resolve(&remote(address, user()), &known).unwrap();
+    assert_eq!(taken(&log), ["HEAD /v2/team/app/manifests/v1 Basic bWU6aHVudGVyMg=="]);
+    // What one may, another may not.
+    let error = resolve(&remote(address, Auth::Anonymous), &known).unwrap_err().to_string();
+    let expected = format!(
+        "GET http://{address}/v2/team/app/manifests/v1: DENIED: no; check the credentials of the registry"
+    );
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
+    let (elsewhere, far) = serve(|_| reply("200 OK", &[], "layer"));
+    let (address, _) = serve(move |asked| match asked.authorization.as_deref() {
+        Some(_) => {
+            let to = format!("http://you:secret@{elsewhere}/storage?signature=s");
+            reply("307 Temporary Redirect", &[("location", &to)], "")
+        }
+        None => reply("401 Unauthorized", &[("www-authenticate", "Basic realm=\"x\"")], ""),
+    });
+    let (remote, known) = (remote(address, user()), Known::default());
+    let layer = |bytes: &[u8], size| {
+        let layer = Descriptor { media_type: String::new(), digest: Digest::of(bytes), size };
+        run(async { Session::new(&remote, &known)?.layer(&layer).await })
+    };
+    let mut found = layer(b"layer", 5).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut found.file, &mut text).unwrap();
+    assert_eq!((text.as_str(), found.size), ("layer", 5));
+    assert_eq!(taken(&far), ["GET /storage?signature=s -"]);
+    assert!(matches!(layer(b"other", 5), Err(Error::Mismatch { what: "layer", .. })));
+    assert!(matches!(layer(b"layer", 4), Err(Error::TooLarge { .. })));
+    assert!(matches!(layer(b"layer", 1 << 40), Err(Error::TooLarge { .. })));
+}
+
+#[test]
+fn nobody_is_led_where_no_registry_is() {
+    for to in ["file:///etc/passwd", "http://169.254.169.254/latest", "ftp://h/a", "//[fe80::1]/"] {
+        let (address, _) = serve(move |asked| match asked.line.as_str() {
+            "GET /v2/" => reply("200 OK", &[], ""),
+            _ => reply("302 Found", &[("location", to)], ""),
+        });
+        let error = resolve(&remote(address, user()), &Known::default()).unwrap_err();
+        assert!(matches!(error, Error::Redirected { .. }), "{to}: {error:?}");
+    }
+    let realm = r#"Bearer realm="http://169.254.169.254/token?x=secret""#;
+    let (address, _) =
+        serve(move |_| reply("401 Unauthorized", &[("www-authenticate", realm)], ""));
+    let error = resolve(&remote(address, user()), &Known::default()).unwrap_err().to_string();
+    assert!(error.contains("leads to `http://169.254.169.254/token`, where"), "{error}");
+    let (address, _) = serve(|asked| {
+        let to = asked.line.trim_start_matches("HEAD ").to_owned();
+        reply("302 Found", &[("location", &to)], "")
+    });
+    let error = resolve(&remote(address, user()), &Known::default()).unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+}
+
+#[test]
+fn a_manifest_is_what_its_digest_says() {
+    let body = format!(
+        r#"{{"layers":[{{"mediaType":"m","digest":"{}","size":3}}],"annotations":{{"a":"b"}}}}"#,
+        Digest::of(b"abc")
+    );
+    let digest = Digest::of(body.as_bytes());
+    let index = format!(r#"{{"manifests":[{{"digest":"{digest}"}}]}}"#);
+    let index_digest = Digest::of(index.as_bytes());
+    let (good, other) = (digest.to_string(), index_digest.to_string());
+    let (address, _) = serve(move |asked| match &asked.line {
+        line if line.ends_with(&good) || line.ends_with("/v1") => reply(
+            "200 OK",
+            &[("content-type", MANIFEST)],
+            if line.starts_with("HEAD") { "" } else { &body },
+        ),
+        line if line.ends_with(&other) => {
+            reply("200 OK", &[("content-type", "application/vnd.oci.image.index.v1+json")], &index)
+        }
+        _ => reply("200 OK", &[("content-type", MANIFEST)], "{}"),
+    });
+    let (remote, known) = (remote(address, Auth::Anonymous), Known::default());
+    // This registry sends no digest with a HEAD.
+    assert_eq!(resolve(&remote, &known).unwrap(), digest);
+    let manifest =
+        |digest: &Digest| run(async { Session::new(&remote, &known)?.manifest(digest).await });
+    assert_eq!(manifest(&digest).unwrap().layers[0].size, 3);
+    assert_eq!(manifest(&index_digest).unwrap().annotations["a"], "b");
+    let wrong = manifest(&Digest::of(b"wrong")).unwrap_err();
+    assert!(matches!(wrong, Error::Mismatch { what: "manifest", .. }), "{wrong:?}");
+}
+
+#[test]
+fn tags_are_listed_page_by_page_and_not_without_end() {
+    let (address, log) = serve(|asked| {
+        let next = |last: &str| format!("</v2/team/app/tags/list?n=2&last={last}>; rel=\"next\"");
+        match asked.line.as_str() {
+            "GET /v2/team/app/tags/list?n=1000" => {
+                reply("200 OK", &[("link", &next("b"))], r#"{"tags":["a","b","../c"]}"#)
+            }
+            "GET /v2/team/app/tags/list?n=2&last=b" => reply("200 OK", &[], r#"{"tags":["c"]}"#),
+            line if line.starts_with("GET /v2/team/endless") => {
+                let last = line.len();
+                let link = format!(
+                    "</v2/team/endless/tags/list?last={}>; rel=\"next\"",
+                    "x".repeat(last % 100)
+                );
+                reply("200 OK", &[("link", &link)], r#"{"tags":["a"]}"#)
+            }
+            _ => reply("200 OK", &[], r#"{"tags":null}"#),
+        }
+    });
+    let mut remote = remote(address, Auth::Anonymous);
+    let known = Known::default();
+    let tags = |remote: &Remote| run(async { Session::new(remote, &known)?.tags().await });
+    assert_eq!(tags(&remote).unwrap(), ["a", "b", "c"]);
+    assert_eq!(taken(&log).len(), 2);
+    remote.repository = Repository::parse(&format!("oci://{address}/team/endless")).unwrap();
+    remote.limits.pages = 7;
+    let error = tags(&remote).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { limit: 7, .. }), "{error:?}");
+}
+
+#[test]
+fn silence_ends_and_nobody_there_is_told() {
+    let (address, _) = serve(|asked| {
+        if asked.line.starts_with("HEAD") {
+            thread::sleep(Duration::from_secs(5));
+        }
+        reply("503 Service Unavailable", &[("retry-after", "7")], "")
+    });
+    let mut silent = remote(address, Auth::Anonymous);
+    silent.timeout = Duration::from_millis(500);
+    let error = resolve(&silent, &Known::default()).unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    let busy =
+        run(async { Session::new(&silent, &Known::default())?.manifest(&Digest::of(b"x")).await });
+    let after = Some(Duration::from_secs(7));
+    assert!(
+        matches!(&busy, Err(Error::Unavailable { retry_after, .. }) if *retry_after == after),
+        "{busy:?}"
+    );
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = resolve(&remote(nobody, Auth::Anonymous), &Known::default()).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
+}

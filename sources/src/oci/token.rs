@@ -1,0 +1,143 @@
+//! Tokens of registries: asking whoever gives them, and how long they last.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use objects::Redacted;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Request};
+use serde::Deserialize;
+use url::Url;
+
+use super::answer::{accepted_text, read_text, shown};
+use super::exchange::{bare, is_off_limits};
+use super::{Auth, Error, Session};
+
+/// Bytes of an answer.
+const LARGEST: u64 = 1 << 20;
+/// How long a token lasts that does not say so.
+const USUAL_LIFE: u64 = 60;
+/// The longest life that is believed.
+const LONGEST_LIFE: u64 = 24 * 3600;
+
+/// A value of the `Authorization` header, and how long it can be used.
+pub(super) struct Token {
+    pub(super) header: Redacted<String>,
+    pub(super) life: Duration,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    token: Option<String>,
+    access_token: Option<String>,
+    expires_in: Option<u64>,
+}
+
+/// What stands for a user and a password in a header.
+pub(super) fn basic(username: &str, password: &Redacted<String>) -> Redacted<String> {
+    let pair = format!("{username}:{}", password.expose());
+    Redacted::new(format!("Basic {}", STANDARD.encode(pair)))
+}
+
+/// Asks for a token that allows to pull from the client's repository, and nothing more.
+pub(super) async fn fetch(
+    client: &Session<'_>,
+    is_plain: bool,
+    realm: &str,
+    service: Option<&str>,
+) -> Result<Token, Error> {
+    let about = format!("the challenge of {}", client.remote.repository.registry());
+    let mut url = Url::parse(realm).map_err(|_unread| Error::Protocol {
+        request: about.clone(),
+        reason: "it names no URL for tokens".to_owned(),
+    })?;
+    if let Some(reason) = is_off_limits(&url, is_plain) {
+        return Err(Error::Redirected { request: about, to: shown(&bare(&url)), reason });
+    }
+    let scope = format!("repository:{}:pull", client.remote.repository.path());
+    let place = shown(&bare(&url));
+    let mut request = match &client.remote.auth {
+        Auth::Identity(refresh) => {
+            let mut form = url::form_urlencoded::Serializer::new(String::new());
+            form.append_pair("grant_type", "refresh_token")
+                .append_pair("client_id", "windlass")
+                .append_pair("refresh_token", refresh.expose())
+                .append_pair("scope", &scope)
+                .append_pair("service", service.unwrap_or_default());
+            let mut request = Request::new(Method::POST, url);
+            let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+            request.headers_mut().insert(CONTENT_TYPE, kind);
+            *request.body_mut() = Some(form.finish().into());
+            request
+        }
+        Auth::Anonymous | Auth::Basic { .. } | Auth::Bearer(_) => {
+            {
+                let mut query = url.query_pairs_mut();
+                query.append_pair("scope", &scope);
+                if let Some(service) = service {
+                    query.append_pair("service", service);
+                }
+            }
+            Request::new(Method::GET, url)
+        }
+    };
+    if let Auth::Basic { username, password } = &client.remote.auth {
+        request.headers_mut().insert(AUTHORIZATION, value(&basic(username, password))?);
+    }
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+    let asked = format!("{} {place}", request.method());
+    let answer = client.execute(request).await?;
+    let answer = accepted_text(client, &asked, answer).await?;
+    let bytes = read_text(client, &asked, answer, LARGEST).await?;
+    parse(&bytes).ok_or_else(|| Error::Protocol {
+        request: asked,
+        reason: "it is no token that can be sent".to_owned(),
+    })
+}
+
+/// Reads an answer. Nothing of it is repeated where it cannot be read.
+fn parse(bytes: &[u8]) -> Option<Token> {
+    let answer: Answer = serde_json::from_slice(bytes).ok()?;
+    let given = [answer.token, answer.access_token].into_iter().flatten();
+    let token = given.into_iter().find(|token| !token.is_empty())?;
+    let header = Redacted::new(format!("Bearer {token}"));
+    value(&header).ok()?;
+    let life = answer.expires_in.filter(|life| *life > 0).unwrap_or(USUAL_LIFE);
+    // What is asked with a token may take a while, so its last fifth is not counted on.
+    let life = Duration::from_secs(life.min(LONGEST_LIFE)) * 4 / 5;
+    Some(Token { header, life })
+}
+
+/// A header that is not shown by whoever prints requests.
+pub(super) fn value(header: &Redacted<String>) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(header.expose()).map_err(|_unprintable| {
+        Error::BadSecret("the credentials of the registry cannot be sent in a header".to_owned())
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_lasts_four_fifths_of_its_life() {
+        let life = |text: &str| parse(text.as_bytes()).map(|token| token.life.as_secs());
+        assert_eq!(life(r#"{"token":"a","expires_in":300}"#), Some(240));
+        assert_eq!(life(r#"{"access_token":"a"}"#), Some(48));
+        assert_eq!(life(r#"{"token":"","access_token":"a","expires_in":0}"#), Some(48));
+        assert_eq!(life(r#"{"token":"a","expires_in":18446744073709551615}"#), Some(69_120));
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            r#"{"token":"a\nb"}"#,
+            r#"{"token":1}"#,
+            r#"{"token":"a","expires_in":-1}"#,
+        ] {
+            assert_eq!(life(bad), None, "{bad}");
+        }
+    }
+}

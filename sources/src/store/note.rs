@@ -1,0 +1,73 @@
+//! What an artifact was made of, kept beside it.
+//!
+//! A note only saves work: one that is lost, broken or cut off by a crash is as good as none.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+
+use super::{Error, Slot, Store, UNFINISHED, failed, gone_is_fine};
+
+/// The name of a slot's note; what begins with a dot is no artifact, is not served, and goes with its slot.
+const NOTE: &str = ".note";
+
+/// The largest note.
+const LARGEST: u64 = 256 << 20;
+
+impl Store {
+    /// Keeps a note in a slot that has an artifact, in the place of the one before.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn keep_note(&self, slot: &Slot, note: &[u8]) -> Result<(), Error> {
+        let dir = self.make_dir(slot)?;
+        let place = dir.join(NOTE);
+        if note.len() as u64 > LARGEST {
+            return gone_is_fine(std::fs::remove_file(&place)).map_err(failed("remove", &place));
+        }
+        let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&dir);
+        let mut unfinished = unfinished.map_err(failed("write to", &dir))?;
+        unfinished.write_all(note).map_err(failed("write", &place))?;
+        unfinished.persist(&place).map_err(|error| failed("write", &place)(error.error))?;
+        Ok(())
+    }
+
+    /// The note of a slot; none if there is none.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn note(&self, slot: &Slot) -> Result<Option<Vec<u8>>, Error> {
+        let place = self.dir(slot).join(NOTE);
+        let file = match File::open(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed("open", &place))?,
+        };
+        let mut note = Vec::new();
+        file.take(LARGEST).read_to_end(&mut note).map_err(failed("read", &place))?;
+        Ok(Some(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::super::Options;
+    use super::*;
+
+    #[test]
+    fn a_note_is_replaced_survives_garbage_and_goes_with_its_slot() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let slot = Slot::new("bucket", "shop", "app").unwrap();
+        assert_eq!(store.note(&slot).unwrap(), None);
+        store.keep_note(&slot, b"one").unwrap();
+        store.keep_note(&slot, b"two").unwrap();
+        let fill = |out: &mut dyn io::Write| out.write_all(b"x");
+        let kept = store.put(&slot, "a.tar.gz", "1", Timestamp::UNIX_EPOCH, fill).unwrap();
+        store.collect_garbage(&slot, &kept.path, Timestamp::MAX).unwrap();
+        assert_eq!(store.note(&slot).unwrap().as_deref(), Some(&b"two"[..]));
+        assert!(store.open_file("bucket/shop/app/.note").is_err(), "it is not served");
+        store.remove(&slot).unwrap();
+        assert_eq!(store.note(&slot).unwrap(), None);
+    }
+}

@@ -1,0 +1,282 @@
+//! Servers that claim to speak S3 and are out to harm: slow, endless, huge, lying.
+//!
+//! Elsewhere: a real server (`e2e/tests/bucket.rs`).
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sources::bucket::{
+    Endpoint, Error, Identity, Known, Note, Previous, Remote, Server, bundle, fetch, list,
+};
+use sources::http::Tls;
+use tree::Limits;
+
+/// Serves every connection with `answer`, which gets the head of each request; how many there were.
+fn serve(
+    answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static,
+) -> (Remote, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+    let endpoint = listener.local_addr().expect("loopback").to_string();
+    let (answer, count) = (Arc::new(answer), Arc::<AtomicUsize>::default());
+    let counted = count.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer, counted) =
+                (stream.expect("loopback"), answer.clone(), counted.clone());
+            thread::spawn(move || {
+                while let Some(head) = head(&mut stream) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    answer(&head, &mut stream);
+                }
+            });
+        }
+    });
+    let endpoint = Endpoint::parse(&endpoint, true).expect("loopback");
+    let (tls, identity) = (Tls::default(), Identity::Anonymous);
+    let remote = Remote {
+        server: Server { endpoint, region: None, identity, tls, proxy: None },
+        bucket: "b".to_owned(),
+        prefix: String::new(),
+        timeout: Duration::from_secs(2),
+        limits: Limits::default(),
+    };
+    (remote, count)
+}
+
+fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn say(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
+    let len = body.len();
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n{headers}\r\n{body}");
+    let _gone = stream.write_all(text.as_bytes());
+}
+
+fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
+    let contents: String = keys
+        .iter()
+        .map(|(key, size)| {
+            format!(
+                "<Contents><Key>{key}</Key><ETag>&quot;1&quot;</ETag><Size>{size}</Size></Contents>"
+            )
+        })
+        .collect();
+    let more = next.map(|token| format!("<NextContinuationToken>{token}</NextContinuationToken>"));
+    format!(
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name>{contents}<IsTruncated>{}</IsTruncated>{}</ListBucketResult>",
+        next.is_some(),
+        more.unwrap_or_default()
+    )
+}
+
+async fn listed(remote: &Remote) -> Result<usize, Error> {
+    list(remote, None, &Note::default(), &Known::default()).await.map(|listed| listed.len())
+}
+
+async fn fetched(remote: &Remote) -> Result<usize, Error> {
+    let known = Known::default();
+    let listed = list(remote, None, &Note::default(), &known).await?;
+    fetch(remote, listed, Previous::default(), &known).await.map(|fetched| fetched.count)
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_or_drips_ends_with_the_timeout() {
+    let (silent, _) = serve(|_, _| thread::sleep(Duration::from_secs(60)));
+    let (dripping, _) = serve(|_, stream| {
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+        while stream.write_all(b" ").is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    for remote in [silent, dripping] {
+        let start = Instant::now();
+        let error = listed(&remote).await.unwrap_err();
+        assert!(matches!(error, Error::TooSlow { .. }), "{error:?}");
+        assert!(error.to_string().contains("took longer than spec.timeout (2s)"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[tokio::test]
+async fn pages_without_end_end() {
+    // The same token again and again, with nothing in the pages: one request.
+    let (remote, count) = serve(|_, stream| say(stream, "200 OK", "", &listing(&[], Some("t"))));
+    assert_eq!(listed(&remote).await.unwrap(), 0);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    // With something in them: the timeout.
+    let (remote, _) =
+        serve(|_, stream| say(stream, "200 OK", "", &listing(&[("a", 1)], Some("t"))));
+    assert!(listed(&remote).await.is_err());
+}
+
+#[tokio::test]
+async fn a_listing_of_hundreds_of_megabytes_is_not_read_to_its_end() {
+    let (mut remote, _) = serve(|_, stream| {
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900000000\r\n\r\n");
+        let spaces = vec![b' '; 1 << 20];
+        for _mib in 0..850 {
+            if stream.write_all(&spaces).is_err() {
+                return;
+            }
+        }
+    });
+    remote.timeout = Duration::from_secs(60);
+    let start = Instant::now();
+    let error = listed(&remote).await.unwrap_err();
+    assert!(!matches!(error, Error::TooSlow { .. }), "{error:?}");
+    assert!(error.to_string().contains("16777216 bytes"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn an_object_that_is_larger_than_its_listing_or_is_cut_off_is_not_kept() {
+    let object = |body: usize, len: usize| {
+        serve(move |head, stream| {
+            if head.contains("list-type=2") {
+                return say(stream, "200 OK", "", &listing(&[("a.yaml", 10)], None));
+            }
+            let head = format!("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: {len}\r\n\r\n");
+            let _gone = stream.write_all(head.as_bytes());
+            let _gone = stream.write_all(&vec![b'x'; body]);
+            let _gone = stream.shutdown(std::net::Shutdown::Both);
+        })
+        .0
+    };
+    let error = fetched(&object(8 << 20, 8 << 20)).await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
+    let error = fetched(&object(5, 10)).await.unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+    assert_eq!(fetched(&object(10, 10)).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn keys_that_climb_and_sizes_that_are_too_much_are_told_before_anything_is_fetched() {
+    for (keys, text) in [
+        (vec![("../../etc/passwd", 1)], "it has a part `.` or `..`"),
+        (vec![("a\\b", 1)], "it has a backslash"),
+        (vec![("a/b", 1), ("a", 1)], "cannot both be files"),
+        (vec![("a", 1 << 40)], "object 'a' has 1099511627776 bytes"),
+    ] {
+        let (remote, count) =
+            serve(move |_, stream| say(stream, "200 OK", "", &listing(&keys, None)));
+        let error = fetched(&remote).await.unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_is() {
+    let (remote, _) = serve(|head, stream| {
+        if head.contains("list-type=2") {
+            say(stream, "200 OK", "", &listing(&[("a", 1), ("b", 1)], None));
+        } else if head.starts_with("GET /b/a") {
+            let text = "<Error><Code>NoSuchKey</Code></Error>";
+            say(stream, "404 Not Found", "", text);
+        } else {
+            say(stream, "200 OK", "ETag: \"2\"\r\n", "x");
+        }
+    });
+    let known = Known::default();
+    let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
+    let fetched = fetch(&remote, listed, Previous::default(), &known).await.unwrap();
+    assert_eq!(fetched.count, 1);
+    assert_eq!(fetched.note.objects, [("b".to_owned(), "2".to_owned())].into());
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_told_in_its_words_and_not_for_ever() {
+    for (status, body, expected) in [
+        (
+            "403 Forbidden",
+            "<Error><Code>RequestTimeTooSkewed</Code><Message>m</Message></Error>".to_owned(),
+            "clock",
+        ),
+        (
+            "403 Forbidden",
+            "<Error><Code>SignatureDoesNotMatch</Code></Error>".to_owned(),
+            "secret key",
+        ),
+        ("403 Forbidden", String::new(), "denied (403)"),
+        (
+            "404 Not Found",
+            "<Error><Code>NoSuchBucket</Code></Error>".to_owned(),
+            "bucket 'b' not found",
+        ),
+        (
+            "400 Bad Request",
+            format!("<Error><Code>Odd</Code><Message>{}</Message></Error>", "m".repeat(100_000)),
+            "400 (Odd): mmm",
+        ),
+        ("200 OK", "<html>no S3</html>".to_owned(), "cannot be read"),
+        ("301 Moved", String::new(), "301"),
+    ] {
+        let (remote, _) = serve(move |_, stream| {
+            say(stream, status, "Location: http://169.254.169.254/\r\n", &body);
+        });
+        let error = listed(&remote).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{status}: {error}");
+        assert!(error.len() < 600, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again_a_few_times() {
+    let (mut remote, count) = serve(|_, stream| {
+        say(stream, "503 Slow Down", "", "<Error><Code>SlowDown</Code></Error>");
+    });
+    remote.timeout = Duration::from_secs(30);
+    let error = listed(&remote).await.unwrap_err().to_string();
+    assert!(error.contains("503 (SlowDown)"), "{error}");
+    assert_eq!(count.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_bucket_of_another_region_is_asked_there_once() {
+    let (mut remote, count) = serve(|head, stream| {
+        let region = "x-amz-bucket-region: eu-west-1\r\n";
+        if head.contains("/eu-west-1/s3/aws4_request") {
+            say(stream, "200 OK", region, &listing(&[("a", 1)], None));
+        } else {
+            say(
+                stream,
+                "400 Bad Request",
+                region,
+                "<Error><Code>AuthorizationHeaderMalformed</Code></Error>",
+            );
+        }
+    });
+    let secret = objects::Redacted::new("s".to_owned());
+    remote.server.identity = Identity::Keys { access: "a".to_owned(), secret, session: None };
+    let known = Known::default();
+    for requests in [2, 3] {
+        let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
+        assert_eq!((listed.len(), count.load(Ordering::SeqCst)), (1, requests));
+    }
+}
+
+#[tokio::test]
+async fn bodies_come_as_they_are_stored() {
+    // What the server calls compressed is an object like any other.
+    let (remote, _) = serve(|head, stream| {
+        if head.contains("list-type=2") {
+            say(stream, "200 OK", "", &listing(&[("a.gz", 3)], None));
+        } else {
+            say(stream, "200 OK", "ETag: \"1\"\r\nContent-Encoding: gzip\r\n", "raw");
+        }
+    });
+    assert_eq!(fetched(&remote).await.unwrap(), 1);
+    let (remote, _) = serve(|_, stream| say(stream, "200 OK", "ETag: \"1\"\r\n", ""));
+    assert!(bundle::ask(&remote, "a.zip", &Known::default()).await.is_ok());
+}

@@ -1,0 +1,90 @@
+//! Bucket: the objects of an object store become an artifact, or those of one bundle in it.
+//!
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), the protocols
+//! (`sources::bucket`).
+
+mod resolve;
+mod wish;
+mod world;
+
+use std::sync::Arc;
+
+use crds::source::Bucket;
+use kube::core::ResourceExt as _;
+use reconcile::{Node, Reason, Rest, reason};
+use serde_json::{Map, Value, json};
+use sources::plan::{Kept, Shape};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+
+use super::context::{Context, Memories};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::world::{Asked, Run, Stored};
+use super::source::{Memory, Sourced, Wished, fields};
+
+/// Names the object whose files are the artifact's, in the place of the bucket's own objects.
+pub(super) const BUNDLE: &str = "windlass.dev/bundle";
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+/// The key of the bundle, if there is one.
+fn bundle(object: &Bucket) -> Option<&str> {
+    object.annotations().get(BUNDLE).map(String::as_str)
+}
+
+impl Sourced for Bucket {
+    const FOLDER: &'static str = "bucket";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
+        of_failure: failure,
+    };
+
+    type Work = world::Work;
+    type Found = world::Found;
+
+    fn memories(context: &Context) -> &Memories<Memory<Self>> {
+        &context.bucket_memory
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_str())
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> Result<Wished<Self::Work>, Rest> {
+        let resolved = resolve::resolve(context, node, object).await?;
+        wish::wish(object, resolved)
+    }
+
+    async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+        world::ask(run).await
+    }
+
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+        world::fetch(run, found).await
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let status = self.status.as_ref()?;
+        Some(Shape::default().with("ignore", status.observed_ignore.clone()))
+    }
+
+    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+    }
+
+    fn observed(&self) -> Map<String, Value> {
+        fields([("observedIgnore", json!(self.spec.ignore))])
+    }
+}
+
+#[cfg(test)]
+mod tests;

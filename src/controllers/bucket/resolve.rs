@@ -1,0 +1,70 @@
+//! The Secrets that a Bucket names: credentials, whom its server is trusted by, its proxy.
+
+use std::collections::BTreeMap;
+
+use crds::LocalObjectReference;
+use crds::source::Bucket;
+use kube::core::ResourceExt as _;
+use reconcile::{Node, Rest, Wake};
+use sources::reason::AUTHENTICATION_FAILED;
+
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+
+/// The data of a Secret.
+pub(super) type Data = BTreeMap<String, Vec<u8>>;
+
+/// What was read for a run.
+#[derive(Default)]
+pub(super) struct Resolved {
+    /// Credentials.
+    pub(super) secret: Option<Data>,
+    /// An authority, or a certificate to show.
+    pub(super) certificates: Option<Data>,
+    /// A proxy.
+    pub(super) proxy: Option<Data>,
+}
+
+/// Reads what the spec names, and has the object woken when that changes.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &Node,
+    object: &Bucket,
+) -> Result<Resolved, Rest> {
+    let spec = &object.spec;
+    let mut references = References::default();
+    // All are watched before one is missed.
+    let mut read = Vec::new();
+    for (field, what, reference) in [
+        ("spec.secretRef", "", &spec.secret_ref),
+        ("spec.proxySecretRef", "failed to get proxy URL: ", &spec.proxy_secret_ref),
+        ("spec.certSecretRef", "failed to get TLS config: ", &spec.cert_secret_ref),
+    ] {
+        read.push(data(context, object, &mut references, field, what, reference.as_ref()).await);
+    }
+    references.watch(context, node);
+    let mut read = read.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let mut next = || read.next().flatten();
+    Ok(Resolved { secret: next(), proxy: next(), certificates: next() })
+}
+
+/// The data of a Secret; `None` if the spec names none.
+async fn data(
+    context: &Context,
+    object: &Bucket,
+    references: &mut References,
+    field: &str,
+    what: &str,
+    reference: Option<&LocalObjectReference>,
+) -> Result<Option<Data>, Rest> {
+    let Some(LocalObjectReference { name, .. }) = reference else { return Ok(None) };
+    let namespace = object.namespace().unwrap_or_default();
+    let failed = |why: String| {
+        let text = format!("{what}failed to get secret '{namespace}/{name}': {why}");
+        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+    };
+    let secret = references.secret(context, &namespace, name).await;
+    let secret = secret.map_err(|error| failed(error.to_string()))?;
+    let missing = || failed(format!("it does not exist; create it or correct {field}"));
+    secret.map(Some).ok_or_else(missing)
+}

@@ -1,0 +1,166 @@
+//! Asking and fetching a bucket, and keeping what came.
+
+use std::sync::Arc;
+
+use crds::source::Bucket;
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake};
+use serde_json::Map;
+use sources::archive::{self, ExtractOptions};
+use sources::bucket::{self, Error, Listed, Note, Previous, Remote, bundle};
+use sources::reason::{
+    ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
+};
+
+use crate::cluster::error::chain;
+use crate::controllers::source::busy;
+use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep, slot};
+
+/// What is fetched.
+pub(crate) struct Work {
+    pub(super) remote: Remote,
+    /// The key of the bundle, if there is one.
+    pub(super) bundle: Option<String>,
+}
+
+/// What asking found.
+pub(crate) enum Found {
+    /// The objects, and what the artifact was made of until now.
+    Objects(Box<(Listed, Note)>),
+    /// That the bundle is there.
+    Bundle,
+}
+
+/// What a failed fetch means for the object.
+pub(super) fn classify(error: &Error) -> Rest {
+    let text = chain(error);
+    match error {
+        Error::Endpoint(_) => Rest::Stalled(URL_INVALID, text),
+        Error::NoCredentials { .. } | Error::Http(_) => {
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        }
+        Error::Busy(said) => busy(BUCKET_OPERATION_FAILED, said),
+        Error::Disk(_) => Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default()),
+        // A server may change without the spec, so the rest is tried again.
+        _ => Rest::Failed(BUCKET_OPERATION_FAILED, text, Wake::default()),
+    }
+}
+
+/// The note beside the artifact; one that cannot be read says nothing.
+async fn note(run: &Arc<Run<Bucket>>) -> Result<Note, Rest> {
+    let run = run.clone();
+    blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
+        let slot = slot(&*run.object).ok();
+        let note = slot.and_then(|slot| run.context.artifacts.note(&slot).ok().flatten());
+        Ok(note.map(|note| Note::parse(&note)).unwrap_or_default())
+    })
+    .await
+}
+
+/// The revision that the bucket has now.
+pub(super) async fn ask(run: &Arc<Run<Bucket>>) -> Result<Asked<Found>, Rest> {
+    let (Work { remote, bundle }, known) = (&run.work, &run.context.buckets_known);
+    if let Some(key) = bundle {
+        let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
+        return Ok(Asked { revision, found: Found::Bundle });
+    }
+    let note = note(run).await?;
+    let ignore = run.object.spec.ignore.as_deref();
+    let listed = bucket::list(remote, ignore, &note, known).await.map_err(|e| classify(&e))?;
+    let revision = listed.revision();
+    Ok(Asked { revision, found: Found::Objects(Box::new((listed, note))) })
+}
+
+/// Fetches what changed, packs it and keeps it.
+pub(super) async fn fetch(run: &Arc<Run<Bucket>>, found: Found) -> Result<Stored, Rest> {
+    match found {
+        Found::Objects(found) => {
+            let (listed, note) = *found;
+            objects(run, listed, note).await
+        }
+        Found::Bundle => bundled(run).await,
+    }
+}
+
+/// The artifact that is kept until now, if the note speaks of it.
+async fn previous(run: &Arc<Run<Bucket>>, note: Note) -> Result<Previous, Rest> {
+    let run = run.clone();
+    blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
+        let artifact = run.object.status.as_ref().and_then(|status| status.artifact.as_ref());
+        let artifact = artifact.filter(|artifact| artifact.digest == note.artifact);
+        let load = |artifact: &crds::Artifact| {
+            let options = ExtractOptions::default();
+            run.context.artifacts.load(&artifact.path, &artifact.digest, &options).ok()
+        };
+        Ok(Previous { files: artifact.and_then(load), note })
+    })
+    .await
+}
+
+async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<Stored, Rest> {
+    let previous = previous(run, note).await?;
+    let (remote, known) = (&run.work.remote, &run.context.buckets_known);
+    let fetched = bucket::fetch(remote, listed, previous, known).await;
+    let fetched = fetched.map_err(|error| classify(&error))?;
+    tracing::debug!(
+        name = run.object.name_any(),
+        namespace = run.object.namespace(),
+        objects = fetched.count,
+        downloaded = fetched.downloaded,
+        "objects fetched"
+    );
+    let run = run.clone();
+    blocking(ARCHIVE_OPERATION_FAILED, "packing the objects", move || {
+        let news = news(&run, fetched.count);
+        let artifact = keep(
+            &run.context.artifacts,
+            &*run.object,
+            &file(&fetched.revision),
+            &fetched.revision,
+            |out| archive::write(out, &fetched.contents, |_, body| fetched.load(body)).map(drop),
+        )?;
+        let note = Note { artifact: artifact.digest.clone(), ..fetched.note };
+        let kept = slot(&*run.object)
+            .and_then(|slot| run.context.artifacts.keep_note(&slot, &note.to_bytes()));
+        if let Err(error) = kept {
+            tracing::info!(
+                name = run.object.name_any(),
+                error = chain(&error),
+                "what the artifact was made of is not kept; the next change is fetched as a whole"
+            );
+        }
+        Ok(Stored { artifact, news, status: Map::new() })
+    })
+    .await
+}
+
+async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
+    let (Work { remote, bundle }, known) = (&run.work, &run.context.buckets_known);
+    let key = bundle.as_deref().unwrap_or_default();
+    let ignore = run.object.spec.ignore.as_deref();
+    let bundle = bundle::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;
+    let run = run.clone();
+    blocking(ARCHIVE_OPERATION_FAILED, "packing the bundle", move || {
+        let news = news(&run, bundle.count);
+        let artifact = keep(
+            &run.context.artifacts,
+            &*run.object,
+            &file(&bundle.revision),
+            &bundle.revision,
+            |out| archive::write(out, &bundle.contents, |_, path| bundle.load(path)).map(drop),
+        )?;
+        Ok(Stored { artifact, news, status: Map::new() })
+    })
+    .await
+}
+
+/// The name of the file that an artifact is kept in.
+fn file(revision: &str) -> String {
+    format!("{}.tar.gz", revision.strip_prefix("sha256:").unwrap_or(revision))
+}
+
+/// What the event says.
+fn news(run: &Run<Bucket>, files: usize) -> String {
+    let bucket = &run.work.remote.bucket;
+    format!("stored artifact with {files} fetched files from '{bucket}' bucket")
+}

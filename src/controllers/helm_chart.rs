@@ -1,0 +1,122 @@
+//! HelmChart: one chart out of another source becomes an artifact.
+//!
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), charts and repositories
+//! of them (`sources::charts`), indexes as artifacts (`helm_repository`).
+
+mod built;
+mod dependencies;
+mod package;
+mod resolve;
+mod wish;
+mod world;
+
+use std::sync::Arc;
+
+use crds::source::HelmChart;
+use reconcile::{Node, Reason, Rest};
+use serde_json::{Map, Value, json};
+use sources::plan::{Kept, Shape};
+use sources::reason::{
+    ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR,
+    VALUES_FILES_ERROR,
+};
+
+use super::context::{Context, Memories};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::world::{Asked, Run, Stored};
+use super::source::{Memory, Sourced, Wished};
+
+const BUILD_FAILED: &str = "BuildFailed";
+
+/// The name under which the newest chart is always found. Parity(flux).
+const LATEST: &str = "latest.tar.gz";
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        METADATA_PATCH_ERROR
+        | VALUES_FILES_ERROR
+        | DEPENDENCY_BUILD_ERROR
+        | CHART_PACKAGE_ERROR => BUILD_FAILED,
+        ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+/// What an artifact is made with besides the version of the chart: whatever a generation of the spec says.
+fn shape(generation: Option<i64>) -> Shape {
+    Shape::default().with("generation", generation)
+}
+
+impl Sourced for HelmChart {
+    const FOLDER: &'static str = "helmchart";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[
+            FETCH_FAILED,
+            BUILD_FAILED,
+            "ArtifactOutdated",
+            STORAGE_OPERATION_FAILED,
+            "SourceVerified",
+        ],
+        of_failure: failure,
+    };
+
+    type Work = world::Work;
+    type Found = world::Found;
+
+    fn memories(context: &Context) -> &Memories<Memory<Self>> {
+        &context.helm_chart_memory
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_str())
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> Result<Wished<Self::Work>, Rest> {
+        resolve::edges(context, node, object);
+        wish::check(object)?;
+        let from = resolve::resolve(context, node, object).await?;
+        Ok(wish::wish(object, from))
+    }
+
+    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+        world::ask(run, kept).await
+    }
+
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+        world::fetch(run, found).await
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        // Parity(flux): another generation is always built, since a status does not say all that one was made with.
+        Some(shape(self.status.as_ref()?.observed_generation))
+    }
+
+    fn settled(run: &Run<Self>, _revision: &str) -> (Reason, String) {
+        let built = run.work.built();
+        (built.reason(), built.summary())
+    }
+
+    fn told_as(settled: Reason) -> &'static str {
+        settled.as_str()
+    }
+
+    fn always(run: &Run<Self>) -> Map<String, Value> {
+        let mut fields = super::source::latest_url(run, LATEST);
+        let revision = json!(run.work.artifact.revision);
+        fields.insert("observedSourceArtifactRevision".to_owned(), revision);
+        fields
+    }
+}
+
+/// What makes another generation another one.
+fn generation(object: &HelmChart) -> Option<i64> {
+    object.metadata.generation
+}
+
+#[cfg(test)]
+mod tests;

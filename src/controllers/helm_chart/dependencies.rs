@@ -1,0 +1,185 @@
+//! The dependencies of a chart in a tree: those that are not there are fetched.
+//!
+//! Here: finding the HelmRepository that has an address, and asking it. Elsewhere: which are missing and what their
+//! addresses mean (`sources::charts`).
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Source as _;
+use crds::source::{HelmChart, HelmRepository};
+use helm::chart::Dependency;
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake, reason};
+use sources::charts::dependency::{self, GitFolder};
+use sources::charts::repository::normalized;
+use sources::charts::{self, Answer, Credentials, Files, Index, Place, Repository};
+use sources::reason::DEPENDENCY_BUILD_ERROR;
+use tokio_util::sync::CancellationToken;
+use tree::{Memory, RelPath};
+
+use super::package;
+use crate::cluster::error::chain;
+use crate::controllers::helm_repository::{self, is_registry, world};
+use crate::controllers::reference::References;
+use crate::controllers::source::world::{Run, blocking};
+
+/// Most dependencies of one chart that are fetched.
+const MOST: usize = 128;
+
+/// How long anything that no HelmRepository speaks of may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+type Chart = Arc<Run<HelmChart>>;
+
+/// A repository with its index.
+type Opened = (Arc<Repository>, Arc<Index>);
+
+/// Adds the charts that are listed and not there.
+pub(super) async fn add(
+    run: &Chart,
+    mut files: Files,
+    tree: &Arc<Memory>,
+    path: &RelPath,
+) -> Result<Files, Rest> {
+    let missing = files.missing();
+    if missing.len() > MOST {
+        let text = format!("dependency build error: more than {MOST} dependencies are missing");
+        return Err(Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
+    }
+    let mut opened = BTreeMap::new();
+    for dependency in missing {
+        let place = dependency::place(&dependency, path);
+        let is_local = matches!(place, Ok(Place::Folder(_)));
+        let failed = |why: String| {
+            let what = if is_local { "local" } else { "remote" };
+            let text = format!(
+                "dependency build error: failed to add {what} dependency '{}': {why}",
+                dependency.name
+            );
+            Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
+        };
+        let found = match place.map_err(|error| failed(chain(&error)))? {
+            Place::Folder(path) => {
+                let found = dependency::from_tree(tree, &path, &dependency);
+                found.map_err(|error| chain(&error))
+            }
+            Place::Repository(url) => from_repository(run, &url, &dependency, &mut opened).await,
+            Place::Git(folder) => from_git(run, folder, &dependency).await,
+        };
+        files = package::with(files, found.map_err(failed)?)?;
+    }
+    Ok(files)
+}
+
+async fn from_repository(
+    run: &Chart,
+    url: &str,
+    dependency: &Dependency,
+    opened: &mut BTreeMap<String, Opened>,
+) -> Result<Files, String> {
+    let Dependency { name, version, .. } = dependency;
+    let url = normalized(url).map_err(|error| chain(&error))?.to_string();
+    let (repository, index) = match opened.get(&url) {
+        Some(opened) => opened.clone(),
+        None => {
+            let new = open(run, &url).await?;
+            opened.insert(url.clone(), new.clone());
+            new
+        }
+    };
+    let chosen = index.choose(name, version).map_err(|error| {
+        format!(
+            "failed to get chart '{name}' version '{version}' from '{}': {error}",
+            repository.url()
+        )
+    })?;
+    let failed =
+        |why: String| format!("chart download of version '{}' failed: {why}", chosen.version);
+    let place = chosen.url.ok_or_else(|| failed("it has no downloadable URLs".to_owned()))?;
+    let archive = repository.chart(place, chosen.digest).await;
+    let archive = archive.map_err(|error| failed(chain(&error)))?;
+    let at = repository.url();
+    let dependency = dependency.clone();
+    let load = move || {
+        let files = Files::in_archive(&archive).map_err(|error| chain(&error));
+        Ok(files.and_then(|it| dependency::check(it, &dependency, &at).map_err(|e| chain(&e))))
+    };
+    let loaded = blocking(reason::FAILED, "reading the chart", load).await;
+    loaded.unwrap_or_else(|rest| Err(rest.text().to_owned()))
+}
+
+/// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
+/// used; without one, everybody may read it.
+async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
+    let context = &run.context;
+    let found = named(run, url);
+    let said = |rest: Rest| rest.text().to_owned();
+    let repository = match &found {
+        Some(object) => {
+            // Not watched: a failed build is repeated anyway.
+            let mut references = References::default();
+            let secrets = helm_repository::secrets(context, object, &mut references).await;
+            helm_repository::repository(object, &secrets.map_err(said)?).map_err(said)?
+        }
+        None => Repository::new(url, Credentials::default(), false, TIMEOUT)
+            .map_err(|error| chain(&error))?,
+    };
+    let repository = repository.sharing(context.budgets.clone());
+    let index = match found.as_ref().and_then(|object| object.artifact()) {
+        Some(artifact) => {
+            let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();
+            let is_elsewhere = !context.settings.selects(&labels);
+            world::index(context, artifact, is_elsewhere).await?
+        }
+        None => download(&repository).await?,
+    };
+    Ok((Arc::new(repository), index))
+}
+
+/// The first HelmRepository by name that has an address.
+fn named(run: &Chart, url: &str) -> Option<Arc<HelmRepository>> {
+    let all = run.context.sources.helm_repositories.state();
+    let is_it = |object: &Arc<HelmRepository>| {
+        object.namespace() == run.object.namespace()
+            && !is_registry(object)
+            && normalized(&object.spec.url).is_ok_and(|it| it.as_str() == url)
+    };
+    all.into_iter().filter(is_it).min_by_key(|object| object.name_any())
+}
+
+async fn download(repository: &Repository) -> Result<Arc<Index>, String> {
+    let answer = repository.index(None).await.map_err(|error| chain(&error))?;
+    let Answer::Index { file, .. } = answer else {
+        return Err("the server says that nothing changed, and was not asked that".to_owned());
+    };
+    let read = move || {
+        let mut text = Vec::new();
+        let read = file.take(charts::MAX_INDEX).read_to_end(&mut text);
+        read.map_err(|error| error.to_string())?;
+        Index::parse(&text).map(Arc::new).map_err(|error| chain(&error))
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err("reading the index broke off".to_owned()))
+}
+
+async fn from_git(
+    run: &Chart,
+    folder: GitFolder,
+    dependency: &Dependency,
+) -> Result<Files, String> {
+    let working = sources::git::Context {
+        runtime: tokio::runtime::Handle::current(),
+        cancel: CancellationToken::new(),
+        scratch: std::env::temp_dir(),
+        known: run.context.git_known.clone(),
+    };
+    let dependency = dependency.clone();
+    let fetch = move || {
+        dependency::from_git(&folder, &dependency, TIMEOUT, &working).map_err(|error| chain(&error))
+    };
+    let fetched = tokio::task::spawn_blocking(fetch).await;
+    fetched.unwrap_or_else(|_| Err("fetching broke off".to_owned()))
+}

@@ -1,0 +1,89 @@
+//! The source of a HelmChart: its artifact, and how to reach the repository if it is one.
+
+use std::collections::BTreeSet;
+
+use crds::Artifact;
+use crds::source::{ChartSourceKind, HelmChart};
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use reconcile::{Edge, Node, Rest, Wake, reason};
+use sources::charts::Repository;
+use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
+
+use crate::controllers::context::Context;
+use crate::controllers::helm_repository::{is_registry, repository, secrets};
+use crate::controllers::reference::References;
+use crate::controllers::source::catalog::SOURCES;
+
+/// Where the chart comes from.
+pub(super) struct From {
+    /// The artifact of the source: an index, or a tree.
+    pub(super) artifact: Artifact,
+    /// Whether it is in another process' store.
+    pub(super) is_elsewhere: bool,
+    /// The repository that the index is of; `None` for a tree.
+    pub(super) repository: Option<Repository>,
+}
+
+fn source_node(object: &HelmChart) -> Node {
+    let source = &object.spec.source_ref;
+    let namespace = object.namespace().unwrap_or_default();
+    Node::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
+}
+
+/// Tells the hub which source it is, so that a new artifact there is looked at here.
+pub(super) fn edges(context: &Context, node: &Node, object: &HelmChart) {
+    context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
+}
+
+/// Finds the source, as the watch last saw it, and reads the Secrets that it names.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &Node,
+    object: &HelmChart,
+) -> Result<From, Rest> {
+    let source = source_node(object);
+    let (kind, name) = (&source.kind, &source.name);
+    let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
+    let missing = || {
+        let text = format!(
+            "failed to get source: there is no {kind} '{}/{name}'; create it or correct spec.sourceRef",
+            source.namespace
+        );
+        blocked(SOURCE_UNAVAILABLE, text)
+    };
+    let mut references = References::default();
+    let mut reached = None;
+    if object.spec.source_ref.kind == ChartSourceKind::HelmRepository {
+        let place = ObjectRef::new(name).within(&source.namespace);
+        let found = context.sources.helm_repositories.get(&place).ok_or_else(missing)?;
+        if is_registry(&found) {
+            let text = format!(
+                "charts of registries are not supported by this version of windlass, and HelmRepository \
+                 '{}/{name}' is one (spec.type is `oci`); use an OCIRepository for the chart",
+                source.namespace
+            );
+            return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        }
+        let read = secrets(context, &found, &mut references).await;
+        references.watch(context, node);
+        reached = Some(repository(&found, &read?)?.sharing(context.budgets.clone()));
+    } else {
+        references.watch(context, node);
+    }
+    let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
+    let none = || {
+        let text = format!("no artifact available for {kind} source '{name}'");
+        blocked(NO_SOURCE_ARTIFACT, text)
+    };
+    let artifact = found.artifact.ok_or_else(none)?;
+    if !found.is_elsewhere {
+        // One that was lost is made again, which wakes us.
+        let (store, Artifact { path, digest, .. }) = (context.artifacts.clone(), artifact.clone());
+        let verified = tokio::task::spawn_blocking(move || store.verify(&path, &digest)).await;
+        if !matches!(verified, Ok(Ok(true))) {
+            return Err(none());
+        }
+    }
+    Ok(From { artifact, is_elsewhere: found.is_elsewhere, repository: reached })
+}

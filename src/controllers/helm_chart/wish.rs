@@ -1,0 +1,126 @@
+//! What a HelmChart asks for, checked; every field without support is refused by its name.
+
+use std::sync::Mutex;
+
+use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
+use reconcile::{Rest, reason};
+use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
+use tree::RelPath;
+
+use super::resolve::From;
+use super::world::Work;
+use super::{generation, shape};
+use crate::controllers::source::Wished;
+
+/// How much of a revision goes into a version. Parity(flux).
+const REVISION_DIGITS: usize = 12;
+
+/// Most values files of one chart.
+const MOST_VALUES_FILES: usize = 256;
+
+/// Fields that were given and have no support, in the spec's order.
+fn unsupported(spec: &HelmChartSpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let HelmChartSpec {
+        chart: _,
+        version: _,
+        source_ref: _,
+        interval: _,
+        reconcile_strategy: _,
+        values_files: _,
+        ignore_missing_values_files: _,
+        suspend: _,
+        verify,
+    } = spec;
+    let given = [("spec.verify", verify.is_some())];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}
+
+/// Checks what can be checked without the source.
+pub(super) fn check(object: &HelmChart) -> Result<(), Rest> {
+    let spec = &object.spec;
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        let text = crate::controllers::gate::unsupported_text(&fields);
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    }
+    if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    let refused = |why: String| {
+        Rest::Stalled(INVALID_CHART_REFERENCE, format!("invalid chart reference: {why}"))
+    };
+    let is_repository = spec.source_ref.kind == ChartSourceKind::HelmRepository;
+    match spec.chart.as_str() {
+        "" => return Err(refused("spec.chart is empty".to_owned())),
+        name if is_repository && !is_name(name) => {
+            return Err(refused(format!(
+                "invalid chart name '{name}': a valid name must be lower case letters and numbers and MAY be \
+                 separated with dashes (-), slashes (/) or periods (.)"
+            )));
+        }
+        path if !is_repository => {
+            // Differs(flux): there a path that climbs out is cut off at the root; here it is refused.
+            RelPath::parse(path).map_err(|error| refused(format!("spec.chart: {error}")))?;
+        }
+        _ => {}
+    }
+    if spec.values_files.len() > MOST_VALUES_FILES {
+        let text = format!("spec.valuesFiles has more than {MOST_VALUES_FILES} entries");
+        return Err(refused(text));
+    }
+    Ok(())
+}
+
+/// Parity(flux): `^([-a-z0-9]+/?\.?)+$`.
+fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let mut before = None;
+    let is_allowed = |byte: u8, before: Option<u8>| match byte {
+        b'/' => before.is_some_and(is_letter),
+        b'.' => before.is_some_and(|it| is_letter(it) || it == b'/'),
+        byte => is_letter(byte),
+    };
+    !name.is_empty() && name.bytes().all(|byte| is_allowed(byte, before.replace(byte)))
+}
+
+/// Puts the spec together with its source.
+pub(super) fn wish(object: &HelmChart, from: From) -> Wished<Work> {
+    let spec = &object.spec;
+    let values_files = values_files(spec);
+    let generation = generation(object);
+    let of_revision = (spec.reconcile_strategy == Some(ReconcileStrategy::Revision)
+        && from.repository.is_none())
+    .then(|| digits(&from.artifact.revision).to_owned());
+    let of_values = (!values_files.is_empty()).then(|| generation.unwrap_or_default().to_string());
+    let metadata: Vec<String> = of_revision.into_iter().chain(of_values).collect();
+    let From { artifact, is_elsewhere, repository } = from;
+    let work = Work {
+        artifact,
+        is_elsewhere,
+        repository,
+        metadata: (!metadata.is_empty()).then(|| metadata.join(".")),
+        values_files,
+        built: Mutex::default(),
+    };
+    Wished { work, shape: shape(generation) }
+}
+
+/// Parity(flux): `values.yaml` alone is what every chart has anyway.
+fn values_files(spec: &HelmChartSpec) -> Vec<String> {
+    match spec.values_files.as_slice() {
+        [only] if RelPath::parse(only).is_ok_and(|path| path.as_str() == "values.yaml") => {
+            Vec::new()
+        }
+        files => files.to_vec(),
+    }
+}
+
+/// The beginning of the hash that a revision ends with.
+fn digits(revision: &str) -> &str {
+    let hash = revision.rsplit(':').next().unwrap_or_default();
+    hash.get(..REVISION_DIGITS).unwrap_or(hash)
+}
+
+#[cfg(test)]
+mod tests;

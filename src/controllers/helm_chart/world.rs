@@ -1,0 +1,272 @@
+//! Which version of a chart there is, and keeping it.
+//!
+//! Here: choosing, fetching from a repository, keeping. Elsewhere: packing (`package.rs`), dependencies
+//! (`dependencies.rs`), reading an index (`helm_repository`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::source::HelmChart;
+use crds::{Artifact, Reconciled as _};
+use reconcile::{Reason, Rest, Wake, reason};
+use serde_json::{Map, Value, json};
+use sources::charts::repository::Error as RepositoryError;
+use sources::charts::{Files, Repository, files, with_metadata};
+use sources::plan::Kept;
+use sources::reason::{
+    AUTHENTICATION_FAILED, CHART_PACKAGE_ERROR, CHART_PACKAGE_SUCCEEDED, CHART_PULL_ERROR,
+    INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, NO_SOURCE_ARTIFACT, VALUES_FILES_ERROR,
+};
+use tree::{Entry, Files as _, Memory, RelPath};
+
+use super::built::Built;
+use super::{LATEST, generation, package};
+use crate::cluster::error::chain;
+use crate::controllers::helm_repository::world::index;
+use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::{busy, fields};
+
+/// What is fetched, and what is made of it.
+pub(crate) struct Work {
+    /// Of the source.
+    pub(super) artifact: Artifact,
+    pub(super) is_elsewhere: bool,
+    /// `None`: the artifact is a tree.
+    pub(super) repository: Option<Repository>,
+    /// What stands behind the `+` of the version.
+    pub(super) metadata: Option<String>,
+    /// Those that replace the chart's own.
+    pub(super) values_files: Vec<String>,
+    /// What there is, as soon as that is known.
+    pub(super) built: Mutex<Option<Built>>,
+}
+
+impl Work {
+    /// What there is.
+    pub(super) fn built(&self) -> Built {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    }
+
+    pub(super) fn set_built(&self, built: Built) {
+        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+    }
+
+    /// Whether the archive is another than the one that there is.
+    fn changes(&self) -> bool {
+        self.metadata.is_some() || !self.values_files.is_empty()
+    }
+}
+
+/// What asking found.
+pub(crate) enum Found {
+    /// That nothing changed.
+    Nothing,
+    /// A version in a repository.
+    Version {
+        /// Where it is.
+        url: Option<String>,
+        /// What it has to be.
+        digest: Option<String>,
+    },
+    /// A chart in a tree.
+    Files {
+        /// It.
+        files: Box<Files>,
+        /// The tree, where its values files and dependencies are.
+        tree: Arc<Memory>,
+    },
+}
+
+/// A failure in Flux's words: which of them only another spec or source helps against is Flux's choice too.
+pub(super) fn failed(why: Reason, text: String) -> Rest {
+    let summary = match why {
+        INVALID_CHART_REFERENCE => "invalid chart reference: ",
+        CHART_PULL_ERROR => "chart pull error: ",
+        METADATA_PATCH_ERROR => "chart metadata patch error: ",
+        VALUES_FILES_ERROR => "values files merge error: ",
+        CHART_PACKAGE_ERROR => "chart package error: ",
+        _ => "",
+    };
+    let text = format!("{summary}{text}");
+    if [INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR].contains(&why) {
+        Rest::Stalled(why, text)
+    } else {
+        Rest::Failed(why, text, Wake::default())
+    }
+}
+
+/// Looks which version there is. Nothing is read where neither the source nor the spec changed since all was well.
+pub(super) async fn ask(
+    run: &Arc<Run<HelmChart>>,
+    kept: Option<&Kept>,
+) -> Result<Asked<Found>, Rest> {
+    let (work, object) = (&run.work, &run.object);
+    let same = kept.zip(last_time(object, &work.artifact));
+    if let Some((kept, reason)) = same {
+        let status = object.status.as_ref();
+        let observed = status.map(|status| status.observed_values_files.clone());
+        let observed = observed.filter(|files| !files.is_empty());
+        work.set_built(Built {
+            name: status.and_then(|it| it.observed_chart_name.clone()).unwrap_or_default(),
+            version: kept.revision.clone(),
+            is_packaged: reason == CHART_PACKAGE_SUCCEEDED.as_str(),
+            values_files: observed.unwrap_or_else(|| work.values_files.clone()),
+        });
+        return Ok(Asked { revision: kept.revision.clone(), found: Found::Nothing });
+    }
+    let (found, name, version, is_packaged) = match &work.repository {
+        Some(_) => choose(run).await?,
+        None => look(run).await?,
+    };
+    let version = match &work.metadata {
+        Some(metadata) => with_metadata(&version, metadata)
+            .map_err(|error| failed(METADATA_PATCH_ERROR, chain(&error)))?,
+        None => version,
+    };
+    let observed = object.status.as_ref().and_then(|it| it.observed_chart_name.as_deref());
+    // A chart of another name is another chart, whatever its version.
+    let is_other = kept.is_some() && observed != Some(&name);
+    let revision = if is_other { format!("{name} {version}") } else { version.clone() };
+    let values_files = work.values_files.clone();
+    work.set_built(Built { name, version, is_packaged, values_files });
+    Ok(Asked { revision, found })
+}
+
+/// The reason of `Ready`, if all was well the last time, with this spec and this artifact of the source.
+fn last_time<'o>(object: &'o HelmChart, artifact: &Artifact) -> Option<&'o str> {
+    let observed = object.status.as_ref();
+    let revision = observed.and_then(|it| it.observed_source_artifact_revision.as_deref());
+    let ready = object.condition("Ready").filter(|ready| ready.status == "True")?;
+    let is_seen = object.observed_generation() == generation(object);
+    let is_same = is_seen && revision == Some(artifact.revision.as_str());
+    is_same.then_some(ready.reason.as_str())
+}
+
+/// The version of a repository.
+async fn choose(run: &Arc<Run<HelmChart>>) -> Result<(Found, String, String, bool), Rest> {
+    let (work, spec) = (&run.work, &run.object.spec);
+    let index = index(&run.context, &work.artifact, work.is_elsewhere).await;
+    let index = index.map_err(|why| {
+        failed(CHART_PULL_ERROR, format!("failed to get chart version for remote reference: {why}"))
+    })?;
+    let range = spec.version.as_deref().unwrap_or_default();
+    let chosen = index.choose(&spec.chart, range).map_err(|error| {
+        let text = format!("failed to get chart version for remote reference: {error}");
+        failed(INVALID_CHART_REFERENCE, text)
+    })?;
+    let found = Found::Version {
+        url: chosen.url.map(str::to_owned),
+        digest: chosen.digest.map(str::to_owned),
+    };
+    Ok((found, chosen.name.to_owned(), chosen.version.to_owned(), work.changes()))
+}
+
+/// The chart of a tree.
+async fn look(run: &Arc<Run<HelmChart>>) -> Result<(Found, String, String, bool), Rest> {
+    let Work { artifact, is_elsewhere, .. } = &run.work;
+    let tree = crate::controllers::artifact::files(&run.context, artifact, *is_elsewhere).await;
+    let tree = tree.map_err(|why| {
+        let text = format!("failed to open source artifact: {why}");
+        Rest::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())
+    })?;
+    let run = run.clone();
+    let look = move || {
+        let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
+        let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
+        let files = Files::in_tree(&tree, &path).map_err(|error| match error {
+            files::Error::Load(_) | files::Error::NotFound(_) => refused(chain(&error)),
+            error => failed(CHART_PACKAGE_ERROR, chain(&error)),
+        })?;
+        let metadata = &files.chart().metadata;
+        let (name, version) = (metadata.name.clone(), metadata.version.clone());
+        let is_folder = matches!(tree.entry(&path), Some(Entry::Dir));
+        let is_packaged = is_folder || run.work.changes();
+        Ok((Found::Files { files: Box::new(files), tree }, name, version, is_packaged))
+    };
+    blocking(reason::FAILED, "reading the chart", look).await
+}
+
+/// Fetches or packs the chart, and keeps it.
+pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Stored, Rest> {
+    match found {
+        Found::Nothing => {
+            let text = "the artifact changed while it was looked at".to_owned();
+            Err(failed(CHART_PULL_ERROR, text))
+        }
+        Found::Version { url, digest } => {
+            let archive = pull(run, url.as_deref(), digest.as_deref()).await?;
+            let run = run.clone();
+            let pack = move || {
+                let files = Files::in_archive(&archive)
+                    .map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
+                if !run.work.changes() {
+                    return store(&run, |out| out.write_all(&archive));
+                }
+                let files = package::pulled(&run, files)?;
+                store(&run, |out| files.write(out))
+            };
+            blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
+        }
+        Found::Files { files, tree } => {
+            let files = package::local(run, *files, &tree).await?;
+            let run = run.clone();
+            let pack = move || {
+                let path = RelPath::parse(&run.object.spec.chart).unwrap_or_default();
+                match tree.read(&path) {
+                    // It is an archive already, which stays as it is.
+                    Ok(archive) if !run.work.changes() => {
+                        store(&run, |out| out.write_all(&archive))
+                    }
+                    _ => store(&run, |out| files.write(out)),
+                }
+            };
+            blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
+        }
+    }
+}
+
+async fn pull(
+    run: &Run<HelmChart>,
+    url: Option<&str>,
+    digest: Option<&str>,
+) -> Result<Vec<u8>, Rest> {
+    let pull_failed = |why: String| {
+        failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
+    };
+    let Some(repository) = &run.work.repository else {
+        return Err(pull_failed("there is no repository".to_owned()));
+    };
+    let no_url =
+        || pull_failed(format!("chart '{}' has no downloadable URLs", run.work.built().name));
+    let pulled = repository.chart(url.ok_or_else(no_url)?, digest).await;
+    pulled.map_err(|error| match error {
+        RepositoryError::Unauthorized { .. } => {
+            let text = format!("failed to authenticate with the Helm repository: {error}");
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        }
+        RepositoryError::Busy(said) => busy(CHART_PULL_ERROR, &said),
+        error => pull_failed(chain(&error)),
+    })
+}
+
+/// Keeps an archive. Blocks.
+fn store<E>(
+    run: &Run<HelmChart>,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
+) -> Result<Stored, Rest>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let built = run.work.built();
+    let file = format!("{}-{}.tgz", built.name, built.version);
+    let store = &run.context.artifacts;
+    let artifact = keep(store, &*run.object, &file, &built.version, write)?;
+    let latest = store.link(&artifact.path, LATEST).ok();
+    // Parity(flux): they are told only where they may be others than those of the spec.
+    let observed = run.object.spec.ignore_missing_values_files.then_some(&built.values_files);
+    let status: Map<String, Value> = fields([
+        ("url", json!(latest)),
+        ("observedChartName", json!(built.name)),
+        ("observedValuesFiles", json!(observed)),
+    ]);
+    Ok(Stored { artifact, news: built.summary(), status })
+}

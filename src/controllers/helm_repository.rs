@@ -1,0 +1,101 @@
+//! HelmRepository: the index of a chart repository becomes an artifact. A registry is nothing but an address.
+//!
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
+//! fetched (`sources::charts`), charts (`helm_chart`).
+
+mod resolve;
+mod wish;
+pub(crate) mod world;
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crds::source::{HelmRepository, HelmRepositoryType};
+use reconcile::{Node, Reason, Rest, reason};
+use serde_json::{Map, Value};
+use sources::plan::{Kept, Shape};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+
+use super::context::{Context, Memories};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::world::{Asked, Run, Stored};
+use super::source::{Memory, Sourced, Wished};
+
+pub(crate) use resolve::secrets;
+pub(crate) use wish::repository;
+
+/// Interval of a HelmRepository that has none. Parity(flux).
+const DEFAULT_INTERVAL: &str = "1m";
+
+/// The name under which the newest index is always found.
+const LATEST: &str = "index.yaml";
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+/// Whether the object stands for a registry.
+pub(crate) fn is_registry(object: &HelmRepository) -> bool {
+    object.spec.type_ == Some(HelmRepositoryType::Oci)
+}
+
+impl Sourced for HelmRepository {
+    const FOLDER: &'static str = "helmrepository";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
+        of_failure: failure,
+    };
+
+    type Work = world::Work;
+    /// The index, if it was sent.
+    type Found = Option<File>;
+
+    fn memories(context: &Context) -> &Memories<Memory<Self>> {
+        &context.helm_repository_memory
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_ref().map_or(DEFAULT_INTERVAL, |interval| interval.as_str()))
+    }
+
+    fn is_static(&self) -> bool {
+        is_registry(self)
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> Result<Wished<Self::Work>, Rest> {
+        wish::check(object)?;
+        let secrets = resolve::resolve(context, node, object).await?;
+        wish::wish(object, &secrets, context.budgets.clone())
+    }
+
+    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Option<File>>, Rest> {
+        world::ask(run, kept).await
+    }
+
+    async fn fetch(run: &Arc<Run<Self>>, index: Option<File>) -> Result<Stored, Rest> {
+        world::fetch(run, index).await
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape::default())
+    }
+
+    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+    }
+
+    fn always(run: &Run<Self>) -> Map<String, Value> {
+        super::source::latest_url(run, LATEST)
+    }
+}
+
+#[cfg(test)]
+mod tests;

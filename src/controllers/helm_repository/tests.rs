@@ -1,0 +1,66 @@
+//! What a person sees of a HelmRepository, from where a run came to rest.
+
+use crds::Artifact;
+use expect_test::expect;
+use reconcile::{Time, Wake};
+use serde_json::json;
+
+use super::*;
+use crate::controllers::record::conditions_of;
+use crate::controllers::source::report::report;
+
+fn object(status: Value) -> HelmRepository {
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository",
+        "metadata": {"name": "app", "namespace": "shop", "generation": 2},
+        "spec": {"url": "https://example.com/charts"}, "status": status,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_index_is_told_as_flux_tells_it() {
+    let artifact: Artifact = serde_json::from_value(json!({
+        "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z",
+        "path": "helmrepository/shop/app/index-1.yaml", "revision": "sha256:1",
+        "url": "http://a/helmrepository/shop/app/index-1.yaml",
+    }))
+    .unwrap();
+    let status = Map::from_iter([("url".to_owned(), json!("http://a/index.yaml"))]);
+    let news = "stored fetched index of size 1kB from 'https://example.com/charts/'".to_owned();
+    let stored = Stored { artifact, news, status };
+    let text = "stored artifact: revision 'sha256:1'".to_owned();
+    let settled = Rest::Settled(reason::SUCCEEDED, text);
+    let time = Time::from_second(1_790_000_000).unwrap();
+    let first = report(&object(json!({})), Some(&stored), None, &settled, time);
+    let always = Map::from_iter([("url".to_owned(), json!("http://b/index.yaml"))]);
+    let first = first.with(always.clone());
+    assert_eq!(first.after["url"], "http://a/index.yaml", "a new artifact says it better");
+    assert_eq!(first.news[0].reason, "NewArtifact");
+    let moved = report(&object(first.after.clone()), None, None, &settled, time).with(always);
+    assert_eq!(moved.after["url"], "http://b/index.yaml");
+    assert_eq!(moved.news, Vec::new());
+
+    let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
+    let failed = Rest::Failed(reason::FAILED, text, Wake::at(time));
+    let second = report(&object(first.after), None, None, &failed, time);
+    let lines: Vec<String> = conditions_of(&second.after)
+        .iter()
+        .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
+        .collect();
+    expect![[r#"
+        Reconciling=True ProgressingWithRetry: failed to fetch Helm repository index: cannot fetch
+        Ready=False Failed: failed to fetch Helm repository index: cannot fetch
+        ArtifactInStorage=True Succeeded: stored artifact: revision 'sha256:1'
+        FetchFailed=True Failed: failed to fetch Helm repository index: cannot fetch"#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_registry_is_nothing_but_an_address() {
+    let mut registry = object(json!({}));
+    assert!(!registry.is_static());
+    registry.spec.type_ = Some(HelmRepositoryType::Oci);
+    assert!(registry.is_static());
+    assert_eq!(registry.interval(), Some("1m"));
+}

@@ -1,0 +1,96 @@
+//! What a HelmRepository asks for, checked; every field without support is refused by its name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
+use reconcile::{Rest, Wake, reason};
+use sources::charts::{self, Credentials, Repository};
+use sources::http::Budgets;
+use sources::plan::Shape;
+use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+
+use super::resolve::Secrets;
+use super::world::Work;
+use crate::cluster::error::chain;
+use crate::controllers::source::Wished;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Fields that were given and have no support, in the spec's order.
+fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let HelmRepositorySpec {
+        url: _,
+        secret_ref: _,
+        cert_secret_ref: _,
+        pass_credentials: _,
+        interval: _,
+        // Parity(flux): of no meaning without a registry.
+        insecure: _,
+        timeout: _,
+        suspend: _,
+        // Parity(flux): it was never put into effect.
+        access_from: _,
+        type_: _,
+        provider,
+    } = spec;
+    let given =
+        [("spec.provider", provider.is_some_and(|provider| provider != RegistryProvider::Generic))];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}
+
+/// Checks what can be checked without its Secrets.
+pub(super) fn check(object: &HelmRepository) -> Result<(), Rest> {
+    let spec = &object.spec;
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        let text = crate::controllers::gate::unsupported_text(&fields);
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    }
+    if spec.url.starts_with("oci://") {
+        let text = "invalid Helm repository URL: 'oci' URL scheme cannot be used with 'default' HelmRepository type; \
+                    set spec.type to `oci`";
+        return Err(Rest::Stalled(URL_INVALID, text.to_owned()));
+    }
+    let interval = spec.interval.as_ref().map(|it| reconcile::parse_duration(it.as_str()));
+    if let Some(Err(error)) = interval {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    Ok(())
+}
+
+/// Checks a spec together with its Secrets.
+pub(super) fn wish(
+    object: &HelmRepository,
+    secrets: &Secrets,
+    budgets: Arc<Budgets>,
+) -> Result<Wished<Work>, Rest> {
+    let work = Work { repository: repository(object, secrets)?.sharing(budgets) };
+    Ok(Wished { work, shape: Shape::default() })
+}
+
+/// How the repository of an object is spoken to.
+pub(crate) fn repository(object: &HelmRepository, secrets: &Secrets) -> Result<Repository, Rest> {
+    let spec = &object.spec;
+    let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .unwrap_or(DEFAULT_TIMEOUT);
+    let Secrets { secret, certificates } = secrets;
+    let credentials = Credentials::from_secrets(secret.as_ref(), certificates.as_ref())
+        .map_err(|error| refused(format!("the Secret cannot be used: {error}")))?;
+    let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout);
+    repository.map_err(|error| match error {
+        charts::repository::Error::BadUrl { .. } => {
+            Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+        }
+        error => {
+            refused(format!("failed to construct Helm client's TLS config: {}", chain(&error)))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

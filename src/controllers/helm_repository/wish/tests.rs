@@ -1,0 +1,97 @@
+//! Every field of the spec is either used or refused by its name; which addresses are those of a repository.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(more: &Value) -> HelmRepository {
+    let mut spec = json!({"url": "https://example.com/charts"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<Repository, Rest> {
+    let object = object(more);
+    check(&object)?;
+    let data: BTreeMap<_, _> =
+        secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
+    let secrets = Secrets { secret: Some(data), certificates: None };
+    wish(&object, &secrets, Arc::default()).map(|wished| wished.work.repository)
+}
+
+/// A value for every field of the schema that has no support.
+fn refused_fields() -> [(&'static str, Value); 1] {
+    [("provider", json!("aws"))]
+}
+
+/// Fields of the schema that are used, or without meaning in Flux too.
+const USED: [&str; 10] = [
+    "url",
+    "secretRef",
+    "certSecretRef",
+    "passCredentials",
+    "interval",
+    "insecure",
+    "timeout",
+    "suspend",
+    "accessFrom",
+    "type",
+];
+
+#[test]
+fn every_field_without_support_is_refused_by_its_name() {
+    for (field, value) in refused_fields() {
+        let rest = wished(&json!({field: value}), &[]).unwrap_err();
+        assert!(matches!(rest, Rest::Stalled(..)), "{field}");
+        let text = rest.text();
+        assert!(text.starts_with(&format!("spec.{field} is not supported")), "{text}");
+    }
+    assert!(wished(&json!({"provider": "generic", "insecure": true}), &[]).is_ok());
+}
+
+#[test]
+fn every_field_of_the_schema_is_used_or_refused() {
+    let definitions = crds::all();
+    let (_, definition) =
+        definitions.iter().find(|(_, d)| d.spec.names.kind == "HelmRepository").unwrap();
+    let value = serde_json::to_value(definition).unwrap();
+    let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields = value.pointer(fields).and_then(Value::as_object).unwrap();
+    let refused = refused_fields().map(|(field, _)| field);
+    let known: Vec<&str> = refused.into_iter().chain(USED).collect();
+    let forgotten = fields.keys().filter(|field| !known.contains(&field.as_str()));
+    assert_eq!(forgotten.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(fields.len(), known.len());
+}
+
+#[test]
+fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_again() {
+    for (more, reason, begins) in [
+        (
+            json!({"url": "oci://x/y"}),
+            "URLInvalid",
+            "invalid Helm repository URL: 'oci' URL scheme",
+        ),
+        (json!({"url": "http://"}), "URLInvalid", "invalid Helm repository URL: "),
+        (json!({"interval": "x"}), "InvalidDuration", "spec.interval: "),
+        (json!({"timeout": "x"}), "InvalidDuration", "spec.timeout: "),
+    ] {
+        let rest = wished(&more, &[]).unwrap_err();
+        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+        assert_eq!(rest.reason().as_str(), reason);
+        assert!(rest.text().starts_with(begins), "{}", rest.text());
+    }
+    for secret in [[("password", "hunter2")], [("caFile", "hunter2")]] {
+        let rest = wished(&json!({}), &secret).unwrap_err();
+        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
+        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+    }
+}

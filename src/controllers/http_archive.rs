@@ -1,0 +1,112 @@
+//! HTTPArchive: an archive or a YAML file on a web server becomes an artifact, which an ExternalArtifact of the same name offers.
+//!
+//! Here: what this kind says about itself. In the folder besides the usual: the ExternalArtifact (`offer`).
+//! Elsewhere: the run that all sources share (`source`), HTTP and archives (`sources::http_archive`).
+
+mod offer;
+mod resolve;
+mod wish;
+mod world;
+
+use std::sync::Arc;
+
+use crds::Artifact;
+use crds::windlass::HTTPArchive;
+use reconcile::{Node, Reason, Rest, reason};
+use serde_json::{Map, Value, json};
+use sources::http_archive::Validators;
+use sources::plan::{Kept, Shape};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+
+use super::context::{Context, Memories};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::world::{Asked, Run, Stored};
+use super::source::{Memory, Sourced, Wished, fields};
+use crate::cluster::ClusterError;
+
+/// What was learned since the status was written: the validators of a file that came again with the same contents.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    /// The revision of those contents, and where they are.
+    of: (String, String),
+    validators: Validators,
+}
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        ARCHIVE_OPERATION_FAILED | offer::EXTERNAL_ARTIFACT_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+impl Sourced for HTTPArchive {
+    const FOLDER: &'static str = "httparchive";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
+        of_failure: failure,
+    };
+
+    type Work = world::Work;
+    type Found = Option<world::Found>;
+
+    fn memories(context: &Context) -> &Memories<Memory<Self>> {
+        &context.http_archive_memory
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_str())
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> Result<Wished<Self::Work>, Rest> {
+        let resolved = resolve::resolve(context, node, object).await?;
+        wish::wish(object, &resolved)
+    }
+
+    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+        world::ask(run, kept).await
+    }
+
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+        world::fetch(run, found).await
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let status = self.status.as_ref()?;
+        Some(
+            Shape::default()
+                .with("url", status.observed_url.clone())
+                .with("digest", status.observed_digest.clone())
+                .with("ignore", status.observed_ignore.clone()),
+        )
+    }
+
+    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
+    }
+
+    fn observed(&self) -> Map<String, Value> {
+        let spec = &self.spec;
+        fields([
+            ("observedURL", json!(spec.url)),
+            ("observedDigest", json!(spec.digest)),
+            ("observedIgnore", json!(spec.ignore)),
+        ])
+    }
+
+    async fn offer(
+        context: &Context,
+        object: &Arc<Self>,
+        artifact: Option<&Artifact>,
+    ) -> Result<(), Rest> {
+        offer::offer(context, object, artifact).await
+    }
+
+    async fn withdraw(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
+        offer::withdraw(context, object).await
+    }
+}

@@ -1,0 +1,148 @@
+//! The ExternalArtifact by which an HTTPArchive offers its artifact to what Flux's kinds may name.
+//!
+//! It has the name of the HTTPArchive, is owned by it and goes with it. One that somebody else made is left alone.
+
+use std::sync::Arc;
+
+use crds::source::{ExternalArtifact, ExternalArtifactSpec};
+use crds::windlass::HTTPArchive;
+use crds::{Artifact, NamespacedObjectKindReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::{Resource as _, ResourceExt as _};
+use kube::runtime::reflector::ObjectRef;
+use objects::Gvk;
+use reconcile::{Reason, Rest, Wake};
+use serde_json::json;
+
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+use crate::controllers::run::node_named;
+use crate::controllers::source::catalog::SOURCES;
+
+/// The artifact is there, and nobody can use it.
+pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
+/// As whom it is written.
+const MANAGER: &str = "windlass";
+
+fn failed(name: &str, why: &str, wake: Wake) -> Rest {
+    let text =
+        format!("the artifact is stored but cannot be offered as ExternalArtifact `{name}`: {why}");
+    Rest::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
+}
+
+/// Whether an ExternalArtifact is that of the HTTPArchive.
+fn is_of(external: &ExternalArtifact, object: &HTTPArchive) -> bool {
+    let owners = external.owner_references();
+    owners
+        .iter()
+        .any(|owner| owner.controller == Some(true) && Some(&owner.uid) == object.uid().as_ref())
+}
+
+/// The ExternalArtifact of an HTTPArchive, as it is made.
+fn made(object: &HTTPArchive) -> ExternalArtifact {
+    let name = object.name_any();
+    let api_version = HTTPArchive::api_version(&()).into_owned();
+    let kind = HTTPArchive::kind(&()).into_owned();
+    let source_ref = NamespacedObjectKindReference {
+        api_version: Some(api_version.clone()),
+        kind: kind.clone(),
+        name: name.clone(),
+        namespace: object.namespace(),
+    };
+    let spec = ExternalArtifactSpec { source_ref: Some(source_ref) };
+    let mut external = ExternalArtifact::new(&name, spec);
+    external.metadata.namespace = object.namespace();
+    external.metadata.owner_references = Some(vec![OwnerReference {
+        api_version,
+        kind,
+        name,
+        uid: object.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }]);
+    external
+}
+
+/// Has the ExternalArtifact say what the artifact is. Nothing is written when it does already.
+pub(super) async fn offer(
+    context: &Context,
+    object: &Arc<HTTPArchive>,
+    artifact: Option<&Artifact>,
+) -> Result<(), Rest> {
+    let Some(artifact) = artifact else { return Ok(()) };
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let refused = |error: ClusterError| failed(&name, &error.to_string(), Wake::default());
+    let seen = context.sources.external_artifacts.get(&ObjectRef::new(&name).within(&namespace));
+    let external = match seen {
+        Some(seen) => (*seen).clone(),
+        None => match context.cluster.create(&made(object), MANAGER).await {
+            Ok(created) => created,
+            // The watch has not shown it yet.
+            Err(error) if error.code() == Some(409) => {
+                let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await;
+                let gone = || failed(&name, "it was just deleted", Wake::default());
+                found.map_err(refused)?.ok_or_else(gone)?
+            }
+            Err(error) => return Err(refused(error)),
+        },
+    };
+    if !is_of(&external, object) {
+        let why = "somebody else made one of that name; delete or rename either";
+        let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, &name)]);
+        return Err(failed(&name, why, wake));
+    }
+    let status = external.status.as_ref();
+    if status.and_then(|status| status.artifact.as_ref()) == Some(artifact) {
+        return Ok(());
+    }
+    let now = crds::Time(jiff::Timestamp::now());
+    let conditions = json!([{
+        "type": "Ready", "status": "True", "reason": "Succeeded", "lastTransitionTime": now,
+        "message": format!("stored artifact for revision '{}'", artifact.revision),
+        "observedGeneration": external.metadata.generation.unwrap_or_default(),
+    }]);
+    let patch = json!({"artifact": artifact, "conditions": conditions});
+    let written = context.cluster.write_status(&external, MANAGER, &patch).await;
+    written.map(drop).map_err(refused)
+}
+
+/// Deletes the ExternalArtifact, if it is that of the HTTPArchive.
+pub(super) async fn withdraw(
+    context: &Context,
+    object: &Arc<HTTPArchive>,
+) -> Result<(), ClusterError> {
+    context.http_archive_learned.forget(&crate::controllers::run::node_of(&**object));
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await?;
+    let Some(external) = found.filter(|external| is_of(external, object)) else { return Ok(()) };
+    let gvk = Gvk::new(&format!("{SOURCES}/v1"), "ExternalArtifact");
+    let resource = context.cluster.resource(&gvk).await?;
+    let uid = external.uid().unwrap_or_default();
+    context.cluster.delete(&resource, &namespace, &name, &uid).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_somebody_else_made_is_not_ours() {
+        let mut object = HTTPArchive::new("app", crds::windlass::HTTPArchiveSpec::default());
+        object.metadata.uid = Some("1".to_owned());
+        object.metadata.namespace = Some("shop".to_owned());
+        let ours = made(&object);
+        assert!(is_of(&ours, &object));
+        let source = ours.spec.source_ref.clone().unwrap();
+        assert_eq!((source.kind.as_str(), source.name.as_str()), ("HTTPArchive", "app"));
+        // A namesake that was made again is another object.
+        let mut again = object.clone();
+        again.metadata.uid = Some("2".to_owned());
+        assert!(!is_of(&ours, &again));
+        assert!(!is_of(&ExternalArtifact::new("app", ExternalArtifactSpec::default()), &object));
+        let mut shared = ours;
+        for owner in shared.metadata.owner_references.iter_mut().flatten() {
+            owner.controller = None;
+        }
+        assert!(!is_of(&shared, &object));
+    }
+}

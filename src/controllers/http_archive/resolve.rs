@@ -1,0 +1,55 @@
+//! What an HTTPArchive points at: Secrets with credentials, certificates and a proxy; and the ExternalArtifact that it offers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::LocalObjectReference;
+use crds::source::ExternalArtifact;
+use crds::windlass::HTTPArchive;
+use kube::core::ResourceExt as _;
+use reconcile::{Edge, Node, Rest, Wake};
+use sources::reason::AUTHENTICATION_FAILED;
+
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+use crate::controllers::run::node_named;
+
+/// The data of a Secret.
+pub(super) type Data = BTreeMap<String, Vec<u8>>;
+
+/// What was read for a run: the data of each Secret that the spec names.
+#[derive(Default)]
+pub(super) struct Resolved {
+    pub(super) secret: Option<Data>,
+    pub(super) certificates: Option<Data>,
+    pub(super) proxy: Option<Data>,
+}
+
+/// Reads what the spec names, and has the object woken when that changes or its ExternalArtifact is gone.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &Node,
+    object: &HTTPArchive,
+) -> Result<Resolved, Rest> {
+    let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
+    context.hub.set_edges(node, Edge::Source, BTreeSet::from([offered]));
+    let spec = &object.spec;
+    let mut references = References::default();
+    // All are watched before one is missed.
+    let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
+        let Some(reference) = reference else { return Ok(None) };
+        let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
+        let failed = |why: String| {
+            let text = format!("failed to get secret '{namespace}/{name}': {why}");
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        };
+        let secret = references.secret(context, &namespace, name).await;
+        let secret = secret.map_err(|error| failed(error.to_string()))?;
+        let missing = || failed(format!("it does not exist; create it or correct {field}"));
+        secret.map(Some).ok_or_else(missing)
+    };
+    let secret = read("spec.secretRef", &spec.secret_ref).await;
+    let certificates = read("spec.certSecretRef", &spec.cert_secret_ref).await;
+    let proxy = read("spec.proxySecretRef", &spec.proxy_secret_ref).await;
+    references.watch(context, node);
+    Ok(Resolved { secret: secret?, certificates: certificates?, proxy: proxy? })
+}

@@ -1,0 +1,127 @@
+//! Servers on loopback: one that never answers, one that is not to be asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::LazyLock;
+use std::sync::mpsc;
+
+use kustomize::{InTree, Options, build};
+use sources::git::Known;
+use sources::http::Egress;
+use tokio::runtime::Runtime;
+
+use super::*;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+struct Bed {
+    building: Arc<Semaphore>,
+    reaching: Arc<Semaphore>,
+    cancel: CancellationToken,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self {
+            building: Arc::new(Semaphore::new(1)),
+            reaching: Arc::new(Semaphore::new(1)),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// What a build with a place may ask of which servers.
+    fn bases(&self, egress: Egress) -> Bases {
+        let git = git::Context {
+            runtime: RUNTIME.handle().clone(),
+            cancel: self.cancel.clone(),
+            scratch: std::env::temp_dir(),
+            known: Arc::new(Known::within(egress)),
+        };
+        let places = Places {
+            building: self.building.clone(),
+            reaching: self.reaching.clone(),
+            runtime: RUNTIME.handle().clone(),
+            cancel: self.cancel.clone(),
+            held: (self.building.clone().try_acquire_owned().ok(), None),
+        };
+        Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), places }))
+    }
+}
+
+/// The names of what is built from resources, and whether something remote was asked for.
+fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
+    let own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n";
+    let overlay = format!("resources: [{resources}]\n");
+    let tree =
+        tree::Memory::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
+    let (built, is_remote) = bases.beside(InTree(tree.unwrap()), |files| {
+        let objects = build(files, "/", &Options::default(), &mut Vec::new())?.objects()?;
+        Ok(objects.into_iter().map(|object| object.id.name).collect())
+    });
+    (built.map_err(|error: Error| error.to_string()), is_remote)
+}
+
+#[test]
+fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_one() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let (bed, (asked, is_asked)) = (Bed::new(), mpsc::channel());
+    let (answer, answered) = mpsc::channel::<()>();
+    let serving = std::thread::spawn(move || {
+        let mut stream = server.accept().unwrap().0;
+        let mut request = [0; 1024];
+        assert!(stream.read(&mut request).unwrap() > 0);
+        asked.send(()).unwrap();
+        answered.recv().unwrap();
+        let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: far}\n";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + body).as_bytes()).unwrap();
+    });
+    let bases = bed.bases(Egress::Anywhere);
+    assert_eq!(bed.building.available_permits(), 0);
+    let work = std::thread::spawn(move || {
+        built(bases, &format!("own.yaml, \"http://{address}/far.yaml\""))
+    });
+    is_asked.recv().unwrap();
+    let other = bed.building.clone().try_acquire_owned().expect("the place was not given back");
+    assert_eq!(bed.reaching.available_permits(), 0);
+    answer.send(()).unwrap();
+    drop(other);
+    let (names, is_remote) = work.join().unwrap();
+    assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned(), "far".to_owned()], true));
+    assert_eq!((bed.building.available_permits(), bed.reaching.available_permits()), (1, 1));
+    serving.join().unwrap();
+}
+
+#[test]
+fn a_build_that_nobody_wants_any_more_waits_for_no_place() {
+    let bed = Bed::new();
+    let bases = bed.bases(Egress::Anywhere);
+    let _all = bed.reaching.clone().try_acquire_owned().unwrap();
+    bed.cancel.cancel();
+    let (names, _) = built(bases, "\"http://127.0.0.1:9/far.yaml\"");
+    assert!(names.unwrap_err().contains("was cancelled"));
+}
+
+#[test]
+fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let resource = format!("\"http://{address}/far.yaml\"");
+    let (names, is_remote) = built(Bed::new().bases(Egress::Public), &resource);
+    let told = names.unwrap_err();
+    assert!(told.contains("has no public address, and others are not asked"), "{told}");
+    assert!(is_remote);
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err(), "it was asked");
+}
+
+#[test]
+fn without_remote_bases_they_are_refused_and_files_are_read() {
+    let (names, is_remote) = built(Bases::Refused, "own.yaml");
+    assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned()], false));
+    for resource in ["http://127.0.0.1:9/far.yaml", "git@127.0.0.1:9/far.git"] {
+        let told = built(Bases::Refused, &format!("\"{resource}\"")).0.unwrap_err();
+        assert!(told.contains("--no-remote-bases"), "{told}");
+    }
+}

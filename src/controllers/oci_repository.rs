@@ -1,0 +1,95 @@
+//! OCIRepository: one layer of an artifact in an OCI registry becomes an artifact.
+//!
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), registries
+//! (`sources::oci`).
+
+mod contents;
+mod resolve;
+mod wish;
+mod world;
+
+use std::sync::Arc;
+
+use crds::source::OCIRepository;
+use reconcile::{Node, Reason, Rest, reason};
+use serde_json::{Map, Value, json};
+use sources::plan::{Kept, Shape};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+
+use super::context::{Context, Memories};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::world::{Asked, Run, Stored};
+use super::source::{Memory, Sourced, Wished, fields};
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+impl Sourced for OCIRepository {
+    const FOLDER: &'static str = "ocirepository";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[
+            FETCH_FAILED,
+            "ArtifactOutdated",
+            STORAGE_OPERATION_FAILED,
+            "SourceVerified",
+            "GarbageCollectionSucceeded",
+        ],
+        of_failure: failure,
+    };
+
+    type Work = world::Work;
+    type Found = world::Found;
+
+    fn memories(context: &Context) -> &Memories<Memory<Self>> {
+        &context.oci_memory
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_str())
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &Node,
+        object: &Arc<Self>,
+    ) -> Result<Wished<Self::Work>, Rest> {
+        // What is refused is refused before anything is asked for.
+        wish::check(&object.spec)?;
+        let resolved = resolve::resolve(context, node, object).await?;
+        wish::wish(object, resolved)
+    }
+
+    async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+        world::ask(run).await
+    }
+
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+        world::fetch(run, found).await
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let status = self.status.as_ref()?;
+        let layer = json!(status.observed_layer_selector);
+        let ignore = status.observed_ignore.clone();
+        Some(Shape::default().with("ignore", ignore).with("layerSelector", layer))
+    }
+
+    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
+    }
+
+    fn observed(&self) -> Map<String, Value> {
+        fields([
+            ("observedIgnore", json!(self.spec.ignore)),
+            ("observedLayerSelector", json!(self.spec.layer_selector)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! What an OCIRepository asks for, checked; every field without support is refused by its name.
+
+use std::time::Duration;
+
+use crds::source::{
+    LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
+};
+use reconcile::{Rest, reason};
+use sources::http::Proxy;
+use sources::oci::{
+    self, Auth, Digest, Keyring, Limits, Reference, Remote, Repository, Selection, chart,
+};
+use sources::plan::Shape;
+use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID};
+
+use super::resolve::{CREDENTIALS, PROXY, Resolved, transport, unusable};
+use super::world::{Wanted, Work};
+use crate::controllers::source::Wished;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Parity(flux): what is fetched where nothing says what.
+const DEFAULT_TAG: &str = "latest";
+
+/// Fields that were given and have no support, in the spec's order.
+fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let OCIRepositorySpec {
+        url: _,
+        reference: _,
+        layer_selector: _,
+        provider,
+        secret_ref: _,
+        verify,
+        service_account_name: _,
+        cert_secret_ref: _,
+        proxy_secret_ref: _,
+        interval: _,
+        timeout: _,
+        ignore: _,
+        insecure: _,
+        suspend: _,
+    } = spec;
+    let given = [
+        ("spec.provider", provider.is_some_and(|p| p != RegistryProvider::Generic)),
+        ("spec.verify", verify.is_some()),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}
+
+/// Refuses what has no support.
+pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Rest> {
+    let fields = unsupported(spec);
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let text = crate::controllers::gate::unsupported_text(&fields);
+    Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text))
+}
+
+/// Checks a spec.
+pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+    let spec = &object.spec;
+    check(spec)?;
+    let repository = Repository::parse(&spec.url).map_err(|error| {
+        Rest::Stalled(URL_INVALID, format!("URL validation failed for '{}': {error}", spec.url))
+    })?;
+    let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .unwrap_or(DEFAULT_TIMEOUT);
+    if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    let selector = spec.layer_selector.clone().unwrap_or_default();
+    let wanted = wanted(spec, selector.media_type.as_deref() == Some(chart::CHART))?;
+    let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
+    let proxy = proxy.map_err(|error| unusable(PROXY, &error.to_string()))?;
+    let tls = resolved.certificates.as_ref().map(oci::tls_from_secret).transpose();
+    let tls = tls.map_err(|error| unusable(&transport(&spec.url), &error.to_string()))?;
+    let auth = auth(&repository, &resolved)?;
+    let layer = serde_json::json!(spec.layer_selector);
+    let shape = Shape::default().with("ignore", spec.ignore.clone()).with("layerSelector", layer);
+    let work = Work {
+        remote: Remote {
+            repository,
+            auth,
+            tls: tls.unwrap_or_default(),
+            proxy,
+            insecure: spec.insecure,
+            timeout,
+            limits: Limits::default(),
+        },
+        wanted,
+        media_type: selector.media_type,
+        is_copied: selector.operation.unwrap_or_default() == LayerOperation::Copy,
+    };
+    Ok(Wished { work, shape })
+}
+
+/// The credentials for the registry, of all Secrets together.
+///
+/// Parity(flux): image pull secrets of other types are passed over.
+/// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux asks as nobody.
+fn auth(repository: &Repository, resolved: &Resolved) -> Result<Auth, Rest> {
+    let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
+    let mut keyring = Keyring::default();
+    if let Some(secret) = &resolved.secret
+        && !keyring.add(secret).map_err(unusable)?
+    {
+        let why = "the Secret that spec.secretRef names has no `.dockerconfigjson`";
+        return Err(super::resolve::unusable(CREDENTIALS, why));
+    }
+    for secret in &resolved.pull_secrets {
+        keyring.add(secret).map_err(unusable)?;
+    }
+    Ok(keyring.auth(repository))
+}
+
+/// Parity(flux): a digest wins over a range of versions, that over a tag.
+///
+/// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<Wanted, Rest> {
+    let stalled =
+        |why, what: &str, error: oci::Error| Rest::Stalled(why, format!("{what}: {error}"));
+    let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
+    let no_tag = |error| {
+        let what = format!("failed to determine the artifact tag for '{}'", spec.url);
+        stalled(READ_OPERATION_FAILED, &what, error)
+    };
+    let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let given = spec.reference.clone().unwrap_or_default();
+    let OCIRepositoryRef { digest, semver, semver_filter, tag } = given;
+    if let Some(digest) = some(digest) {
+        let digest = Digest::parse(&digest).map_err(no_digest)?;
+        return Ok(Wanted::One(Reference::Digest(digest)));
+    }
+    if let Some(range) = some(semver) {
+        let selection = Selection::parse(&range, semver_filter.as_deref(), is_chart);
+        return selection.map(Wanted::Highest).map_err(no_tag);
+    }
+    let tag = some(tag).unwrap_or_else(|| DEFAULT_TAG.to_owned());
+    Reference::tag(&tag).map(Wanted::One).map_err(no_digest)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Every field of the spec is either used or refused by its name; which reference wins; whose credentials are sent.
+
+use serde_json::{Value, json};
+
+use super::super::resolve::Data;
+use super::*;
+
+const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
+
+fn object(more: &Value) -> OCIRepository {
+    let mut spec = json!({"interval": "10m", "url": "oci://example.com/team/app"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn wished(more: &Value, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+    wish(&object(more), resolved)
+}
+
+fn data(keys: &[(&str, &str)]) -> Data {
+    keys.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+fn docker(user: &str) -> Data {
+    let config = json!({"auths": {"example.com": {"username": user, "password": "hunter2"}}});
+    data(&[(".dockerconfigjson", &config.to_string())])
+}
+
+/// A value for every field of the schema that has no support.
+fn refused_fields() -> [(&'static str, Value); 2] {
+    [("provider", json!("aws")), ("verify", json!({"provider": "cosign"}))]
+}
+
+/// Fields of the schema that are used.
+const USED: [&str; 12] = [
+    "url",
+    "ref",
+    "layerSelector",
+    "secretRef",
+    "serviceAccountName",
+    "certSecretRef",
+    "proxySecretRef",
+    "interval",
+    "timeout",
+    "ignore",
+    "insecure",
+    "suspend",
+];
+
+#[test]
+fn every_field_without_support_is_refused_by_its_name() {
+    for (field, value) in refused_fields() {
+        let rest = wished(&json!({field: value}), Resolved::default()).err().unwrap();
+        assert!(matches!(rest, Rest::Stalled(..)), "{field}");
+        let text = rest.text();
+        assert!(text.starts_with(&format!("spec.{field} is not supported")), "{text}");
+    }
+    for provider in ["azure", "gcp"] {
+        assert!(wished(&json!({"provider": provider}), Resolved::default()).is_err());
+    }
+    assert!(wished(&json!({"provider": "generic"}), Resolved::default()).is_ok());
+}
+
+#[test]
+fn every_field_of_the_schema_is_used_or_refused() {
+    let definitions = crds::all();
+    let (_, definition) =
+        definitions.iter().find(|(_, d)| d.spec.names.kind == "OCIRepository").unwrap();
+    let value = serde_json::to_value(definition).unwrap();
+    let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields = value.pointer(fields).and_then(Value::as_object).unwrap();
+    let refused = refused_fields().map(|(field, _)| field);
+    let known: Vec<&str> = refused.into_iter().chain(USED).collect();
+    let forgotten = fields.keys().filter(|field| !known.contains(&field.as_str()));
+    assert_eq!(forgotten.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(fields.len(), known.len());
+}
+
+#[test]
+fn of_several_references_the_one_that_flux_takes_is_taken() {
+    let mut given = json!({"digest": DIGEST, "semver": "1.x", "tag": "v1"});
+    for (field, expected) in [
+        ("digest", "One(Digest(sha256:"),
+        ("semver", "Highest("),
+        ("tag", "One(Tag(\"v1\"))"),
+        ("none", "One(Tag(\"latest\"))"),
+    ] {
+        let wished = wished(&json!({"ref": given}), Resolved::default()).ok().unwrap();
+        let wanted = format!("{:?}", wished.work.wanted);
+        assert!(wanted.starts_with(expected), "{wanted}");
+        given.as_object_mut().unwrap().remove(field);
+    }
+}
+
+#[test]
+fn only_a_change_of_spec_helps_against_what_is_malformed() {
+    for (more, reason, text) in [
+        (
+            json!({"url": "oci://example.com/app:v1"}),
+            "URLInvalid",
+            "URL validation failed for 'oci://example.com/app:v1': URL must not contain a tag; remove ':v1'",
+        ),
+        (
+            json!({"ref": {"digest": "sha256:1"}}),
+            "OCIArtifactPullFailed",
+            "failed to determine artifact digest",
+        ),
+        (
+            json!({"ref": {"tag": "a/b"}}),
+            "OCIArtifactPullFailed",
+            "failed to determine artifact digest",
+        ),
+        (
+            json!({"ref": {"semver": "latest"}}),
+            "ReadOperationFailed",
+            "failed to determine the artifact tag for 'oci://example.com/team/app'",
+        ),
+        (
+            json!({"ref": {"semver": "1.x", "semverFilter": "("}}),
+            "ReadOperationFailed",
+            "failed to determine the artifact tag for 'oci://example.com/team/app'",
+        ),
+    ] {
+        let rest = wished(&more, Resolved::default()).err().unwrap();
+        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+        assert_eq!(rest.reason().as_str(), reason);
+        assert!(rest.text().starts_with(text), "{}", rest.text());
+    }
+}
+
+#[test]
+fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
+    let user = |secret: Option<&str>, others: &[&str]| {
+        let resolved = Resolved {
+            secret: secret.map(docker),
+            pull_secrets: others.iter().map(|user| docker(user)).collect(),
+            ..Resolved::default()
+        };
+        match wished(&json!({}), resolved).ok().unwrap().work.remote.auth {
+            Auth::Basic { username, .. } => username,
+            _ => "nobody".to_owned(),
+        }
+    };
+    assert_eq!(user(None, &[]), "nobody");
+    assert_eq!(user(Some("a"), &["b"]), "a");
+    assert_eq!(user(None, &["b", "c"]), "b");
+
+    let other = || data(&[("username", "me"), ("password", "hunter2")]);
+    let resolved = Resolved { pull_secrets: vec![other()], ..Resolved::default() };
+    assert!(wished(&json!({}), resolved).is_ok());
+    let resolved = Resolved { secret: Some(other()), ..Resolved::default() };
+    let rest = wished(&json!({}), resolved).err().unwrap();
+    assert_eq!(rest.reason().as_str(), "AuthenticationFailed");
+    assert!(rest.text().starts_with("failed to get credential: "), "{}", rest.text());
+}
+
+#[test]
+fn secrets_for_the_connection_are_checked_and_not_shown() {
+    let certificates = Some(data(&[("tls.key", "hunter2")]));
+    let rest = wished(&json!({}), Resolved { certificates, ..Resolved::default() }).err().unwrap();
+    let expected = "failed to generate transport for 'oci://example.com/team/app': ";
+    assert!(
+        rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
+        "{}",
+        rest.text()
+    );
+    let proxy = Some(data(&[("username", "hunter2")]));
+    let rest = wished(&json!({}), Resolved { proxy, ..Resolved::default() }).err().unwrap();
+    let expected = "failed to get proxy address: ";
+    assert!(
+        rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
+        "{}",
+        rest.text()
+    );
+    let both = Resolved {
+        secret: Some(docker("me")),
+        proxy: Some(data(&[("address", "http://me:hunter2@p:3128")])),
+        ..Resolved::default()
+    };
+    let remote =
+        wished(&json!({"insecure": true, "timeout": "5s"}), both).ok().unwrap().work.remote;
+    assert!(remote.insecure && remote.timeout == Duration::from_secs(5));
+    assert!(!format!("{remote:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
+    let selector = json!({"mediaType": chart::CHART, "operation": "copy"});
+    let more = json!({"layerSelector": selector, "ref": {"semver": "1.x"}});
+    let work = wished(&more, Resolved::default()).ok().unwrap().work;
+    assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
+    let Wanted::Highest(selection) = work.wanted else { unreachable!() };
+    let tags = ["1.0.0_b".to_owned()];
+    assert_eq!(selection.choose(&tags).unwrap(), Reference::tag("1.0.0_b").unwrap());
+}

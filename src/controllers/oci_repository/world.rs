@@ -1,0 +1,160 @@
+//! Asking and pulling from a registry, and what went wrong there as a rest.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::sync::Arc;
+
+use crds::source::OCIRepository;
+use jiff::{SignedDuration, Timestamp};
+use reconcile::{Reason, Rest, Wake};
+use serde_json::Map;
+use sources::archive::{self, ExtractOptions};
+use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session};
+use sources::reason::{OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED};
+use sources::store::Store;
+
+use super::contents::{contents, write};
+use crate::cluster::error::chain;
+use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+
+/// Parity(flux): annotations that events tell of.
+const SOURCE: &str = "org.opencontainers.image.source";
+const REVISION: &str = "org.opencontainers.image.revision";
+
+/// What is fetched, and what is made of it.
+pub(crate) struct Work {
+    pub(super) remote: Remote,
+    pub(super) wanted: Wanted,
+    pub(super) media_type: Option<String>,
+    /// Whether the layer is kept as it is.
+    pub(super) is_copied: bool,
+}
+
+/// Which artifact.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    One(Reference),
+    Highest(Selection),
+}
+
+/// What the registry has now.
+pub(crate) struct Found {
+    digest: Digest,
+    revision: String,
+}
+
+/// What a failure means for the object; Parity(flux): `what` stands before the cause.
+fn failed(why: Reason, what: &str, error: &Error) -> Rest {
+    let wake = match error {
+        Error::Unavailable { retry_after: Some(after), .. } => {
+            let after = SignedDuration::try_from(*after).unwrap_or_default();
+            Timestamp::now().checked_add(after).map(Wake::at).unwrap_or_default()
+        }
+        Error::Busy(busy) => Wake::at(busy.until),
+        _ => Wake::default(),
+    };
+    let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
+    Rest::Failed(why, text, wake)
+}
+
+fn client<'w>(work: &'w Work, known: &Known, url: &str) -> Result<Session<'w>, Rest> {
+    let what = super::resolve::transport(url);
+    Session::new(&work.remote, known)
+        .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
+}
+
+/// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
+pub(super) async fn ask(run: &Run<OCIRepository>) -> Result<Asked<Found>, Rest> {
+    let found = look(&run.work, &run.context.oci_known, &run.object.spec.url).await?;
+    Ok(Asked { revision: found.revision.clone(), found })
+}
+
+async fn look(work: &Work, known: &Known, url: &str) -> Result<Found, Rest> {
+    let client = client(work, known, url)?;
+    let reference = match &work.wanted {
+        Wanted::One(reference) => reference.clone(),
+        Wanted::Highest(selection) => {
+            let what = format!("failed to determine the artifact tag for '{url}'");
+            let tags = client.tags().await;
+            tags.and_then(|tags| selection.choose(&tags))
+                .map_err(|error| failed(READ_OPERATION_FAILED, &what, &error))?
+        }
+    };
+    let digest = client.resolve(&reference).await;
+    let digest = digest
+        .map_err(|error| failed(OCI_PULL_FAILED, "failed to determine artifact digest", &error))?;
+    Ok(Found { revision: reference.revision(&digest), digest })
+}
+
+/// Pulls what the registry was found to have, and keeps it.
+pub(super) async fn fetch(run: &Arc<Run<OCIRepository>>, found: Found) -> Result<Stored, Rest> {
+    let run = run.clone();
+    let pulled = pull(&run.work, &run.context.oci_known, &run.object.spec.url, &found).await?;
+    let work = move || store(&run.work, &run.context.artifacts, &run.object, pulled, &found);
+    blocking(OCI_PULL_FAILED, "fetching", work).await
+}
+
+/// A layer, and what its manifest says of itself.
+type Pulled = (Layer, BTreeMap<String, String>);
+
+async fn pull(work: &Work, known: &Known, url: &str, found: &Found) -> Result<Pulled, Rest> {
+    let what = format!("failed to pull artifact from '{url}'");
+    let client = client(work, known, url)?;
+    let manifest = client.manifest(&found.digest).await;
+    let manifest = manifest.map_err(|error| failed(OCI_PULL_FAILED, &what, &error))?;
+    let not_taken = |error: Error| failed(OCI_LAYER_OPERATION_FAILED, "", &error);
+    let layer = manifest.layer(work.media_type.as_deref()).map_err(not_taken)?;
+    // Parity(flux): the text speaks of the first layer whichever it is.
+    let what = "failed to extract the first layer from artifact";
+    let layer = client.layer(layer).await;
+    let layer = layer.map_err(|error| failed(OCI_LAYER_OPERATION_FAILED, what, &error))?;
+    Ok((layer, manifest.annotations))
+}
+
+/// Makes the artifact of a layer and keeps it. Blocks.
+fn store(
+    work: &Work,
+    store: &Store,
+    object: &OCIRepository,
+    (layer, annotations): Pulled,
+    found: &Found,
+) -> Result<Stored, Rest> {
+    // Parity(flux): the name is the same whatever becomes of the layer.
+    let file = format!("{}.tar.gz", found.digest);
+    let mut body = layer.file;
+    let mut artifact = if work.is_copied {
+        let copy = |out: &mut dyn io::Write| io::copy(&mut body, out).map(drop);
+        keep(store, object, &file, &found.revision, copy)?
+    } else {
+        let tree = extract(body)?;
+        let contents = contents(&tree, object.spec.ignore.as_deref())?;
+        keep(store, object, &file, &found.revision, |out| write(out, &tree, &contents))?
+    };
+    let news = news(&object.spec.url, &found.revision, &annotations);
+    artifact.metadata = annotations;
+    Ok(Stored { artifact, news, status: Map::new() })
+}
+
+/// Parity(flux): symbolic links are passed over.
+fn extract(body: File) -> Result<tree::Memory, Rest> {
+    archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
+        let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
+        Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+    })
+}
+
+/// Parity(flux): what the event says.
+fn news(url: &str, revision: &str, annotations: &BTreeMap<String, String>) -> String {
+    let said = |key: &str| annotations.get(key).filter(|value| !value.is_empty());
+    let origin = match (said(SOURCE), said(REVISION)) {
+        (Some(source), Some(revision)) => {
+            format!(", origin source '{source}', origin revision '{revision}'")
+        }
+        _ => String::new(),
+    };
+    format!("stored artifact with revision '{revision}' from '{url}'{origin}")
+}
+
+#[cfg(test)]
+mod tests;
