@@ -161,6 +161,14 @@ impl Notices {
     }
 }
 
+/// How long the same trouble of a watch is told once: a definition may not be installed, and never be.
+const TOLD_FOR: Duration = Duration::from_secs(600);
+
+/// Whether the trouble of a watch is worth a line in the log, after the one that was told last.
+fn is_news(told: Option<&(String, Instant)>, trouble: &str) -> bool {
+    told.is_none_or(|(last, at)| last != trouble || at.elapsed() > TOLD_FOR)
+}
+
 /// Runs a kind until `stop` says so; then runs under way end and no new one begins.
 pub(crate) async fn run_kind<K: Controlled>(
     context: Arc<Context>,
@@ -191,11 +199,23 @@ pub(crate) async fn run_kind<K: Controlled>(
     };
     let begin = stream::once(begin).filter_map(std::future::ready);
     let seen_by = store.clone();
+    let mut trouble = None;
     // The reflector stores an event before it is noticed, so that a run never looks for what is not stored yet.
     let watched = reflector::reflector(writer, events)
         .inspect(move |event| match event {
-            Ok(event) => notices.noticed(event, &seen_by),
-            Err(error) => tracing::error!(controller_kind = %K::kind(&()), error = %error, "watch failed, retrying"),
+            Ok(event) => {
+                if matches!(event, Event::InitDone) {
+                    trouble = None;
+                }
+                notices.noticed(event, &seen_by);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if is_news(trouble.as_ref(), &text) {
+                    tracing::error!(controller_kind = %K::kind(&()), error = text, "watch failed, retrying");
+                    trouble = Some((text, Instant::now()));
+                }
+            }
         })
         .filter_map(|_| async { None::<Result<ObjectRef<K>, watcher::Error>> });
     let wakes = stream::unfold(woken, |mut woken| async move {
