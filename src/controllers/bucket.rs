@@ -19,7 +19,7 @@ use sources::reason::ARCHIVE_OPERATION_FAILED;
 use super::context::{Context, Memories};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished, fields};
+use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 pub(super) const BUNDLE: &str = "windlass.dev/bundle";
@@ -79,6 +79,10 @@ impl Sourced for Bucket {
 
     fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+    }
+
+    fn always(run: &Run<Self>) -> Map<String, Value> {
+        latest_url(run, LATEST_ARCHIVE)
     }
 
     fn observed(&self) -> Map<String, Value> {

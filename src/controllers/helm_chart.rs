@@ -6,6 +6,7 @@
 mod built;
 mod dependencies;
 mod package;
+mod registry;
 mod resolve;
 mod wish;
 mod world;
@@ -29,7 +30,7 @@ use super::source::{Memory, Sourced, Wished};
 const BUILD_FAILED: &str = "BuildFailed";
 
 /// The name under which the newest chart is always found. Parity(flux).
-const LATEST: &str = "latest.tar.gz";
+const LATEST: &str = super::source::LATEST_ARCHIVE;
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -107,8 +108,8 @@ impl Sourced for HelmChart {
 
     fn always(run: &Run<Self>) -> Map<String, Value> {
         let mut fields = super::source::latest_url(run, LATEST);
-        let revision = json!(run.work.artifact.revision);
-        fields.insert("observedSourceArtifactRevision".to_owned(), revision);
+        let revision = run.work.origin.artifact().map(|artifact| artifact.revision.as_str());
+        fields.insert("observedSourceArtifactRevision".to_owned(), json!(revision));
         fields
     }
 }

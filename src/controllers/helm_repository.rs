@@ -3,6 +3,7 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
 //! fetched (`sources::charts`), charts (`helm_chart`).
 
+mod registry;
 mod resolve;
 mod wish;
 pub(crate) mod world;
@@ -21,6 +22,7 @@ use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{Memory, Sourced, Wished};
 
+pub(crate) use registry::registry;
 pub(crate) use resolve::secrets;
 pub(crate) use wish::repository;
 
@@ -90,6 +92,14 @@ impl Sourced for HelmRepository {
 
     fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+    }
+
+    fn also_announces(&self) -> Vec<String> {
+        // A registry has no artifact that would tell of another address.
+        let spec = &self.spec;
+        let names = [&spec.secret_ref, &spec.cert_secret_ref].map(|it| format!("{it:?}"));
+        let told = [spec.url.clone(), format!("{:?} {}", spec.type_, spec.insecure)];
+        told.into_iter().chain(names).collect()
     }
 
     fn always(run: &Run<Self>) -> Map<String, Value> {

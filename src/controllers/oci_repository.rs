@@ -19,7 +19,7 @@ use sources::reason::ARCHIVE_OPERATION_FAILED;
 use super::context::{Context, Memories};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished, fields};
+use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -81,6 +81,10 @@ impl Sourced for OCIRepository {
 
     fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
+    }
+
+    fn always(run: &Run<Self>) -> Map<String, Value> {
+        latest_url(run, LATEST_ARCHIVE)
     }
 
     fn observed(&self) -> Map<String, Value> {

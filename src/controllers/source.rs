@@ -20,6 +20,7 @@ use reconcile::{Facts, Gate, Node, Reason, Rest, Wake, before_resolve, reason};
 use serde_json::{Map, Value};
 use sources::http::Busy;
 use sources::plan::{self, Desired, Kept, Shape};
+use sources::store::Store;
 
 use super::context::{Context, Memories};
 use super::record::{FINALIZER, Latest};
@@ -132,6 +133,16 @@ pub(crate) fn fields<const N: usize>(pairs: [(&'static str, Value); N]) -> Map<S
     });
     pairs.collect()
 }
+
+/// Has the newest artifact found under a second name too, which never changes; the address is `status.url`. Blocks.
+///
+/// It is a convenience: where the disk refuses it the artifact is there nevertheless.
+pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Map<String, Value> {
+    fields([("url", store.link(&artifact.path, name).ok().into())])
+}
+
+/// The same name of the archives of all kinds. Parity(flux).
+pub(crate) const LATEST_ARCHIVE: &str = "latest.tar.gz";
 
 /// `status.url`, the address at which the newest artifact is always found: where artifacts are served may have changed.
 pub(crate) fn latest_url<K: Sourced>(run: &Run<K>, name: &str) -> Map<String, Value> {

@@ -6,8 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{NEVER, SOON, condition};
 use e2e::harness::{Story, Target};
 use e2e::servers::charts::ChartServer;
+use e2e::servers::registry::{Layer, PASSWORD, Registry};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use sources::oci::chart as chart_layer;
 
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
@@ -101,6 +103,55 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     story.request(&source).await?;
     let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
     story.await_object(&app, SOON, is_new).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
+    let story = Story::with_windlass("registry-charts").await?;
+    let (server, registry) = (ChartServer::start(None)?, Registry::start_with_password().await?);
+    let push = async |version: &str| -> Result<()> {
+        publish(&server, version)?;
+        let url = format!("{}/app-{version}.tgz", server.url().trim_end_matches('/'));
+        let packed = reqwest::get(url).await?.error_for_status()?.bytes().await?;
+        let layer = Layer { media_type: chart_layer::CHART, bytes: packed.to_vec() };
+        registry.push("charts/app", version, &[layer], json!({})).await?;
+        Ok(())
+    };
+    push("1.0.0").await?;
+    push("1.1.0").await?;
+    let config = registry.docker_config(PASSWORD);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
+    story.apply_value(secret).await?;
+    let more = json!({"type": "oci", "insecure": true, "secretRef": {"name": "login"}});
+    let source = repository(&story, "charts", &registry.url("charts"), more).await?;
+    let spec = json!({"chart": "app", "version": "1.x", "interval": NEVER,
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
+    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let object = story.await_ready(&app).await?;
+    let ready = condition(&object, "Ready");
+    ensure!(ready["message"] == "pulled 'app' chart with version '1.1.0'", "{ready}");
+    let folder = tempfile::tempdir()?;
+    let file = downloaded(&object, &folder).await?;
+    ensure!(server.render(&file)?.contains("value: \"own\""));
+    let registry_object = story.expect(&source).await?;
+    ensure!(registry_object.data.get("status").is_none_or(|it| it["conditions"].is_null()));
+
+    push("1.2.0").await?;
+    story.request(&app).await?;
+    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
+    story.await_object(&app, SOON, is_new).await?;
+
+    // What is not there yet may come; without the right password nothing does.
+    let spec = json!({"chart": "app", "version": "9.x", "interval": NEVER,
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
+    apply(&story, "HelmChart", "app", spec).await?;
+    let is_missed =
+        |it: &DynamicObject| condition(it, "Ready")["reason"] == "InvalidChartReference";
+    let object = story.await_object(&app, SOON, is_missed).await?;
+    let text = condition(&object, "Ready")["message"].to_string();
+    ensure!(text.contains("no match found for semver: 9.x"), "{text}");
     story.end().await
 }
 

@@ -167,7 +167,8 @@ impl Reference {
         Ok(Self::Tag(tag.to_owned()))
     }
 
-    pub(super) fn text(&self) -> String {
+    /// The tag, or the digest, as it stands in a URL.
+    pub fn text(&self) -> String {
         match self {
             Self::Tag(tag) => tag.clone(),
             Self::Digest(digest) => digest.to_string(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
-use serde_json::Map;
 use sources::archive::{self, ExtractOptions};
 use sources::bucket::{self, Error, Listed, Note, Previous, Remote, bundle};
 use sources::reason::{
@@ -13,8 +12,8 @@ use sources::reason::{
 };
 
 use crate::cluster::error::chain;
-use crate::controllers::source::busy;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep, slot};
+use crate::controllers::source::{LATEST_ARCHIVE, busy, linked};
 
 /// What is fetched.
 pub(crate) struct Work {
@@ -129,7 +128,8 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
                 "what the artifact was made of is not kept; the next change is fetched as a whole"
             );
         }
-        Ok(Stored { artifact, news, status: Map::new() })
+        let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
+        Ok(Stored { artifact, news, status })
     })
     .await
 }
@@ -149,7 +149,8 @@ async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
             &bundle.revision,
             |out| archive::write(out, &bundle.contents, |_, path| bundle.load(path)).map(drop),
         )?;
-        Ok(Stored { artifact, news, status: Map::new() })
+        let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
+        Ok(Stored { artifact, news, status })
     })
     .await
 }

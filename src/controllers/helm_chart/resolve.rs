@@ -6,23 +6,41 @@ use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
-use reconcile::{Edge, Node, Rest, Wake, reason};
+use reconcile::{Edge, Node, Rest, Wake};
 use sources::charts::Repository;
+use sources::oci::Remote;
 use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
 
 use crate::controllers::context::Context;
-use crate::controllers::helm_repository::{is_registry, repository, secrets};
+use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
 use crate::controllers::reference::References;
 use crate::controllers::source::catalog::SOURCES;
 
-/// Where the chart comes from.
-pub(super) struct From {
-    /// The artifact of the source: an index, or a tree.
+/// What a source has for others.
+pub(super) struct Held {
     pub(super) artifact: Artifact,
     /// Whether it is in another process' store.
     pub(super) is_elsewhere: bool,
-    /// The repository that the index is of; `None` for a tree.
-    pub(super) repository: Option<Repository>,
+}
+
+/// Where the chart comes from.
+pub(super) enum Origin {
+    /// The files of a source.
+    Tree(Held),
+    /// A repository, and its index.
+    Index(Held, Box<Repository>),
+    /// A registry, which has no index.
+    Registry(Box<Remote>),
+}
+
+impl Origin {
+    /// The artifact of the source; a registry has none.
+    pub(super) fn artifact(&self) -> Option<&Artifact> {
+        match self {
+            Self::Tree(held) | Self::Index(held, _) => Some(&held.artifact),
+            Self::Registry(_) => None,
+        }
+    }
 }
 
 fn source_node(object: &HelmChart) -> Node {
@@ -41,7 +59,7 @@ pub(super) async fn resolve(
     context: &Context,
     node: &Node,
     object: &HelmChart,
-) -> Result<From, Rest> {
+) -> Result<Origin, Rest> {
     let source = source_node(object);
     let (kind, name) = (&source.kind, &source.name);
     let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
@@ -57,16 +75,12 @@ pub(super) async fn resolve(
     if object.spec.source_ref.kind == ChartSourceKind::HelmRepository {
         let place = ObjectRef::new(name).within(&source.namespace);
         let found = context.sources.helm_repositories.get(&place).ok_or_else(missing)?;
-        if is_registry(&found) {
-            let text = format!(
-                "charts of registries are not supported by this version of windlass, and HelmRepository \
-                 '{}/{name}' is one (spec.type is `oci`); use an OCIRepository for the chart",
-                source.namespace
-            );
-            return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
-        }
         let read = secrets(context, &found, &mut references).await;
         references.watch(context, node);
+        if is_registry(&found) {
+            let remote = registry(&found, &read?, &object.spec.chart)?;
+            return Ok(Origin::Registry(Box::new(remote)));
+        }
         reached = Some(repository(&found, &read?)?.sharing(context.budgets.clone()));
     } else {
         references.watch(context, node);
@@ -85,5 +99,9 @@ pub(super) async fn resolve(
             return Err(none());
         }
     }
-    Ok(From { artifact, is_elsewhere: found.is_elsewhere, repository: reached })
+    let held = Held { artifact, is_elsewhere: found.is_elsewhere };
+    Ok(match reached {
+        Some(repository) => Origin::Index(held, Box::new(repository)),
+        None => Origin::Tree(held),
+    })
 }

@@ -7,7 +7,7 @@ use reconcile::{Rest, reason};
 use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
-use super::resolve::From;
+use super::resolve::Origin;
 use super::world::Work;
 use super::{generation, shape};
 use crate::controllers::source::Wished;
@@ -85,20 +85,20 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Puts the spec together with its source.
-pub(super) fn wish(object: &HelmChart, from: From) -> Wished<Work> {
+pub(super) fn wish(object: &HelmChart, origin: Origin) -> Wished<Work> {
     let spec = &object.spec;
     let values_files = values_files(spec);
     let generation = generation(object);
-    let of_revision = (spec.reconcile_strategy == Some(ReconcileStrategy::Revision)
-        && from.repository.is_none())
-    .then(|| digits(&from.artifact.revision).to_owned());
+    let revision = match &origin {
+        Origin::Tree(held) => Some(digits(&held.artifact.revision)),
+        Origin::Index(..) | Origin::Registry(_) => None,
+    };
+    let is_revision = spec.reconcile_strategy == Some(ReconcileStrategy::Revision);
+    let of_revision = revision.filter(|_| is_revision).map(str::to_owned);
     let of_values = (!values_files.is_empty()).then(|| generation.unwrap_or_default().to_string());
     let metadata: Vec<String> = of_revision.into_iter().chain(of_values).collect();
-    let From { artifact, is_elsewhere, repository } = from;
     let work = Work {
-        artifact,
-        is_elsewhere,
-        repository,
+        origin,
         metadata: (!metadata.is_empty()).then(|| metadata.join(".")),
         values_files,
         built: Mutex::default(),

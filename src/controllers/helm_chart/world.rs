@@ -10,7 +10,7 @@ use crds::{Artifact, Reconciled as _};
 use reconcile::{Reason, Rest, Wake, reason};
 use serde_json::{Map, Value, json};
 use sources::charts::repository::Error as RepositoryError;
-use sources::charts::{Files, Repository, files, with_metadata};
+use sources::charts::{Files, files, with_metadata};
 use sources::plan::Kept;
 use sources::reason::{
     AUTHENTICATION_FAILED, CHART_PACKAGE_ERROR, CHART_PACKAGE_SUCCEEDED, CHART_PULL_ERROR,
@@ -19,7 +19,8 @@ use sources::reason::{
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::built::Built;
-use super::{LATEST, generation, package};
+use super::resolve::{Held, Origin};
+use super::{LATEST, generation, package, registry};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
@@ -27,11 +28,8 @@ use crate::controllers::source::{busy, fields};
 
 /// What is fetched, and what is made of it.
 pub(crate) struct Work {
-    /// Of the source.
-    pub(super) artifact: Artifact,
-    pub(super) is_elsewhere: bool,
-    /// `None`: the artifact is a tree.
-    pub(super) repository: Option<Repository>,
+    /// Where it comes from.
+    pub(super) origin: Origin,
     /// What stands behind the `+` of the version.
     pub(super) metadata: Option<String>,
     /// Those that replace the chart's own.
@@ -67,6 +65,8 @@ pub(crate) enum Found {
         /// What it has to be.
         digest: Option<String>,
     },
+    /// A version in a registry.
+    Tag(String),
     /// A chart in a tree.
     Files {
         /// It.
@@ -100,7 +100,7 @@ pub(super) async fn ask(
     kept: Option<&Kept>,
 ) -> Result<Asked<Found>, Rest> {
     let (work, object) = (&run.work, &run.object);
-    let same = kept.zip(last_time(object, &work.artifact));
+    let same = kept.zip(last_time(object, work.origin.artifact()));
     if let Some((kept, reason)) = same {
         let status = object.status.as_ref();
         let observed = status.map(|status| status.observed_values_files.clone());
@@ -113,9 +113,16 @@ pub(super) async fn ask(
         });
         return Ok(Asked { revision: kept.revision.clone(), found: Found::Nothing });
     }
-    let (found, name, version, is_packaged) = match &work.repository {
-        Some(_) => choose(run).await?,
-        None => look(run).await?,
+    let (found, name, version, is_packaged) = match &work.origin {
+        Origin::Index(held, _) => choose(run, held).await?,
+        Origin::Tree(held) => look(run, held).await?,
+        Origin::Registry(remote) => {
+            let (known, spec) = (&run.context.oci_known, &object.spec);
+            let range = spec.version.as_deref().unwrap_or_default();
+            let (found, name, version) =
+                registry::choose(remote, known, &spec.chart, range).await?;
+            (found, name, version, work.changes())
+        }
     };
     let version = match &work.metadata {
         Some(metadata) => with_metadata(&version, metadata)
@@ -132,7 +139,8 @@ pub(super) async fn ask(
 }
 
 /// The reason of `Ready`, if all was well the last time, with this spec and this artifact of the source.
-fn last_time<'o>(object: &'o HelmChart, artifact: &Artifact) -> Option<&'o str> {
+fn last_time<'o>(object: &'o HelmChart, artifact: Option<&Artifact>) -> Option<&'o str> {
+    let artifact = artifact?;
     let observed = object.status.as_ref();
     let revision = observed.and_then(|it| it.observed_source_artifact_revision.as_deref());
     let ready = object.condition("Ready").filter(|ready| ready.status == "True")?;
@@ -142,9 +150,12 @@ fn last_time<'o>(object: &'o HelmChart, artifact: &Artifact) -> Option<&'o str> 
 }
 
 /// The version of a repository.
-async fn choose(run: &Arc<Run<HelmChart>>) -> Result<(Found, String, String, bool), Rest> {
+async fn choose(
+    run: &Arc<Run<HelmChart>>,
+    held: &Held,
+) -> Result<(Found, String, String, bool), Rest> {
     let (work, spec) = (&run.work, &run.object.spec);
-    let index = index(&run.context, &work.artifact, work.is_elsewhere).await;
+    let index = index(&run.context, &held.artifact, held.is_elsewhere).await;
     let index = index.map_err(|why| {
         failed(CHART_PULL_ERROR, format!("failed to get chart version for remote reference: {why}"))
     })?;
@@ -161,8 +172,11 @@ async fn choose(run: &Arc<Run<HelmChart>>) -> Result<(Found, String, String, boo
 }
 
 /// The chart of a tree.
-async fn look(run: &Arc<Run<HelmChart>>) -> Result<(Found, String, String, bool), Rest> {
-    let Work { artifact, is_elsewhere, .. } = &run.work;
+async fn look(
+    run: &Arc<Run<HelmChart>>,
+    held: &Held,
+) -> Result<(Found, String, String, bool), Rest> {
+    let Held { artifact, is_elsewhere } = held;
     let tree = crate::controllers::artifact::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
@@ -194,17 +208,13 @@ pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Sto
         }
         Found::Version { url, digest } => {
             let archive = pull(run, url.as_deref(), digest.as_deref()).await?;
-            let run = run.clone();
-            let pack = move || {
-                let files = Files::in_archive(&archive)
-                    .map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
-                if !run.work.changes() {
-                    return store(&run, |out| out.write_all(&archive));
-                }
-                let files = package::pulled(&run, files)?;
-                store(&run, |out| files.write(out))
+            pulled(run, archive).await
+        }
+        Found::Tag(version) => {
+            let Origin::Registry(remote) = &run.work.origin else {
+                return Err(failed(CHART_PULL_ERROR, "there is no registry".to_owned()));
             };
-            blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
+            pulled(run, registry::pull(run, remote, &version).await?).await
         }
         Found::Files { files, tree } => {
             let files = package::local(run, *files, &tree).await?;
@@ -224,6 +234,21 @@ pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Sto
     }
 }
 
+/// Keeps an archive that was fetched, as it is or with other values.
+async fn pulled(run: &Arc<Run<HelmChart>>, archive: Vec<u8>) -> Result<Stored, Rest> {
+    let run = run.clone();
+    let pack = move || {
+        let files =
+            Files::in_archive(&archive).map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
+        if !run.work.changes() {
+            return store(&run, |out| out.write_all(&archive));
+        }
+        let files = package::pulled(&run, files)?;
+        store(&run, |out| files.write(out))
+    };
+    blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
+}
+
 async fn pull(
     run: &Run<HelmChart>,
     url: Option<&str>,
@@ -232,7 +257,7 @@ async fn pull(
     let pull_failed = |why: String| {
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
-    let Some(repository) = &run.work.repository else {
+    let Origin::Index(_, repository) = &run.work.origin else {
         return Err(pull_failed("there is no repository".to_owned()));
     };
     let no_url =

@@ -15,10 +15,10 @@ use super::world::Work;
 use crate::cluster::error::chain;
 use crate::controllers::source::Wished;
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let HelmRepositorySpec {
         url: _,

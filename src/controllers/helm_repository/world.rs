@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crds::Artifact;
 use crds::source::HelmRepository;
 use reconcile::{Rest, Wake, reason};
-use serde_json::{Map, json};
 use sources::charts::{self, Answer, Index, Repository};
 use sources::plan::Kept;
 use sources::reason::INDEXATION_FAILED;
@@ -17,8 +16,8 @@ use crate::cluster::error::chain;
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
 use crate::controllers::run::node_of;
-use crate::controllers::source::busy;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::{busy, linked};
 
 /// What is asked.
 pub(crate) struct Work {
@@ -87,11 +86,11 @@ pub(super) async fn fetch(
         shared?;
         let size = human_size(artifact.size.unwrap_or_default());
         let url = run.work.repository.url();
-        let latest = context.artifacts.link(&artifact.path, LATEST).ok();
+        let status = linked(&context.artifacts, &artifact, LATEST);
         Ok(Stored {
             artifact,
             news: format!("stored fetched index of size {size} from '{url}'"),
-            status: Map::from_iter([("url".to_owned(), json!(latest))]),
+            status,
         })
     };
     blocking(reason::FAILED, "reading the index", store).await

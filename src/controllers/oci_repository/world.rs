@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crds::source::OCIRepository;
 use jiff::{SignedDuration, Timestamp};
 use reconcile::{Reason, Rest, Wake};
-use serde_json::Map;
 use sources::archive::{self, ExtractOptions};
 use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session};
 use sources::reason::{OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED};
@@ -17,6 +16,7 @@ use sources::store::Store;
 use super::contents::{contents, write};
 use crate::cluster::error::chain;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::{LATEST_ARCHIVE, linked};
 
 /// Parity(flux): annotations that events tell of.
 const SOURCE: &str = "org.opencontainers.image.source";
@@ -133,7 +133,8 @@ fn store(
     };
     let news = news(&object.spec.url, &found.revision, &annotations);
     artifact.metadata = annotations;
-    Ok(Stored { artifact, news, status: Map::new() })
+    let status = linked(store, &artifact, LATEST_ARCHIVE);
+    Ok(Stored { artifact, news, status })
 }
 
 /// Parity(flux): symbolic links are passed over.

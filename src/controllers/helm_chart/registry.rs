@@ -1,0 +1,111 @@
+//! A chart of a registry: which version of it there is, and fetching that.
+//!
+//! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one (`helm_repository`).
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use crds::source::HelmChart;
+use golang::semver::Version;
+use reconcile::{Reason, Rest, Wake};
+use sources::oci::{Error, Known, Reference, Remote, Selection, Session, chart};
+use sources::reason::{AUTHENTICATION_FAILED, CHART_PULL_ERROR, INVALID_CHART_REFERENCE};
+
+use super::world::{Found, failed};
+use crate::cluster::error::chain;
+use crate::controllers::source::busy;
+use crate::controllers::source::world::{Run, blocking};
+
+/// What went wrong with a registry, in Flux's words.
+fn refused(what: &str, error: &Error) -> Rest {
+    let text = || format!("{what}: {}", chain(error));
+    match error {
+        Error::Busy(said) => busy(CHART_PULL_ERROR, said),
+        Error::Unauthorized { .. } => Rest::Failed(
+            AUTHENTICATION_FAILED,
+            format!("failed to authenticate with the registry: {}", chain(error)),
+            Wake::default(),
+        ),
+        // A version may be pushed later, and nobody tells of that: the registry is asked again.
+        Error::NoMatch { .. } | Error::NotFound { .. } => {
+            again(INVALID_CHART_REFERENCE, &format!("invalid chart reference: {}", text()))
+        }
+        Error::InvalidReference { .. } => failed(INVALID_CHART_REFERENCE, text()),
+        _ => failed(CHART_PULL_ERROR, text()),
+    }
+}
+
+fn again(why: Reason, text: &str) -> Rest {
+    Rest::Failed(why, text.to_owned(), Wake::default())
+}
+
+/// The name of a chart that may be in a folder of the repository.
+fn name_of(chart: &str) -> &str {
+    chart.rsplit('/').next().unwrap_or(chart)
+}
+
+/// The version that there is.
+///
+/// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
+pub(super) async fn choose(
+    remote: &Remote,
+    known: &Known,
+    chart: &str,
+    range: &str,
+) -> Result<(Found, String, String), Rest> {
+    let refused =
+        |error: Error| refused("failed to get chart version for remote reference", &error);
+    let name = name_of(chart).to_owned();
+    if Version::parse_strict(range).is_ok() {
+        return Ok((Found::Tag(range.to_owned()), name, range.to_owned()));
+    }
+    let range = if range.is_empty() { "*" } else { range };
+    let selection = Selection::parse(range, None, true).map_err(refused)?;
+    let session = Session::new(remote, known).map_err(refused)?;
+    let tags = session.tags().await.map_err(refused)?;
+    let tag = selection.choose(&tags).map_err(refused)?;
+    let version = chart::version_of(&tag.text());
+    Ok((Found::Tag(version.clone()), name, version))
+}
+
+/// Fetches the archive of a version.
+pub(super) async fn pull(
+    run: &Arc<Run<HelmChart>>,
+    remote: &Remote,
+    version: &str,
+) -> Result<Vec<u8>, Rest> {
+    let refused = |error: Error| refused("failed to download chart for remote reference", &error);
+    let session = Session::new(remote, &run.context.oci_known).map_err(refused)?;
+    let tag = Reference::tag(&chart::tag_of(version)).map_err(refused)?;
+    let digest = session.resolve(&tag).await.map_err(refused)?;
+    let (_, layer) = chart::pull(&session, &digest).await.map_err(refused)?;
+    let read = move || {
+        let mut archive = Vec::new();
+        let mut file = layer.file;
+        let read = file.read_to_end(&mut archive);
+        read.map_err(|error| failed(CHART_PULL_ERROR, error.to_string()))?;
+        Ok(archive)
+    };
+    blocking(CHART_PULL_ERROR, "reading the chart", read).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_is_not_there_is_looked_for_again_and_a_range_that_is_none_is_not() {
+        let none = refused("failed", &Error::NoMatch { range: "9.x".to_owned() });
+        assert!(matches!(none, Rest::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
+        assert_eq!(none.text(), "invalid chart reference: failed: no match found for semver: 9.x");
+        let range = Selection::parse("nonsense", None, true).unwrap_err();
+        let range = refused("failed", &range);
+        assert!(matches!(range, Rest::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
+    }
+
+    #[test]
+    fn the_folder_of_a_chart_is_not_its_name() {
+        assert_eq!(name_of("team/app"), "app");
+        assert_eq!(name_of("app"), "app");
+    }
+}
