@@ -5,6 +5,7 @@
 //! kubeconfigs from Secrets ([`kubeconfig`]), who of several processes acts ([`lease`], [`leadership`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
+pub(crate) mod capabilities;
 pub(crate) mod client;
 pub(crate) mod discovery;
 pub(crate) mod error;

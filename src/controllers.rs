@@ -2,7 +2,7 @@
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
 //! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), what a spec names
-//! ([`reference`]), where and as whom ([`target`]), drift and waits ([`observer`]), what all kinds of source share ([`source`]), and a folder for
+//! ([`reference`]), its expressions ([`expressions`]), where and as whom ([`target`]), drift and waits ([`observer`]), what all kinds of source share ([`source`]), and a folder for
 //! each kind with the same files: `resolve` (what does the spec point at), `wish` (what should be), `world` (look and
 //! act), `report` (say so; that of sources is shared).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
@@ -10,10 +10,12 @@
 pub(crate) mod artifact;
 pub(crate) mod bucket;
 pub(crate) mod context;
+pub(crate) mod expressions;
 pub(crate) mod external_artifact;
 pub(crate) mod gate;
 pub(crate) mod git_repository;
 pub(crate) mod helm_chart;
+pub(crate) mod helm_release;
 pub(crate) mod helm_repository;
 pub(crate) mod hold;
 pub(crate) mod http_archive;

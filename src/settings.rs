@@ -236,6 +236,16 @@ impl Settings {
         self.gate(gates::ADDITIVE_CEL).unwrap_or(false)
     }
 
+    /// Whether releases whose actions name no strategy are retried instead of remediated.
+    pub(crate) fn retries_on_failure(&self) -> bool {
+        self.gate(gates::RETRY_ON_FAILURE).unwrap_or(false)
+    }
+
+    /// Whether releases that do not say otherwise are made as Helm 3 makes them.
+    pub(crate) fn has_helm3_defaults(&self) -> bool {
+        self.gate(gates::HELM3_DEFAULTS).unwrap_or(false)
+    }
+
     /// Flags and gates that were set to something and change nothing, each with the reason.
     pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(Gates::notes);
@@ -308,4 +318,4 @@ fn parse_group_kind(text: &str) -> Result<(String, String), String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

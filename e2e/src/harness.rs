@@ -3,7 +3,8 @@
 //! Here: waiting for the world, and the re-exports stories use.
 //! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
-//! them (`flux`), who wrote what (`audit`), manifests for repositories (`manifests`), the servers around it
+//! them (`flux`), who wrote what (`audit`), manifests for repositories (`manifests`), charts and their releases
+//! (`release`), the servers around it
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
@@ -23,6 +24,7 @@ mod bed;
 mod diagnosis;
 pub mod flux;
 pub mod manifests;
+pub mod release;
 mod story;
 mod windlass;
 

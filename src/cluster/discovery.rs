@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use objects::Gvk;
 
+use super::capabilities::Served;
 use super::{Cluster, ClusterError};
 
 /// Where the objects of a kind are.
@@ -59,22 +61,37 @@ impl Resource {
 
 type Kinds = Arc<BTreeMap<String, Resource>>;
 
-/// What is known so far, by `apiVersion`.
+/// What is known so far.
 #[derive(Default)]
-pub(crate) struct Discovery(Mutex<BTreeMap<String, Kinds>>);
+pub(crate) struct Discovery {
+    /// By `apiVersion`.
+    kinds: Mutex<BTreeMap<String, Kinds>>,
+    served: super::capabilities::Known,
+}
 
 impl Discovery {
     fn known(&self, api_version: &str) -> Option<Kinds> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(api_version).cloned()
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(api_version).cloned()
     }
 
     fn learn(&self, api_version: &str, kinds: Kinds) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(api_version.to_owned(), kinds);
+        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(api_version.to_owned(), kinds);
+    }
+
+    /// What the server can do, and when that was asked.
+    pub(super) fn served(&self) -> Option<(Instant, Arc<Served>)> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn learn_served(&self, at: Instant, served: Arc<Served>) {
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, served));
     }
 
     /// Forgets what was learned about a group, because its definitions changed.
     pub(crate) fn forget_group(&self, group: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|api_version, _| api_version.split_once('/').is_none_or(|(g, _)| g != group));
     }
 }

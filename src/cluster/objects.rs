@@ -123,11 +123,26 @@ impl Cluster {
         manager: &str,
         mode: Mode,
     ) -> Result<Object, ClusterError> {
+        self.apply_checked(resource, object, manager, mode, false).await
+    }
+
+    /// The same; `strict` refuses fields that the server does not know.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn apply_checked(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        mode: Mode,
+        strict: bool,
+    ) -> Result<Object, ClusterError> {
         let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
+        let strict = if strict { STRICT } else { "" };
         let path = resource.path(object.namespace(), Some(object.name()));
-        let path = format!("{path}?fieldManager={manager}&force=true{dry}");
-        let body = serde_json::to_vec(object.fields())
-            .map_err(|e| ClusterError::NoAnswer(e.to_string()))?;
+        let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
+        let body = body_of(object)?;
         to_object(self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await?)
     }
 
@@ -147,6 +162,56 @@ impl Cluster {
         to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
     }
 
+    /// Creates an object; `strict` refuses fields that the server does not know.
+    ///
+    /// # Errors
+    /// The server's refusal; that of an object that is there has the code 409. A reply that was lost is asked for
+    /// again, so this may also be the object that the first attempt made.
+    pub(crate) async fn create_object(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        strict: bool,
+    ) -> Result<Object, ClusterError> {
+        let strict = if strict { STRICT } else { "" };
+        let path = resource.path(object.namespace(), None);
+        let path = format!("{path}?fieldManager={manager}{strict}");
+        to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
+    }
+
+    /// Replaces an object. Its `resourceVersion` makes sure that nobody changed it meanwhile, if it has one.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn replace_object(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(object.namespace(), Some(object.name()));
+        let path = format!("{path}?fieldManager={manager}");
+        to_object(self.send(Method::PUT, &path, "application/json", body_of(object)?).await?)
+    }
+
+    /// Changes an object by a merge patch (RFC 7386).
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn merge_patch(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name));
+        let path = format!("{path}?fieldManager={manager}");
+        let body = patch.to_string().into_bytes();
+        to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
+    }
+
     /// Deletes an object with background propagation, only if it is still the one that was looked at.
     ///
     /// # Errors
@@ -158,9 +223,24 @@ impl Cluster {
         name: &str,
         uid: &str,
     ) -> Result<(), ClusterError> {
+        self.delete_with(resource, namespace, name, uid, "Background").await
+    }
+
+    /// The same, with another propagation: `Background`, `Foreground` or `Orphan`.
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone already is no error.
+    pub(crate) async fn delete_with(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
         let path = resource.path(namespace, Some(name));
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
-            "propagationPolicy": "Background", "preconditions": {"uid": uid}});
+            "propagationPolicy": propagation, "preconditions": {"uid": uid}});
         match self
             .send(Method::DELETE, &path, "application/json", options.to_string().into_bytes())
             .await
@@ -170,6 +250,13 @@ impl Cluster {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The part of a query that makes the server refuse fields that it does not know.
+const STRICT: &str = "&fieldValidation=Strict";
+
+fn body_of(object: &Object) -> Result<Vec<u8>, ClusterError> {
+    serde_json::to_vec(object.fields()).map_err(|e| ClusterError::NoAnswer(e.to_string()))
 }
 
 fn to_object(value: Value) -> Result<Object, ClusterError> {

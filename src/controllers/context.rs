@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crds::helm::HelmRelease;
 use crds::kustomize::Kustomization;
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass::HTTPArchive;
@@ -72,6 +73,12 @@ pub(crate) struct Context {
     pub(crate) oci_known: Arc<sources::oci::Known>,
     /// What HelmCharts remember.
     pub(crate) helm_chart_memory: Memories<super::source::Memory<HelmChart>>,
+    /// Every HelmRelease, as last seen.
+    pub(crate) helm_releases: Store<HelmRelease>,
+    /// What HelmReleases remember.
+    pub(crate) helm_release_memory: Memories<super::helm_release::Memory>,
+    /// Charts that were read.
+    pub(crate) charts: super::helm_release::Charts,
     /// What HelmRepositories remember.
     pub(crate) helm_repository_memory: Memories<super::source::Memory<HelmRepository>>,
     /// What chart repositories said of their indexes.

@@ -1,14 +1,15 @@
 //! What the gate and every wish need to know about any object: dependencies, unsupported fields, jitter.
 
 use crds::kustomize::Kustomization;
-use crds::{DependencyReference, Reconciled as _};
+use crds::{DependencyReference, Reconciled};
 use gocel::Expression;
-use kube::core::{Resource as _, ResourceExt as _};
-use kube::runtime::reflector::ObjectRef;
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
 use reconcile::{Dependency, DependencyState};
 
 use super::context::Context;
 use super::run::node_named;
+use crate::cluster::status::OurKind;
 
 /// How a refusal of fields reads.
 pub(crate) fn unsupported_text(fields: &[&str]) -> String {
@@ -35,20 +36,35 @@ pub(crate) fn dependencies(
     object: &Kustomization,
     revision: &str,
 ) -> Vec<Dependency> {
+    let store = &context.kustomizations;
+    named_by(context, store, object, &object.spec.depends_on, |other| {
+        stale(other, object, revision)
+    })
+}
+
+/// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
+/// has to be.
+pub(crate) fn named_by<K: OurKind + Reconciled>(
+    context: &Context,
+    store: &Store<K>,
+    object: &K,
+    depends_on: &[DependencyReference],
+    stale: impl Fn(&K) -> Option<DependencyState>,
+) -> Vec<Dependency> {
     let namespace = object.namespace().unwrap_or_default();
-    object
-        .spec
-        .depends_on
+    depends_on
         .iter()
         .map(|dependency| {
             let (namespace, name) = named(dependency, &namespace);
-            let found = context.kustomizations.get(&ObjectRef::new(name).within(namespace));
+            let found = store.get(&ObjectRef::new(name).within(namespace));
             let state = match found {
                 None => DependencyState::Missing,
                 Some(other) => {
                     let additive = context.settings.ready_expr_is_additive();
-                    asked(dependency, &other, object, additive)
-                        .unwrap_or_else(|| state_of(&other, object, revision))
+                    asked(dependency, &*other, object, additive)
+                        .or_else(|| not_ready(&*other))
+                        .or_else(|| stale(&other))
+                        .unwrap_or(DependencyState::Ready)
                 }
             };
             // Parity(flux): readiness may be asked for across namespaces. Differs(flux): where references across them
@@ -62,7 +78,7 @@ pub(crate) fn dependencies(
                 }
                 state => state,
             };
-            Dependency { node: node_named::<Kustomization>(namespace, name), state }
+            Dependency { node: node_named::<K>(namespace, name), state }
         })
         .collect()
 }
@@ -82,14 +98,14 @@ pub(crate) fn ready_expression(
 
 /// What a dependency's `readyExpr` says. None if the usual check has to be asked: there is no expression, or it holds and
 /// the usual check counts as well.
-fn asked(
+fn asked<K: serde::Serialize>(
     dependency: &DependencyReference,
-    other: &Kustomization,
-    object: &Kustomization,
+    other: &K,
+    object: &K,
     additive: bool,
 ) -> Option<DependencyState> {
     let holds = ready_expression(dependency)?.and_then(|expression| {
-        let json = |it: &Kustomization| serde_json::to_value(it).unwrap_or_default();
+        let json = |it: &K| serde_json::to_value(it).unwrap_or_default();
         expression.evaluate_bool(&[("self", &json(object)), ("dep", &json(other))])
     });
     match holds {
@@ -100,20 +116,27 @@ fn asked(
     }
 }
 
-fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> DependencyState {
+/// Why an object is not ready; `None` if it is.
+fn not_ready<K: OurKind + Reconciled>(other: &K) -> Option<DependencyState> {
     let generation = other.meta().generation.unwrap_or_default();
-    if other.observed_generation().unwrap_or(-1) != generation {
-        return DependencyState::NotReady("its latest generation has not been applied".to_owned());
-    }
-    match other.condition("Ready") {
-        None => return DependencyState::NotReady("it has no status yet".to_owned()),
-        Some(ready) if ready.status != "True" => {
-            let mut text = ready.message.clone();
-            text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
-            return DependencyState::NotReady(text);
+    let text = if other.observed_generation().unwrap_or(-1) != generation {
+        "its latest generation has not been applied".to_owned()
+    } else {
+        match other.condition("Ready") {
+            None => "it has no status yet".to_owned(),
+            Some(ready) if ready.status != "True" => {
+                let mut text = ready.message.clone();
+                text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
+                text
+            }
+            Some(_) => return None,
         }
-        Some(_) => {}
-    }
+    };
+    Some(DependencyState::NotReady(text))
+}
+
+/// Whether a dependency has still to apply what both get from one source.
+fn stale(other: &Kustomization, object: &Kustomization, revision: &str) -> Option<DependencyState> {
     let source = |k: &Kustomization| {
         let of = &k.spec.source_ref;
         let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
@@ -121,10 +144,8 @@ fn state_of(other: &Kustomization, object: &Kustomization, revision: &str) -> De
     };
     let applied =
         other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
-    if source(other) == source(object) && applied != revision {
-        return DependencyState::Stale(format!("it is still at {applied}"));
-    }
-    DependencyState::Ready
+    let is_stale = source(other) == source(object) && applied != revision;
+    is_stale.then(|| DependencyState::Stale(format!("it is still at {applied}")))
 }
 
 #[cfg(test)]

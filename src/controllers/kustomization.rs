@@ -5,7 +5,6 @@
 
 mod bases;
 mod build;
-mod expressions;
 mod farewell;
 mod generated;
 mod manifests;
@@ -13,7 +12,7 @@ mod pause;
 mod report;
 mod resolve;
 mod substitution;
-mod wish;
+pub(super) mod wish;
 mod world;
 
 use std::collections::BTreeSet;

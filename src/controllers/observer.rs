@@ -25,8 +25,25 @@ use crate::metrics::WakeReason;
 
 /// Field manager of what Kustomizations apply; Flux's, so that its fields stay ours.
 pub(crate) const MANAGER: &str = "kustomize-controller";
+/// Field manager of what HelmReleases apply; Flux's as well.
+pub(crate) const HELM_MANAGER: &str = "helm-controller";
 
-const LABELS: [&str; 2] = [apply::meta::OWNER_NAME, apply::meta::OWNER_NAMESPACE];
+/// Label that names the HelmRelease whose release has an object.
+pub(crate) const RELEASE_NAME: &str = "helm.toolkit.fluxcd.io/name";
+/// Label that gives the namespace of that HelmRelease.
+pub(crate) const RELEASE_NAMESPACE: &str = "helm.toolkit.fluxcd.io/namespace";
+
+/// Field managers whose fields are ours.
+const MANAGERS: [&str; 2] = [MANAGER, HELM_MANAGER];
+
+/// Labels that say whose an object is.
+const LABELS: [&str; 4] =
+    [apply::meta::OWNER_NAME, apply::meta::OWNER_NAMESPACE, RELEASE_NAME, RELEASE_NAMESPACE];
+
+/// The label by which the objects of a node are watched.
+fn label_of(owner: &Node) -> &'static str {
+    if owner.kind == "HelmRelease" { RELEASE_NAME } else { apply::meta::OWNER_NAME }
+}
 
 type Fingerprint = u64;
 
@@ -50,7 +67,7 @@ impl Drop for Observer {
 fn print_of(metadata: &Value) -> (u64, Fingerprint) {
     let version =
         metadata.get("resourceVersion").and_then(Value::as_str).and_then(|v| v.parse().ok());
-    (version.unwrap_or_default(), fingerprint(metadata, &[MANAGER], &LABELS))
+    (version.unwrap_or_default(), fingerprint(metadata, &MANAGERS, &LABELS))
 }
 
 impl Observer {
@@ -138,15 +155,16 @@ impl Observer {
         let applied = print_of(&metadata);
         let id = live.id();
         let mut state = self.state();
-        let seen = state.sightings.get(&id).copied();
+        let label = label_of(owner);
+        let seen = state.sighted(label, &id);
         // A watch may have been faster than the answer, with this change or already with a later one.
         let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1)
             || state.losses.lost_since(&id, since);
-        let watch = resource.watchable.then(|| WatchKey::labelled(resource));
+        let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
         let tracked = Tracked { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
         state.track(id, tracked);
-        self.ensure(&mut state, owner, resource, Selection::Labelled(apply::meta::OWNER_NAME));
+        self.ensure(&mut state, owner, resource, Selection::Labelled(label));
         drop(state);
         if dirty {
             self.hub.wake(owner, WakeReason::Drift);
@@ -192,7 +210,7 @@ impl Observer {
     /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
     /// after the node had looked and before it waited.
     ///
-    /// Objects that carry the label of a Kustomization are seen by the watch of their kind; others get one of their own.
+    /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
     pub(crate) fn await_objects(&self, owner: &Node, awaited: &[Awaited]) {
         let mut state = self.state();
         for nodes in state.waiting.values_mut() {
@@ -203,10 +221,10 @@ impl Observer {
         for Awaited { resource, id, labelled, version } in awaited {
             state.waiting.entry(id.clone()).or_default().insert(owner.clone());
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
-            let seen = state.sightings.get(id);
-            moved |= seen.is_some_and(|(seen, _)| seen > version);
+            let seen = state.sighted(label_of(owner), id);
+            moved |= seen.is_some_and(|(seen, _)| seen > *version);
             let selection = match labelled {
-                Labelled::Yes => Selection::Labelled(apply::meta::OWNER_NAME),
+                Labelled::Yes => Selection::Labelled(label_of(owner)),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
             };
             self.ensure(&mut state, owner, resource, selection);
@@ -267,8 +285,8 @@ impl Observer {
         let print = print_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
-        if key.named_object().is_none() {
-            state.sightings.insert(id.clone(), print);
+        if let Selection::Labelled(label) = key.selection {
+            state.sightings.insert((id.clone(), label), print);
         }
         if let Some(tracked) = state.tracked.get_mut(id) {
             let newer = print.0 > tracked.applied.0;
@@ -284,12 +302,15 @@ impl Observer {
     }
 
     /// A watch saw that an object is gone, or lost the label by which it was watched.
-    fn lost(&self, id: &ObjectId) {
+    fn lost(&self, key: &WatchKey, id: &ObjectId) {
         let mut state = self.state();
         let mut drifted = None;
-        state.sightings.remove(id);
+        if let Selection::Labelled(label) = key.selection {
+            state.sightings.remove(&(id.clone(), label));
+        }
         state.losses.add(id);
-        if let Some(tracked) = state.tracked.get_mut(id) {
+        let tracked = state.tracked.get_mut(id);
+        if let Some(tracked) = tracked.filter(|it| key.is_of(label_of(&it.owner))) {
             tracked.dirty = true;
             if !tracked.writing {
                 drifted = Some(tracked.owner.clone());
@@ -321,8 +342,11 @@ impl Observer {
             match &key.selection {
                 Selection::Labelled(_) | Selection::All => {
                     let writing = |id: &ObjectId| state.tracked.get(id).is_some_and(|t| t.writing);
+                    let tracked = state.tracked.iter();
+                    let tracked = tracked.filter(|(_, it)| key.is_of(label_of(&it.owner)));
+                    let sighted = state.sightings.keys().filter(|(_, label)| key.is_of(label));
                     let known: BTreeSet<&ObjectId> =
-                        state.tracked.keys().chain(state.sightings.keys()).collect();
+                        tracked.map(|(id, _)| id).chain(sighted.map(|(id, _)| id)).collect();
                     let known = known.into_iter().filter(|id| same_kind(id) && !seen.contains(id));
                     known.filter(|id| !writing(id)).cloned().collect()
                 }
@@ -334,7 +358,7 @@ impl Observer {
         };
         self.set_live(key, true);
         for id in missing {
-            self.lost(&id);
+            self.lost(key, &id);
         }
     }
 }

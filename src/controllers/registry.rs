@@ -38,6 +38,7 @@ pub(crate) async fn run(
 ) {
     let (sources, source_writers) = Catalog::new();
     let (kustomizations, kustomization_writer) = store();
+    let (helm_releases, release_writer) = store();
     let hub = Arc::new(Hub::new(metrics.clone()));
     let observer = Observer::new(cluster.clone(), hub.clone());
     let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
@@ -77,6 +78,9 @@ pub(crate) async fn run(
         oci_memory: Memories::default(),
         oci_known: Arc::new(oci_known),
         helm_chart_memory: Memories::default(),
+        helm_releases,
+        helm_release_memory: Memories::default(),
+        charts: super::helm_release::Charts::default(),
         helm_repository_memory: Memories::default(),
         helm_known: Arc::default(),
         chart_indexes: Arc::default(),
@@ -91,6 +95,7 @@ pub(crate) async fn run(
         run_kind(context.clone(), source_writers.helm_charts, UNBOUNDED, told()),
         run_kind(context.clone(), source_writers.helm_repositories, UNBOUNDED, told()),
         run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
+        run_kind(context.clone(), release_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
     );
@@ -105,7 +110,8 @@ async fn until(stop: impl Future<Output = ()>, work: impl Future<Output = ()>) {
 async fn tell_ready(context: &Context, readiness: Readiness) {
     let sources = context.sources.wait_until_ready().await;
     let kustomizations = context.kustomizations.wait_until_ready().await;
-    if sources.is_ok() && kustomizations.is_ok() {
+    let releases = context.helm_releases.wait_until_ready().await;
+    if sources.is_ok() && kustomizations.is_ok() && releases.is_ok() {
         readiness.ready();
         tracing::info!("ready");
     }

@@ -30,6 +30,12 @@ const WORKS: &str = "";
 /// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
 pub(super) const ADDITIVE_CEL: &str = "AdditiveCELDependencyCheck";
 
+/// The gate by which actions of releases without a strategy are retried.
+pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
+
+/// The gate by which releases have the defaults of Helm 3.
+pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
+
 const NOT_YET: &str = "what it is about is not supported yet";
 
 /// Flux 2.9, all controllers.
@@ -44,7 +50,7 @@ const KNOWN: &[Known] = &[
         "a new revision always supersedes a wait for health",
     ),
     gate("CorrectDrift", false, "it is retired in Flux as well"),
-    gate("DefaultToRetryOnFailure", false, NOT_YET),
+    gate(RETRY_ON_FAILURE, false, WORKS),
     gate("DetectDrift", false, "it is retired in Flux as well"),
     gate("DirectSourceFetch", false, "sources are read from a watch that sees every change"),
     gate("DisableChartDigestTracking", false, NOT_YET),
@@ -70,7 +76,7 @@ const KNOWN: &[Known] = &[
     gate("OOMWatch", false, NOT_YET),
     gate("ObjectLevelWorkloadIdentity", false, NOT_YET),
     gate("StrictPostBuildSubstitutions", true, WORKS),
-    gate("UseHelm3Defaults", false, NOT_YET),
+    gate(HELM3_DEFAULTS, false, WORKS),
 ];
 
 impl Gates {

@@ -15,7 +15,7 @@ fn parsed(flags: &[&str]) -> Result<Settings, clap::Error> {
     Program::try_parse_from(program).map(|program| program.settings.normalized())
 }
 
-pub(super) fn settings(flags: &[&str]) -> Settings {
+pub(crate) fn settings(flags: &[&str]) -> Settings {
     parsed(flags).unwrap()
 }
 

@@ -10,9 +10,9 @@ use crate::progress::{self, step};
 use crate::{compare, crash, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 12] = [
-    "bed", "bucket", "charts", "faults", "kinds", "leader", "oci", "poison", "restarts", "shards",
-    "stories", "tenancy",
+const STORIES: [&str; 13] = [
+    "bed", "bucket", "charts", "faults", "kinds", "leader", "oci", "poison", "releases",
+    "restarts", "shards", "stories", "tenancy",
 ];
 
 /// What to leave out.

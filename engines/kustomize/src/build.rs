@@ -93,14 +93,7 @@ impl Built {
     /// # Errors
     /// An object cannot be written.
     pub fn yaml(&self) -> Result<String> {
-        let mut text = String::new();
-        for resource in &self.resources {
-            if !text.is_empty() {
-                text.push_str("---\n");
-            }
-            text.push_str(&output::yaml(&resource.node)?);
-        }
-        Ok(text)
+        output::stream(&self.resources)
     }
 
     /// The objects one by one.

@@ -21,12 +21,14 @@
 //! 4. `transform/`, `generate.rs`, `inflate.rs` and `plugin.rs` change and make objects.
 //! 5. `merge`, `json6902`, `fieldspec`, `path`, `selector` and `schema` are what these do to nodes.
 //! 6. `hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `output.rs` finish the build.
+//! 7. `dress.rs` uses some of these parts without a build.
 //!
 //! Reading from disks, the network and Helm are questions to [`Files`].
 
 mod build;
 mod config;
 mod decode;
+mod dress;
 mod edit;
 mod error;
 pub mod field;
@@ -58,6 +60,7 @@ mod transform;
 mod variable;
 
 pub use build::{Built, Object, Options, Order, Warning, build};
+pub use dress::{Garment, dress};
 pub use error::Error;
 pub use files::{Files, InTree, Inflation, Place};
 pub use inflate::HelmOptions;

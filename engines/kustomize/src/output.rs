@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::edit;
 use crate::error::{Error, Result};
-use crate::resource;
+use crate::resource::{self, Resource};
 
 /// The value of a node, as kustomize gets it: it writes the node and reads it back.
 ///
@@ -33,4 +33,19 @@ pub(crate) fn yaml(node: &Node) -> Result<String> {
         if is_unread { error.within("map[string]interface {}(nil)") } else { error.within(id) }
     })?;
     goyaml::emit::emit(&value).map_err(|error| Error::new(error.to_string()))
+}
+
+/// The text of objects; empty without any.
+///
+/// # Errors
+/// As [`value`].
+pub(crate) fn stream(resources: &[Resource]) -> Result<String> {
+    let mut text = String::new();
+    for resource in resources {
+        if !text.is_empty() {
+            text.push_str("---\n");
+        }
+        text.push_str(&yaml(&resource.node)?);
+    }
+    Ok(text)
 }

@@ -17,7 +17,8 @@ use tree::{Recorder, Trace};
 use super::bases::Bases;
 use super::manifests::Loaded;
 use super::substitution::Substitution;
-use super::{expressions, generated, manifests};
+use super::{generated, manifests};
+use crate::controllers::expressions;
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 
@@ -203,7 +204,7 @@ pub(super) fn wish(
         stage_timeout: STAGE_TIMEOUT,
         retry: pace.retry,
     });
-    let ignore = Arc::new(ignored(&spec.ignore)?);
+    let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
     Ok(Wish {
         desired,
@@ -280,8 +281,8 @@ fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
     (HealthWish::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
 }
 
-/// The fields that others may change.
-fn ignored(rules: &[IgnoreRule]) -> Result<Rules, Rest> {
+/// The fields that others may change; `field` names where the rules stand.
+pub(crate) fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
     let given: Vec<(Target, Vec<String>)> = rules
         .iter()
         .map(|rule| {
@@ -298,9 +299,8 @@ fn ignored(rules: &[IgnoreRule]) -> Result<Rules, Rest> {
             (target, rule.paths.clone())
         })
         .collect();
-    Rules::new(&given).map_err(|error| {
-        Rest::Stalled(reason::RECONCILIATION_FAILED, format!("spec.ignore: {error}"))
-    })
+    Rules::new(&given)
+        .map_err(|error| Rest::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}")))
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.

@@ -22,7 +22,6 @@ use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 
-use super::expressions;
 use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;

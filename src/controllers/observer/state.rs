@@ -90,9 +90,9 @@ impl Losses {
 pub(super) struct State {
     pub(super) losses: Losses,
     pub(super) tracked: BTreeMap<ObjectId, Tracked>,
-    /// The newest that watches by label saw of every object, tracked or not: a look may be overtaken by what it
+    /// The newest that watches by a label saw of every object, tracked or not: a look may be overtaken by what it
     /// looks at.
-    pub(super) sightings: BTreeMap<ObjectId, (u64, Fingerprint)>,
+    pub(super) sightings: BTreeMap<(ObjectId, &'static str), (u64, Fingerprint)>,
     /// Which objects a node applied.
     pub(super) owned: BTreeMap<Node, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<WatchKey, Running>,
@@ -136,8 +136,13 @@ impl State {
     /// Whether no watch saw a later version of an object than the one that was compared.
     pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
         let compared = tracked.applied.0;
-        self.sightings.get(id).is_some_and(|(version, _)| *version <= compared)
-            && self.is_watched(tracked)
+        let seen = self.sighted(super::label_of(&tracked.owner), id);
+        seen.is_some_and(|(version, _)| version <= compared) && self.is_watched(tracked)
+    }
+
+    /// What the watch by a label saw of an object last.
+    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<(u64, Fingerprint)> {
+        self.sightings.get(&(id.clone(), label)).copied()
     }
 
     /// Whether a watch has seen every change of an object up to now.
@@ -182,14 +187,16 @@ impl State {
                 watch.users.remove(user);
             }
             let used = watch.is_used();
-            if !used && key.named_object().is_none() {
-                stopped.insert((key.group.clone(), key.kind.clone()));
+            if let (false, Selection::Labelled(label)) = (used, &key.selection) {
+                stopped.insert((key.group.clone(), key.kind.clone(), *label));
             }
             used
         });
         if !stopped.is_empty() {
-            let gone = |id: &ObjectId| stopped.contains(&(id.group.clone(), id.kind.clone()));
-            self.sightings.retain(|id, _| !gone(id));
+            let gone = |(id, label): &(ObjectId, &'static str)| {
+                stopped.contains(&(id.group.clone(), id.kind.clone(), *label))
+            };
+            self.sightings.retain(|seen, _| !gone(seen));
         }
     }
 }
@@ -233,8 +240,16 @@ impl WatchKey {
         }
     }
 
-    pub(super) fn labelled(resource: &Resource) -> Self {
-        Self::new(resource, Selection::Labelled(apply::meta::OWNER_NAME))
+    pub(super) fn labelled(resource: &Resource, label: &'static str) -> Self {
+        Self::new(resource, Selection::Labelled(label))
+    }
+
+    /// Whether it sees objects with this label, and so knows when one of them is gone.
+    pub(super) fn is_of(&self, label: &str) -> bool {
+        match self.selection {
+            Selection::Labelled(own) => own == label,
+            Selection::Named(..) | Selection::All => true,
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn follow(
                 let (id, metadata) = identify(&resource, &object);
                 observer.saw(&key, &id, &metadata);
             }
-            Ok(Event::Delete(object)) => observer.lost(&identify(&resource, &object).0),
+            Ok(Event::Delete(object)) => observer.lost(&key, &identify(&resource, &object).0),
             Err(error) => {
                 // Without a watch its objects are verified at the interval, so nothing is lost but time.
                 tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");

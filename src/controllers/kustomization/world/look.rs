@@ -11,10 +11,11 @@ use reconcile::{Edge, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::write::version;
-use super::{Verify, World, expressions};
+use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::controllers::expressions;
 use crate::controllers::observer::{Knowledge, MANAGER, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.

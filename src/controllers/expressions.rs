@@ -1,7 +1,7 @@
-//! Expressions in CEL that a Kustomization brings along, and what becomes of it when they are none.
+//! Expressions in CEL that a spec brings along, and what becomes of it when they are none.
 //!
 //! Here: `healthCheckExprs` read from the spec, and turned into reports; whether every `readyExpr` is an expression.
-//! Elsewhere: the language (engine `gocel`), whose health is waited for ([`super::wish`]), what a `readyExpr` says
+//! Elsewhere: the language (engine `gocel`), whose health is waited for (each kind's `wish`), what a `readyExpr` says
 //! (`controllers::gate`).
 
 use apply::{Health, Report};
@@ -13,7 +13,7 @@ use reconcile::{Rest, reason};
 use crate::controllers::gate;
 
 /// The health checks of a spec.
-pub(super) fn health_checks(exprs: &[CustomHealthCheck]) -> Result<HealthChecks, Rest> {
+pub(crate) fn health_checks(exprs: &[CustomHealthCheck]) -> Result<HealthChecks, Rest> {
     let checks: Vec<HealthCheck<'_>> = exprs
         .iter()
         .map(|check| HealthCheck {
@@ -28,7 +28,7 @@ pub(super) fn health_checks(exprs: &[CustomHealthCheck]) -> Result<HealthChecks,
 }
 
 /// Makes sure that every `readyExpr` is an expression that gives a boolean.
-pub(super) fn check_readiness(depends_on: &[DependencyReference]) -> Result<(), Rest> {
+pub(crate) fn check_readiness(depends_on: &[DependencyReference]) -> Result<(), Rest> {
     for dependency in depends_on {
         if let Some(Err(error)) = gate::ready_expression(dependency) {
             let name = &dependency.name;
@@ -48,7 +48,7 @@ fn refused(error: &str) -> Rest {
 /// What expressions say about an object; none if there are none for its kind.
 ///
 /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
-pub(super) fn report(checks: &HealthChecks, live: &Object) -> Option<Report> {
+pub(crate) fn report(checks: &HealthChecks, live: &Object) -> Option<Report> {
     let status = match checks.judge(live.fields())? {
         Ok(Judgement::Current) => Health::Current,
         Ok(Judgement::InProgress) => Health::InProgress,

@@ -1,0 +1,192 @@
+//! The words in which stories speak about releases of Helm.
+//!
+//! Here: charts in a repository, HelmReleases, what becomes of them, the records that they leave, the stock `helm`.
+//! Elsewhere: the repository's server ([`crate::servers::charts`]).
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::flux::{NEVER, SOON, condition};
+use super::manifests::{Pods, job};
+use super::{Story, Target};
+use crate::oracle::Oracle;
+use crate::servers::charts::ChartServer;
+
+const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
+
+/// A repository of charts that HelmReleases of a story use.
+pub struct Charts<'s> {
+    story: &'s Story,
+    /// Where the charts are.
+    pub server: ChartServer,
+}
+
+/// Files of a chart: a path below it and the text.
+pub type Files<'f> = [(&'f str, &'f str)];
+
+/// A ConfigMap that holds a value.
+pub const CONFIG: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-config}\n\
+    data:\n  value: {{ .Values.value | default \"none\" | quote }}\n  chart: {{ .Chart.Version }}\n";
+
+impl Target {
+    /// A HelmRelease of Flux.
+    pub fn helm_release(name: &str) -> Self {
+        Self::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", name)
+    }
+
+    /// A HelmChart of Flux.
+    pub fn helm_chart(name: &str) -> Self {
+        Self::new(SOURCES, "HelmChart", name)
+    }
+}
+
+impl<'s> Charts<'s> {
+    /// A repository without charts, and the HelmRepository `charts` for it.
+    ///
+    /// # Errors
+    /// The server cannot be started, or the API server refuses.
+    pub async fn of(story: &'s Story) -> Result<Charts<'s>> {
+        let server = ChartServer::start(None)?;
+        let url = server.url();
+        server.publish(&[("Chart.yaml", "apiVersion: v2\nname: none\nversion: 0.0.1\n")])?;
+        let object = json!({"apiVersion": SOURCES, "kind": "HelmRepository",
+            "metadata": {"name": "charts"}, "spec": {"interval": NEVER, "url": url}});
+        story.apply_value(object).await?;
+        Ok(Self { story, server })
+    }
+
+    /// Publishes a version of the chart `app`, and asks for a look at the repository.
+    ///
+    /// # Errors
+    /// What `helm` says.
+    pub async fn publish(&self, version: &str, files: &Files<'_>) -> Result<()> {
+        let yaml =
+            format!("apiVersion: v2\nname: app\nversion: {version}\nappVersion: a{version}\n");
+        self.publish_files(&[&[("Chart.yaml", yaml.as_str())], files].concat()).await
+    }
+
+    /// Publishes a chart with its `Chart.yaml`.
+    ///
+    /// # Errors
+    /// What `helm` says.
+    pub async fn publish_files(&self, files: &Files<'_>) -> Result<()> {
+        self.server.publish(files)?;
+        self.story.request(&Target::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
+    }
+
+    /// Releases the chart `app` in whatever version is newest.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn release(&self, name: &str, more: Value) -> Result<Target> {
+        let chart = json!({"spec": {"chart": "app", "version": "*",
+            "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+        let mut spec = json!({"interval": NEVER, "chart": chart});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": name}, "spec": spec});
+        self.story.apply_value(object).await?;
+        Ok(Target::helm_release(name))
+    }
+}
+
+/// The newest entry of a HelmRelease's history.
+pub fn newest(object: &DynamicObject) -> &Value {
+    &object.data["status"]["history"][0]
+}
+
+impl Story {
+    /// Waits until a HelmRelease is ready with this revision of its release.
+    ///
+    /// # Errors
+    /// It does not become so.
+    pub async fn await_revision(&self, target: &Target, version: i64) -> Result<DynamicObject> {
+        let is_there = |object: &DynamicObject| {
+            condition(object, "Ready")["status"] == "True"
+                && newest(object)["version"] == version
+                && object.data["status"]["observedGeneration"].as_i64()
+                    == object.metadata.generation
+        };
+        let outcome = self.await_object(target, SOON, is_there).await;
+        outcome.with_context(|| format!("{target} did not become ready with revision {version}"))
+    }
+
+    /// Runs the stock `helm` 4.2 in the story's namespace.
+    ///
+    /// # Errors
+    /// It cannot be run; what it says is in the output.
+    pub fn helm(&self, arguments: &[&str]) -> Result<Output> {
+        self.run_helm(&Oracle::Helm.ensure()?, arguments)
+    }
+
+    /// What the stock `helm` prints.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn helm_says(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.helm(arguments)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm {arguments:?}: {told}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn run_helm(&self, helm: &PathBuf, arguments: &[&str]) -> Result<Output> {
+        let home = tempfile::tempdir()?;
+        let output = Command::new(helm)
+            .env_clear()
+            .env("HOME", home.path())
+            .env("KUBECONFIG", self.kubeconfig())
+            .args(arguments)
+            .args(["--namespace", &self.namespace])
+            .output();
+        output.context("cannot run helm")
+    }
+
+    /// The history of a release as the stock `helm` shows it: revision, status, chart, description.
+    ///
+    /// # Errors
+    /// What `helm` says.
+    pub fn history(&self, release: &str) -> Result<Vec<String>> {
+        let text = self.helm_says(&["history", release, "-o", "json"])?;
+        let entries: Vec<Value> = serde_json::from_str(&text)?;
+        let word = |entry: &Value, key: &str| match &entry[key] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let line = |entry: &Value| {
+            let all = ["revision", "status", "chart", "description"].map(|key| word(entry, key));
+            all.join(" | ")
+        };
+        Ok(entries.iter().map(line).collect())
+    }
+}
+
+/// A Job that is a hook of these events; `policies` may be empty.
+pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: Pods) -> String {
+    let mut annotations =
+        format!("\"helm.sh/hook\": \"{events}\", \"helm.sh/hook-weight\": \"{weight}\"");
+    if !policies.is_empty() {
+        annotations.push_str(&format!(", \"helm.sh/hook-delete-policy\": \"{policies}\""));
+    }
+    let metadata = format!("metadata: {{name: {name}, annotations: {{{annotations}}}}}");
+    job(name, pods).replacen(&format!("metadata: {{name: {name}}}"), &metadata, 1)
+}
+
+/// A Pod that is a test.
+pub fn test_pod(name: &str, pods: Pods) -> String {
+    let behaviour = match pods {
+        Pods::Fail => "fail",
+        _ => "ready",
+    };
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  annotations: {{\"helm.sh/hook\": test, \
+         windlass.dev/testbed: {behaviour}}}\nspec:\n  restartPolicy: Never\n  containers: [{{name: main, image: \
+         example.com/app:1}}]\n"
+    )
+}

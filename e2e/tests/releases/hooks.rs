@@ -1,0 +1,93 @@
+//! Hooks run once each, in their order, and are deleted by policy; a hook that fails fails its operation.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::Pods;
+use e2e::harness::release::{CONFIG, Charts, hook};
+use e2e::harness::{Story, Target};
+use serde_json::{Value, json};
+
+/// The hooks of a release as its newest record tells of them: name and phase, in the order of their starts.
+fn ran(story: &Story, release: &str) -> Result<Vec<(String, String)>> {
+    let text = story.helm_says(&["status", release, "-o", "json"])?;
+    let status: Value = serde_json::from_str(&text)?;
+    let mut hooks: Vec<(String, String, String)> = status["hooks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|hook| hook["last_run"]["started_at"].as_str().is_some_and(|it| !it.is_empty()))
+        .map(|hook| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let run = &hook["last_run"];
+            (text(&run["started_at"]), text(&hook["name"]), text(&run["phase"]))
+        })
+        .collect();
+    hooks.sort();
+    Ok(hooks.into_iter().map(|(_, name, phase)| (name, phase)).collect())
+}
+
+fn succeeded(names: &[&str]) -> Vec<(String, String)> {
+    names.iter().map(|name| ((*name).to_owned(), "Succeeded".to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
+    let story = Story::with_windlass("release-hooks").await?;
+    let charts = Charts::of(&story).await?;
+    let hooks = [
+        hook("before-late", "pre-install,pre-upgrade", 5, "", Pods::Ready),
+        hook("before", "pre-install", -1, "hook-succeeded", Pods::Ready),
+        hook("after", "post-install,post-upgrade", 0, "before-hook-creation", Pods::Ready),
+        hook("farewell", "pre-delete", 0, "hook-succeeded", Pods::Ready),
+        hook("gone", "post-delete", 0, "", Pods::Ready),
+    ];
+    let names: Vec<String> = (0..hooks.len()).map(|at| format!("templates/h{at}.yaml")).collect();
+    let mut files: Vec<(&str, &str)> = vec![("templates/a.yaml", CONFIG)];
+    files.extend(names.iter().zip(&hooks).map(|(name, text)| (name.as_str(), text.as_str())));
+    charts.publish("1.0.0", &files).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    ensure!(ran(&story, "app")? == succeeded(&["before", "before-late", "after"]));
+    let job = |name: &str| Target::new("batch/v1", "Job", name);
+    ensure!(story.read(&job("before")).await?.is_none(), "its policy deletes it");
+    let first = story.expect(&job("after")).await?.metadata.uid;
+
+    story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    ensure!(ran(&story, "app")? == succeeded(&["before-late", "after"]));
+    let second = story.expect(&job("after")).await?.metadata.uid;
+    ensure!(first != second, "before a hook is created its former object is deleted");
+
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(story.read(&job("farewell")).await?.is_none());
+    // Parity(helm 4): nothing deletes the object of a hook but its policy.
+    story.expect(&job("gone")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
+    let story = Story::with_windlass("release-hook-fails").await?;
+    let charts = Charts::of(&story).await?;
+    let broken = hook("migrate", "pre-install", 0, "", Pods::Fail);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    let named = format!("Job/{}/migrate status: 'Failed'", story.namespace);
+    ensure!(text.contains("failed pre-install: ") && text.contains(&named), "{text}");
+    ensure!(text.contains("exit code"), "the deepest cause is told: {text}");
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    let object = story
+        .await_object(&app, SOON, |it| condition(it, "Stalled")["reason"] == "RetriesExceeded")
+        .await?;
+    ensure!(object.data["status"]["installFailures"] == 1, "{:?}", object.data);
+    let history = story.history("app")?;
+    ensure!(history.len() == 1 && history[0].starts_with("1 | failed | app-1.0.0"), "{history:?}");
+
+    // No terminal state that a change does not leave.
+    let mended = hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Ready);
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &mended)]).await?;
+    story.await_revision(&app, 2).await?;
+    story.end().await
+}

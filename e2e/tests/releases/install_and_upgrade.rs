@@ -1,0 +1,65 @@
+//! A chart is installed, upgraded by values and by a new version, read by the stock `helm`, and removed.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition, inventory};
+use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
+    let story = Story::with_windlass("release").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
+    let object = story.await_revision(&app, 1).await?;
+    let text = format!(
+        "Helm install succeeded for release {}/app.v1 with chart app@1.0.0",
+        story.namespace
+    );
+    for kind in ["Ready", "Released"] {
+        let condition = condition(&object, kind);
+        ensure!(condition["message"] == text.as_str(), "{condition}");
+        ensure!(condition["reason"] == "InstallSucceeded", "{condition}");
+    }
+    let status = &object.data["status"];
+    ensure!(status["helmChart"] == format!("{0}/{0}-app", story.namespace).as_str(), "{status}");
+    ensure!(status["lastAttemptedRevision"] == "1.0.0", "{status}");
+    ensure!(status["lastAttemptedReleaseAction"] == "install", "{status}");
+    ensure!(status["storageNamespace"] == story.namespace.as_str(), "{status}");
+    let snapshot = newest(&object);
+    ensure!(snapshot["status"] == "deployed" && snapshot["appVersion"] == "a1.0.0", "{snapshot}");
+    ensure!(inventory(&object) == [format!("{}_app-config__ConfigMap", story.namespace)]);
+    story.await_event("HelmRelease", "app", &text).await?;
+    let config = Target::config_map("app-config");
+    let live = story.expect(&config).await?;
+    ensure!(live.data["data"]["value"] == "one", "{:?}", live.data);
+    let label = |key: &str| live.metadata.labels.as_ref().and_then(|it| it.get(key)).cloned();
+    ensure!(label("app.kubernetes.io/managed-by").as_deref() == Some("Helm"));
+    ensure!(label("helm.toolkit.fluxcd.io/name").as_deref() == Some("app"));
+
+    story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let object = story.await_revision(&app, 3).await?;
+    ensure!(newest(&object)["chartVersion"] == "1.1.0", "{}", newest(&object));
+    let live = story.expect(&config).await?;
+    ensure!(live.data["data"] == json!({"value": "two", "chart": "1.1.0"}), "{:?}", live.data);
+    ensure!(
+        story.history("app")?
+            == [
+                "1 | superseded | app-1.0.0 | Install complete",
+                "2 | superseded | app-1.0.0 | Upgrade complete",
+                "3 | deployed | app-1.1.0 | Upgrade complete",
+            ]
+    );
+    let values = story.helm_says(&["get", "values", "app", "-o", "json"])?;
+    ensure!(values.trim() == r#"{"value":"two"}"#, "{values}");
+
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_gone(&config, SOON).await?;
+    story.await_gone(&Target::helm_chart(&format!("{}-app", story.namespace)), SOON).await?;
+    ensure!(story.helm(&["status", "app"])?.status.code() == Some(1));
+    story.end().await
+}

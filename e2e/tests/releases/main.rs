@@ -1,0 +1,9 @@
+//! What HelmReleases do for their users, told on a real control plane with the stock `helm`: one module a user story.
+//!
+//! Elsewhere: stories about all other kinds (`tests/stories`), the words they are told in (`e2e::harness`).
+
+mod drift;
+mod hooks;
+mod install_and_upgrade;
+mod remediation;
+mod tests;

@@ -1,0 +1,118 @@
+//! What fails is undone: by a rollback, by a removal, or tried again; the history tells it.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, deployment};
+use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
+    let story = Story::with_windlass("release-rollback").await?;
+    let charts = Charts::of(&story).await?;
+    let good = deployment("web", Pods::Ready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &good)]).await?;
+    let upgrade =
+        json!({"timeout": "3s", "remediation": {"retries": 0, "remediateLastFailure": true}});
+    let app = charts.release("app", json!({"upgrade": upgrade})).await?;
+    story.await_revision(&app, 1).await?;
+    let bad = deployment("web", Pods::CrashLoop).replace("app:1", "app:2");
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &bad)]).await?;
+    let is_undone = |object: &kube::api::DynamicObject| {
+        condition(object, "Remediated")["reason"] == "RollbackSucceeded"
+    };
+    let object = story.await_object(&app, SOON, is_undone).await?;
+    let released = condition(&object, "Released");
+    let text = released["message"].as_str().unwrap_or_default();
+    ensure!(text.starts_with("Helm upgrade failed for release"), "{released}");
+    ensure!(
+        text.contains("Deployment/") && text.contains("web"),
+        "the culprit is named: {released}"
+    );
+    let stalled =
+        |object: &kube::api::DynamicObject| condition(object, "Stalled")["status"] == "True";
+    let object = story.await_object(&app, SOON, stalled).await?;
+    ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
+    ensure!(newest(&object)["chartVersion"] == "1.0.0", "{}", newest(&object));
+    let live = story.expect(&Target::new("apps/v1", "Deployment", "web")).await?;
+    let image = &live.data["spec"]["template"]["spec"]["containers"][0]["image"];
+    ensure!(*image == "example.com/app:1", "{image}");
+    let history = story.history("app")?;
+    ensure!(history.len() == 3, "{history:?}");
+    ensure!(
+        history[1].starts_with("2 | failed | app-1.1.0 | Upgrade \"app\" failed: "),
+        "{history:?}"
+    );
+    ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
+
+    // Another version is another try.
+    charts.publish("1.2.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &good)]).await?;
+    let object = story.await_revision(&app, 4).await?;
+    ensure!(condition(&object, "Remediated").is_null(), "{:?}", object.data);
+    ensure!(object.data["status"]["upgradeFailures"].is_null(), "{:?}", object.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_installation_is_removed_and_tried_again() -> Result<()> {
+    let story = Story::with_windlass("release-reinstall").await?;
+    let charts = Charts::of(&story).await?;
+    let bad = deployment("web", Pods::Unready);
+    charts.publish("1.0.0", &[("templates/d.yaml", &bad)]).await?;
+    let install =
+        json!({"timeout": "1s", "remediation": {"retries": 1, "remediateLastFailure": true}});
+    let app = charts.release("app", json!({"install": install})).await?;
+    let stalled =
+        |object: &kube::api::DynamicObject| condition(object, "Stalled")["status"] == "True";
+    let object = story.await_object(&app, 2 * SOON, stalled).await?;
+    ensure!(object.data["status"]["installFailures"] == 2, "{:?}", object.data);
+    ensure!(
+        condition(&object, "Remediated")["reason"] == "UninstallSucceeded",
+        "{:?}",
+        object.data
+    );
+    ensure!(story.read(&Target::new("apps/v1", "Deployment", "web")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_upgrade_is_removed_where_that_is_the_remedy() -> Result<()> {
+    let story = Story::with_windlass("release-removed").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let upgrade = json!({"timeout": "1s",
+        "remediation": {"retries": 0, "remediateLastFailure": true, "strategy": "uninstall"}});
+    let app = charts.release("app", json!({"upgrade": upgrade})).await?;
+    story.await_revision(&app, 1).await?;
+    let bad = deployment("web", Pods::Unready);
+    charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
+    let is_undone = |object: &kube::api::DynamicObject| {
+        condition(object, "Remediated")["reason"] == "UninstallSucceeded"
+    };
+    story.await_object(&app, SOON, is_undone).await?;
+    story.await_gone(&Target::new("apps/v1", "Deployment", "web"), SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
+    let story = Story::with_windlass("release-retried").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let strategy = json!({"name": "RetryOnFailure", "retryInterval": "1s"});
+    let app =
+        charts.release("app", json!({"upgrade": {"timeout": "1s", "strategy": strategy}})).await?;
+    story.await_revision(&app, 1).await?;
+    let bad = deployment("web", Pods::Unready);
+    charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
+    let tried = |object: &kube::api::DynamicObject| {
+        object.data["status"]["upgradeFailures"].as_i64().is_some_and(|count| count >= 2)
+    };
+    let object = story.await_object(&app, SOON, tried).await?;
+    ensure!(condition(&object, "Remediated").is_null(), "{:?}", object.data);
+    ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
+    charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.end().await
+}

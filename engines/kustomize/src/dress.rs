@@ -1,0 +1,49 @@
+//! Labels and annotations for a stream of objects, by themselves and not as a part of a build.
+//!
+//! Flux does this to what Helm renders, with kustomize's parts (helm-controller 1.6 `internal/postrender`).
+//! Elsewhere: builds (`build.rs`), the transformers (`transform/label.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::fieldspec::FieldSpec;
+use crate::manifest;
+use crate::output;
+use crate::resources::Resources;
+use crate::schema::Schema;
+use crate::transform::Transformer;
+use crate::transform::label::Texts;
+
+/// Where texts are put; what is missing there is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Garment {
+    /// `metadata.labels`
+    Labels,
+    /// `metadata.annotations`
+    Annotations,
+}
+
+/// Puts texts on all objects of a stream, one set after the other, over what is there; gives the stream as a build
+/// prints it.
+///
+/// Unlike a build it leaves no object out.
+///
+/// # Errors
+/// The stream holds something that is no object with a name, or the same object twice. As kustomize says it.
+pub fn dress<'t>(
+    stream: &[u8],
+    texts: impl IntoIterator<Item = (Garment, &'t BTreeMap<String, String>)>,
+) -> Result<String> {
+    let schema = Schema::builtin();
+    let mut resources = Resources::of(manifest::parse(stream)?, &schema)?;
+    for (garment, texts) in texts {
+        let path = match garment {
+            Garment::Labels => "metadata/labels",
+            Garment::Annotations => "metadata/annotations",
+        };
+        let spec = FieldSpec { path: path.to_owned(), create: true, ..FieldSpec::default() };
+        let texts = Texts { texts: texts.clone(), specs: vec![spec] };
+        Transformer::Labels(texts).transform(&mut resources, &schema)?;
+    }
+    output::stream(resources.list())
+}

@@ -1,0 +1,470 @@
+//! HelmRelease: a chart with values, kept released as Helm releases it.
+//!
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `ways`, `values`, `postrender`), the chart
+//! (`chart`, `template`), looking and doing (`world` and the files that it names), deletion (`farewell`), what comes
+//! next (engine `release`).
+
+mod chart;
+mod culprit;
+mod drift;
+mod farewell;
+mod hooks;
+mod look;
+mod members;
+mod merge;
+mod postrender;
+mod prepare;
+mod report;
+mod status;
+mod storage;
+mod template;
+mod values;
+mod ways;
+mod wish;
+mod world;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use apply::ignore::Rules;
+use crds::Reconciled as _;
+use crds::helm::HelmRelease;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use gocel::HealthChecks;
+use golang::value::Map;
+use kube::core::{Resource as _, ResourceExt as _};
+use objects::ObjectId;
+use reconcile::{
+    Edge, Facts, Gate, Node, Rest, Time, Wake, WindowState, after_resolve, before_resolve,
+};
+use release::settings::DriftMode;
+use release::{Desired, Release};
+
+pub(crate) use self::chart::Charts;
+use self::chart::Loaded;
+use self::postrender::PostRenderers;
+use self::ways::Ways;
+use self::wish::{Pace, Parts};
+use self::world::World;
+use super::context::Context;
+use super::record::Latest;
+use super::reference::References;
+use super::run::{Controlled, node_named, node_of, usual_trigger};
+use super::target::{Target, Wanted};
+use super::{gate, hold, marks, window};
+use crate::cluster::ClusterError;
+
+/// What a HelmRelease remembers between runs.
+#[derive(Default)]
+pub(crate) struct Memory {
+    latest: Arc<Latest<HelmRelease>>,
+    /// Where and as whom it was released last.
+    target: Option<Arc<Target>>,
+    /// Objects of a revision that were ready while others were awaited, and what was wished for then.
+    healthy: Option<(String, BTreeSet<ObjectId>)>,
+    /// When a wait was looked at last, and the generation of that look.
+    waiting: Option<(Option<i64>, Instant)>,
+    /// What names the chart that was released last.
+    source: Option<String>,
+}
+
+/// What a run wishes for.
+struct Wish {
+    desired: Desired,
+    ways: Ways,
+    values: Map,
+    /// None where a release goes.
+    chart: Option<Arc<Loaded>>,
+    post: Arc<PostRenderers>,
+    checks: HealthChecks,
+    ignore: Rules,
+    /// Texts that came from Secrets and must not be told.
+    secrets: Vec<String>,
+}
+
+impl Wish {
+    /// Whether objects are watched for drift.
+    fn is_observed(&self) -> bool {
+        self.desired.drift != DriftMode::Disabled && !self.desired.deleted
+    }
+
+    /// A text without what came from Secrets.
+    fn masked(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "****"))
+    }
+}
+
+impl Controlled for HelmRelease {
+    const CONTROLLER: &'static str = "helm-controller";
+    const APPLIES: bool = true;
+
+    fn trigger(&self) -> String {
+        let annotations = [wish::FORCE_AT, wish::RESET_AT];
+        let asked = annotations.map(|key| self.annotations().get(key));
+        format!("{} {asked:?}", usual_trigger(self))
+    }
+
+    fn announcement(&self) -> String {
+        let generation = self.meta().generation.unwrap_or_default();
+        let ready = self.condition("Ready").map_or("", |it| it.status.as_str());
+        let revision = self.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
+        let current = self.observed_generation() == Some(generation);
+        format!("{ready} {current} {}", revision.unwrap_or_default())
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(self, context).await }.boxed()
+    }
+
+    fn forget(node: &Node, context: &Context) {
+        let memory = context.helm_release_memory.of(node);
+        let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
+        if let Some(target) = target {
+            target.observer().forget(node);
+        }
+        context.helm_release_memory.forget(node);
+    }
+}
+
+/// Everything that one run needs at hand.
+struct Session {
+    context: Arc<Context>,
+    node: Node,
+    memory: Arc<Mutex<Memory>>,
+    latest: Arc<Latest<HelmRelease>>,
+    began: Time,
+}
+
+/// How far a run came.
+struct Ended {
+    object: Arc<HelmRelease>,
+    rest: Rest,
+    wish: Option<Arc<Wish>>,
+    helm_chart: Option<String>,
+}
+
+impl Ended {
+    fn early(object: &Arc<HelmRelease>, rest: Rest) -> Self {
+        Self { object: object.clone(), rest, wish: None, helm_chart: None }
+    }
+}
+
+/// Shortest time between two looks at the same wait.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How soon a run that the API server refused to record is repeated.
+const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+
+async fn run(seen: Arc<HelmRelease>, context: Arc<Context>) -> Option<Duration> {
+    // After a start a source may only seem to be missing; an error means that the process ends.
+    context.sources.wait_until_ready().await.ok()?;
+    context.helm_releases.wait_until_ready().await.ok()?;
+    let node = node_of(&*seen);
+    let memory = context.helm_release_memory.of(&node);
+    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let object = latest.or_seen(seen);
+    let session = Session { context, node, memory, latest, began: jiff::Timestamp::now() };
+    let outcome = match object.meta().deletion_timestamp {
+        Some(_) => session.delete(object).await,
+        None => session.attempt(object).await,
+    };
+    outcome.unwrap_or_else(|error| {
+        let (name, namespace) = (&session.node.name, &session.node.namespace);
+        tracing::error!(controller_kind = "HelmRelease", name, namespace, error = %error,
+            "the cluster refused; trying again");
+        Some(AFTER_REFUSAL)
+    })
+}
+
+impl Session {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_future(&self, delay: Duration) -> Time {
+        jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
+    }
+
+    /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
+    fn pause(&self, object: &HelmRelease) -> Option<Duration> {
+        if hold::is_suspended(object, self.began) || marks::is_asked(object) {
+            return None;
+        }
+        let (generation, looked_at) = self.memory().waiting?;
+        PAUSE.checked_sub(looked_at.elapsed()).filter(|_| generation == object.meta().generation)
+    }
+
+    async fn attempt(&self, object: Arc<HelmRelease>) -> Result<Option<Duration>, ClusterError> {
+        if let Some(pause) = self.pause(&object) {
+            return Ok(Some(pause));
+        }
+        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
+        let Some(object) = lifted else { return Ok(None) };
+        self.edges(&object);
+        let facts = self.facts(&object);
+        let is_suspended = match before_resolve(&facts) {
+            // What is under way comes to the next place at which nothing is half done.
+            Gate::Suspended if status::is_under_way(&object) => true,
+            Gate::Suspended => return self.rest_suspended(&object).await,
+            Gate::Closed => return self.rest_closed(&object).await,
+            Gate::Rest(rest) => return self.finish(Ended::early(&object, rest), None).await,
+            Gate::Open => false,
+        };
+        let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
+            return Ok(None);
+        };
+        let (pace, checks) = match wish::check(&object.spec) {
+            Ok(checked) => checked,
+            Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
+        };
+        let Some(ended) = self.reconcile(&object, facts, pace, checks, is_suspended).await else {
+            // Something changed meanwhile: the next run decides anew.
+            return Ok(Some(Duration::ZERO));
+        };
+        if is_suspended && !matches!(ended.rest, Rest::Running(..)) {
+            return self.rest_suspended(&ended.object).await;
+        }
+        self.finish(ended, Some(pace)).await
+    }
+
+    /// Tells the hub on whom the HelmRelease depends, so that their changes wake it.
+    fn edges(&self, object: &HelmRelease) {
+        let own = object.namespace().unwrap_or_default();
+        let dependencies: BTreeSet<Node> = object
+            .spec
+            .depends_on
+            .iter()
+            .map(|dependency| {
+                let (namespace, name) = gate::named(dependency, &own);
+                node_named::<HelmRelease>(namespace, name)
+            })
+            .collect();
+        self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
+        let source = chart::source_node(object).into_iter().collect();
+        self.context.hub.set_edges(&self.node, Edge::Source, source);
+    }
+
+    /// What the gate asks about before anything is resolved.
+    fn facts(&self, object: &HelmRelease) -> Facts {
+        let facts = Facts {
+            suspended: hold::is_suspended(object, self.began),
+            cycle: self.context.hub.cycle(&self.node),
+            window: window::state(object, self.began),
+            ..Facts::default()
+        };
+        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
+        // An operation that began while a window was open comes to its end.
+        if status::is_under_way(object) {
+            return Facts { window: None, ..facts };
+        }
+        let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
+            && object.observed_generation() == object.meta().generation;
+        let source = chart::source(&self.context, object, self.began).ok();
+        let is_known = source.is_none_or(|source| {
+            self.memory().source.as_ref().is_none_or(|known| *known == source.key())
+        });
+        if is_ready && is_known {
+            return facts;
+        }
+        let waiting = match is_ready {
+            true => "the chart's new version".to_owned(),
+            false => "what the spec asks for".to_owned(),
+        };
+        Facts { waiting: Some(waiting), ..facts }
+    }
+
+    /// A suspended object is left as it is, but for what its hold says; nothing it waited for wakes it.
+    async fn rest_suspended(
+        &self,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        if let Some(target) = &self.memory().target {
+            target.observer().await_objects(&self.node, &[]);
+        }
+        marks::show(&self.context, &self.latest, object, self.began, false).await?;
+        Ok(None)
+    }
+
+    /// Outside of its windows an object without anything new is left as it is.
+    async fn rest_closed(
+        &self,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        marks::show(&self.context, &self.latest, object, self.began, true).await?;
+        Ok(None)
+    }
+
+    /// A run behind the gate; nothing where the spec changed meanwhile.
+    async fn reconcile(
+        &self,
+        object: &Arc<HelmRelease>,
+        facts: Facts,
+        pace: Pace,
+        checks: HealthChecks,
+        is_suspended: bool,
+    ) -> Option<Ended> {
+        let helm_chart = match template::keep(&self.context, object).await {
+            Ok(helm_chart) => helm_chart.unwrap_or_default(),
+            Err(rest) => return Some(Ended::early(object, rest)),
+        };
+        let early = |rest| {
+            let helm_chart = Some(helm_chart.clone());
+            Some(Ended { helm_chart, ..Ended::early(object, rest) })
+        };
+        let requeue = self.in_future(self.context.settings.requeue_dependency);
+        let depends_on = &object.spec.depends_on;
+        let store = &self.context.helm_releases;
+        let dependencies = gate::named_by(&self.context, store, &**object, depends_on, |_| None);
+        let facts = Facts { dependencies, suspended: false, ..facts };
+        if !status::is_under_way(object)
+            && let Gate::Rest(rest) = after_resolve(&facts, requeue)
+        {
+            return early(rest);
+        }
+        let source = match chart::source(&self.context, object, requeue) {
+            Ok(source) => source,
+            Err(rest) => return early(rest),
+        };
+        let (target, values) = match self.named(object).await {
+            Ok(named) => named,
+            Err(rest) => return early(rest),
+        };
+        let loaded = match chart::load(&self.context, &source).await {
+            Ok(loaded) => loaded,
+            Err(rest) => return early(rest),
+        };
+        let metadata = &loaded.chart.metadata;
+        let parts = Parts {
+            chart_name: metadata.name.clone(),
+            chart_version: metadata.version.clone(),
+            app_version: metadata.app_version.clone(),
+            oci_digest: loaded.oci_digest.clone(),
+            config_digest: values.digest.clone(),
+            artifact_digest: source.artifact.digest.clone(),
+        };
+        let settings = &self.context.settings;
+        let desired = wish::desired(object, parts, &pace, is_suspended, settings);
+        let ignore = match wish::ignore(&object.spec) {
+            Ok(ignore) => ignore,
+            Err(rest) => return early(rest),
+        };
+        let ways = Ways::of(&object.spec, settings);
+        let wish = Arc::new(Wish {
+            desired,
+            ways,
+            values: values.map,
+            chart: Some(loaded),
+            post: Arc::new(PostRenderers::of(object, ways.post_render)),
+            checks,
+            ignore,
+            secrets: values.secrets,
+        });
+        self.memory().source = Some(source.key());
+        let ended = self.drive(object, wish, &target).await?;
+        Some(Ended { helm_chart: Some(helm_chart), ..ended })
+    }
+
+    /// What the spec names: where and as whom, and the values.
+    async fn named(&self, object: &HelmRelease) -> Result<(Arc<Target>, values::Values), Rest> {
+        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
+        let account = spec.service_account_name.as_deref();
+        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        // All of it is watched before any of it is missed.
+        let mut references = References::default();
+        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        let values = values::read(&self.context, object, &mut references).await;
+        references.watch(&self.context, &self.node);
+        let target = target?;
+        self.moved(&target);
+        Ok((target, values?))
+    }
+
+    /// Somewhere else, or as somebody else, nothing that is remembered about objects holds.
+    fn moved(&self, to: &Arc<Target>) {
+        let mut memory = self.memory();
+        let before = memory.target.replace(to.clone());
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
+            before.observer().release_objects(&self.node);
+            memory.healthy = None;
+        }
+    }
+
+    /// Does what the engine says until it rests; nothing where the spec changed meanwhile.
+    async fn drive(
+        &self,
+        object: &Arc<HelmRelease>,
+        wish: Arc<Wish>,
+        target: &Arc<Target>,
+    ) -> Option<Ended> {
+        // A closed door means that the process ends.
+        let _place = target.applying().acquire_owned().await.ok();
+        let (context, latest) = (self.context.clone(), self.latest.clone());
+        let (to, node) = (target.clone(), self.node.clone());
+        let world = World::new(context, to, node, latest, object.clone(), wish.clone());
+        let judged = format!("{} {}", wish.desired.inputs, wish.desired.generation);
+        let healthy = self.memory().healthy.take().filter(|(of, _)| *of == judged);
+        if let Some((_, healthy)) = healthy {
+            world.known().healthy = healthy;
+        }
+        if !wish.is_observed() {
+            target.observer().release_objects(&self.node);
+        }
+        let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
+        if world.is_outdated() {
+            return None;
+        }
+        let awaited = rest.wake().map(|wake| world.places(wake)).unwrap_or_default();
+        target.observer().await_objects(&self.node, &awaited);
+        let mut memory = self.memory();
+        memory.waiting = None;
+        if matches!(rest, Rest::Running(..)) && !awaited.is_empty() {
+            memory.healthy = Some((judged, std::mem::take(&mut world.known().healthy)));
+            memory.waiting = Some((object.meta().generation, Instant::now()));
+        }
+        drop(memory);
+        Some(Ended { object: world.object(), rest, wish: Some(wish), helm_chart: None })
+    }
+
+    /// Says how the run ended, and when the next one is due.
+    async fn finish(
+        &self,
+        ended: Ended,
+        pace: Option<Pace>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let Ended { object, rest, wish, helm_chart } = ended;
+        let now = jiff::Timestamp::now();
+        let settings = &self.context.settings;
+        let (retry, interval) = match pace {
+            Some(pace) => (pace.retry, wish::interval(&object, &pace, settings)),
+            None => (AFTER_REFUSAL, AFTER_REFUSAL),
+        };
+        let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
+        let run = report::Run {
+            rest: &rest,
+            desired: wish.as_ref().map(|wish| &wish.desired),
+            helm_chart: helm_chart.as_deref(),
+            now,
+        };
+        let report = report::report(&object, &run);
+        self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
+        if let Some(news) = report.news {
+            report::log(&object, &news);
+            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
+        }
+        Ok(match &rest {
+            Rest::Settled(..) => Some(interval),
+            Rest::Stalled(..) => None,
+            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
+                Some(until(wake, now))
+            }
+        })
+    }
+}
+
+fn until(wake: &Wake, now: Time) -> Duration {
+    let at = wake.earliest().unwrap_or(now);
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}

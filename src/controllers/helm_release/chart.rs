@@ -1,0 +1,206 @@
+//! The chart of a HelmRelease: which source has it, and the chart itself, read once for all who release it.
+//!
+//! Elsewhere: the HelmChart that a template asks for (`template`), rendering (`prepare`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::Artifact;
+use crds::helm::HelmRelease;
+use golang::semver::Version;
+use helm::chart::{Chart, load};
+use helm::render::Templates;
+use kube::core::ResourceExt as _;
+use reconcile::{Node, Rest, Time, Wake, reason};
+
+use crate::controllers::artifact;
+use crate::controllers::context::Context;
+use crate::controllers::source::catalog::SOURCES;
+
+/// Longest archive of a chart.
+const BYTES: u64 = 64 << 20;
+
+/// How many charts are kept.
+const KEPT: usize = 16;
+
+/// A chart that was read.
+pub(crate) struct Loaded {
+    /// With the version under which it is released.
+    pub(super) chart: Chart,
+    /// The digest of the registry's artifact, where the version tells of it.
+    pub(super) oci_digest: String,
+    /// Its templates, once somebody parsed them.
+    pub(super) templates: Mutex<Option<Templates>>,
+}
+
+/// Charts that were read, those that were used last.
+#[derive(Default)]
+pub(crate) struct Charts(Mutex<VecDeque<(String, Arc<Loaded>)>>);
+
+impl Charts {
+    fn find(&self, key: &str) -> Option<Arc<Loaded>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == key)?;
+        let found = kept.remove(at)?;
+        let chart = found.1.clone();
+        kept.push_front(found);
+        Some(chart)
+    }
+
+    fn keep(&self, key: String, chart: &Arc<Loaded>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(known, _)| *known != key);
+        kept.push_front((key, chart.clone()));
+        kept.truncate(KEPT);
+    }
+}
+
+/// Where the chart of a HelmRelease comes from.
+pub(super) struct Source {
+    pub(super) node: Node,
+    pub(super) artifact: Artifact,
+    is_elsewhere: bool,
+}
+
+impl Source {
+    /// What names the chart as it is: its artifact, and the revision that its version may tell of.
+    pub(super) fn key(&self) -> String {
+        format!("{} {} {}", self.artifact.digest, self.node.kind, self.artifact.revision)
+    }
+}
+
+/// The node of the source of a HelmRelease.
+pub(super) fn source_node(object: &HelmRelease) -> Option<Node> {
+    let own = object.namespace().unwrap_or_default();
+    if let Some(named) = &object.spec.chart_ref {
+        let namespace = named.namespace.as_deref().unwrap_or(&own);
+        return Some(Node::new(SOURCES, named.kind.as_str(), namespace, &named.name));
+    }
+    let template = object.spec.chart.as_ref()?;
+    let namespace = template.spec.source_ref.namespace.as_deref().unwrap_or(&own);
+    let name = format!("{own}-{}", object.name_any());
+    Some(Node::new(SOURCES, "HelmChart", namespace, &name))
+}
+
+/// The artifact of the chart, as the watch last saw it.
+pub(super) fn source(
+    context: &Context,
+    object: &HelmRelease,
+    retry_at: Time,
+) -> Result<Source, Rest> {
+    let own = object.namespace().unwrap_or_default();
+    let Some(node) = source_node(object) else {
+        let text = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
+        return Err(Rest::Stalled(reason::ARTIFACT_FAILED, text));
+    };
+    if context.settings.no_cross_namespace_refs && node.namespace != own {
+        let text = format!(
+            "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
+             source in namespace {own}"
+        );
+        return Err(Rest::Stalled(reason::ACCESS_DENIED, text));
+    }
+    let blocked =
+        |why, text: String| Rest::Blocked(why, text, Wake::on([node.clone()]).and_at(retry_at));
+    let Some(found) = context.sources.find(&node, &context.settings) else {
+        let text = match object.spec.chart_ref {
+            Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),
+            None => format!("{node} is not there yet"),
+        };
+        return Err(blocked(reason::ARTIFACT_FAILED, text));
+    };
+    let Some(artifact) = found.artifact else {
+        return Err(blocked(SOURCE_NOT_READY, format!("{node} is not ready: it has no artifact")));
+    };
+    Ok(Source { node, artifact, is_elsewhere: found.is_elsewhere })
+}
+
+/// The source has nothing yet.
+const SOURCE_NOT_READY: reconcile::Reason = reconcile::Reason::new("SourceNotReady");
+/// The version of the chart does not fit its artifact.
+const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutateError");
+
+/// Reads the chart of an artifact.
+pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loaded>, Rest> {
+    let key = source.key();
+    if let Some(known) = context.charts.find(&key) {
+        return Ok(known);
+    }
+    let failed = |text: String| {
+        let text = format!("could not load chart of {}: {text}", source.node);
+        Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+    };
+    let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
+    let bytes = bytes.map_err(failed)?;
+    let read = tokio::task::spawn_blocking(move || load::archive(&bytes)).await;
+    let read = read.map_err(|_| failed("reading it broke off".to_owned()))?;
+    let mut chart = read.map_err(|error| failed(error.to_string()))?.chart;
+    let is_tracked = source.node.kind != "HelmChart";
+    let oci_digest = match is_tracked {
+        true => marked(&mut chart, &source.node.kind, &source.artifact.revision)
+            .map_err(|text| Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()))?,
+        false => String::new(),
+    };
+    let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
+    context.charts.keep(key, &loaded);
+    Ok(loaded)
+}
+
+/// Puts the beginning of a digest into the chart's version, so that a tag that was moved is another version.
+///
+/// Parity(flux): helm-controller 1.6 `mutateChartWithSourceRevision`.
+fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, String> {
+    let version = &chart.metadata.version;
+    let own = Version::parse(version)
+        .map_err(|error| format!("chart version {version} cannot be read: {error}"))?;
+    let digest = match revision.split_once('@') {
+        None => revision,
+        Some((tag, digest)) => {
+            let tagged = Version::parse(&tag.replace('_', "+")).ok();
+            let is_same = tagged.is_some_and(|tagged| plain(&tagged) == plain(&own));
+            if !is_same && kind == "OCIRepository" {
+                return Err(format!(
+                    "artifact revision {tag} does not match chart version {version}"
+                ));
+            }
+            digest
+        }
+    };
+    let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
+    let short = digits.get(..12).ok_or_else(|| format!("no digest in revision {revision}"))?;
+    chart.metadata.version = format!("{}+{short}", plain(&own));
+    Ok(digest.to_owned())
+}
+
+/// A version without what is behind `+`.
+fn plain(version: &Version) -> String {
+    let numbers = format!("{}.{}.{}", version.major(), version.minor(), version.patch());
+    match version.prerelease() {
+        "" => numbers,
+        prerelease => format!("{numbers}-{prerelease}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked_as(version: &str, kind: &str, revision: &str) -> Result<(String, String), String> {
+        let mut chart = Chart::default();
+        chart.metadata.version = version.to_owned();
+        let digest = marked(&mut chart, kind, revision)?;
+        Ok((chart.metadata.version, digest))
+    }
+
+    #[test]
+    fn a_version_tells_of_the_digest_of_its_artifact() {
+        let digest = "sha256:0123456789abcdef0123";
+        let expected = Ok(("1.2.3+0123456789ab".to_owned(), digest.to_owned()));
+        let tagged = format!("1.2.3@{digest}");
+        assert_eq!(marked_as("1.2.3", "OCIRepository", &tagged), expected);
+        assert_eq!(marked_as("v1.2.3+old", "OCIRepository", digest), expected);
+        let other = format!("latest@{digest}");
+        assert!(marked_as("1.2.3", "OCIRepository", &other).unwrap_err().contains("latest"));
+        assert_eq!(marked_as("1.2.3", "ExternalArtifact", &other), expected);
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether the cluster is what the deployed revision says.
+//!
+//! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
+//! Elsewhere: what follows (engine `release`), correcting it (`write`).
+
+use std::fmt::Write as _;
+
+use apply::meta::has;
+use futures::stream::{self, StreamExt as _};
+use objects::Object;
+use reconcile::Rest;
+use release::Record;
+use release::decide::Drift;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::members::Member;
+use super::world::World;
+use crate::cluster::ClusterError;
+use crate::cluster::objects::Mode;
+use crate::controllers::marks;
+use crate::controllers::observer::{HELM_MANAGER, Knowledge};
+
+/// Label or annotation `disabled`: the object may be what it likes.
+const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
+
+/// How many fields of an object are named.
+const NAMED: usize = 8;
+
+/// How one object compares.
+enum Found {
+    Same,
+    Missing,
+    Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
+}
+
+impl World {
+    /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
+    pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
+        let members = match self.members(record).await? {
+            Ok(members) => members,
+            Err(text) => return Ok(Drift::Error(text)),
+        };
+        let looks: Vec<_> = members.iter().map(|member| self.compared(member)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found: Vec<Result<Found, ClusterError>> =
+            stream::iter(looks).buffered(width).collect().await;
+        let (mut drifted, mut text, mut faults) = (Vec::new(), String::new(), Vec::new());
+        for (member, found) in members.iter().zip(found) {
+            let subject = member.id.subject();
+            match found {
+                Ok(Found::Same) => {}
+                Ok(Found::Missing) => {
+                    line(&mut text, &format!("{subject} removed"));
+                    drifted.push((member.clone(), member.object.clone(), true));
+                }
+                Ok(Found::Changed { payload, paths, counts: [added, changed, removed] }) => {
+                    // Differs(flux): it says how many fields, but not which.
+                    let paths = paths.join(", ");
+                    line(
+                        &mut text,
+                        &format!(
+                            "{subject} changed ({added} additions, {changed} changes, {removed} removals): {paths}"
+                        ),
+                    );
+                    drifted.push((member.clone(), payload, false));
+                }
+                Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                Err(error) => faults.push(format!("{subject}: {error}")),
+            }
+        }
+        if !faults.is_empty() {
+            return Ok(Drift::Error(faults.join("; ")));
+        }
+        if drifted.is_empty() {
+            return Ok(Drift::None);
+        }
+        self.known().drifted = drifted;
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
+        Ok(Drift::Found { digest, text })
+    }
+
+    async fn compared(&self, member: &Member) -> Result<Found, ClusterError> {
+        let Member { id, object, resource } = member;
+        if has(object, SWITCH, "disabled") {
+            return Ok(Found::Same);
+        }
+        let observer = self.target.observer();
+        let digest = apply::compare::digest(object);
+        let knowledge = observer.knowledge(&self.node, id, &digest);
+        let is_asked = marks::is_asked(&*self.object());
+        if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
+            return Ok(Found::Same);
+        }
+        let since = observer.now();
+        let cluster = &self.target.cluster;
+        let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
+            return Ok(Found::Missing);
+        };
+        if has(&live, SWITCH, "disabled") {
+            observer.released(&self.node, id);
+            return Ok(Found::Same);
+        }
+        let rules = &self.wish.ignore;
+        let payload = match rules.leave_alone(object) {
+            true => object.clone(),
+            false => rules.payload(object, &live, HELM_MANAGER),
+        };
+        let dry = cluster.apply(resource, &payload, HELM_MANAGER, Mode::DryRun).await?;
+        if !rules.have_drifted(&live, &dry) {
+            observer.applied(&self.node, resource, digest, &live, since);
+            return Ok(Found::Same);
+        }
+        let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
+        let mut counts = [0; 3];
+        for path in &paths {
+            let side = |object: &Object| pointed(object, path).is_some_and(|it| !it.is_null());
+            counts[match (side(&live), side(&dry)) {
+                (false, true) => 0,
+                (true, false) => 2,
+                _ => 1,
+            }] += 1;
+        }
+        let paths = paths.into_iter().take(NAMED).collect();
+        Ok(Found::Changed { payload, paths, counts })
+    }
+}
+
+/// The value at a JSON pointer (RFC 6901).
+fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let first = object.get(&keys.next()?)?;
+    keys.try_fold(first, |at, key| match at {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(&key),
+    })
+}
+
+fn line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    // Writing to a text cannot fail.
+    let _ = write!(text, "{line}");
+}

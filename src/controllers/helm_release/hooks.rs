@@ -1,0 +1,180 @@
+//! The objects of hooks: looked at, created, deleted.
+//!
+//! Elsewhere: when (engine `release`, `operation`).
+
+use std::collections::BTreeSet;
+
+use apply::Health as State;
+use objects::Object;
+use reconcile::{Node, Rest};
+use release::Record;
+use release::journal::HOOK_ANNOTATION;
+use release::operation::{Health, HookObject};
+use serde_json::Value;
+
+use super::culprit;
+use super::members::{self, Member};
+use super::world::World;
+use crate::cluster::ClusterError;
+use crate::controllers::observer::HELM_MANAGER;
+
+/// The kind whose objects are definitions of kinds.
+const DEFINITION: &str = "CustomResourceDefinition";
+
+impl World {
+    /// The object of a hook as it is applied.
+    async fn hook_member(
+        &self,
+        record: &Record,
+        place: usize,
+    ) -> Result<Result<Member, String>, Rest> {
+        let Some(hook) = record.hooks.get(place) else {
+            return Ok(Err(format!("release {} has no hook {place}", record.full_name())));
+        };
+        let told = |error: String| {
+            format!("unable to build kubernetes object for hook {}: {error}", hook.path)
+        };
+        let object = match members::read(&hook.manifest) {
+            Ok(mut objects) if objects.len() == 1 => objects.remove(0),
+            Ok(objects) => return Ok(Err(told(format!("it has {} objects", objects.len())))),
+            Err(error) => return Ok(Err(told(error))),
+        };
+        match members::placed(&self.target.cluster, object, &record.namespace).await {
+            Ok((resource, object)) => Ok(Ok(Member { id: object.id(), object, resource })),
+            Err(error @ ClusterError::NoSuchKind { .. }) => Ok(Err(told(error.to_string()))),
+            Err(error) => Err(self.no_answer(&error)),
+        }
+    }
+
+    /// What became of the object of a hook.
+    pub(super) async fn hook(
+        &self,
+        record: &Record,
+        place: usize,
+        operation: &str,
+        on: &mut BTreeSet<Node>,
+    ) -> Result<HookObject, Rest> {
+        // What cannot be built is not there; creating it tells why.
+        let Ok(member) = self.hook_member(record, place).await? else {
+            return Ok(HookObject::Missing);
+        };
+        let (id, cluster) = (&member.id, &self.target.cluster);
+        let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
+        let live = live.map_err(|error| self.no_answer(&error))?;
+        self.saw(&member, live.as_ref());
+        let Some(live) = live else { return Ok(HookObject::Missing) };
+        on.insert(member.node());
+        if live.meta("deletionTimestamp").is_some_and(|it| !it.is_null()) {
+            return Ok(HookObject::Leaving);
+        }
+        if live.annotation(HOOK_ANNOTATION) != Some(operation) {
+            // A definition is never deleted, so it is changed instead of created.
+            let is_definition = member.id.kind == DEFINITION;
+            return Ok(if is_definition { HookObject::Missing } else { HookObject::Theirs });
+        }
+        let health = self.hook_health(&member, &live).await;
+        Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
+    }
+
+    /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
+    async fn hook_health(&self, member: &Member, live: &Object) -> Health {
+        let report = match (live.api_version(), live.kind()) {
+            ("batch/v1", "Job") => self.judged(live, true),
+            ("v1", "Pod") => {
+                let phase =
+                    live.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str);
+                match phase {
+                    Some("Succeeded") => return Health::Done,
+                    Some("Failed") => {
+                        apply::Report { status: State::Failed, ..self.judged(live, true) }
+                    }
+                    _ => return Health::Pending(vec![pending(member)]),
+                }
+            }
+            _ => match crate::controllers::expressions::report(&self.wish.checks, live) {
+                Some(report) => report,
+                None => return Health::Done,
+            },
+        };
+        match report.status {
+            State::Current => Health::Done,
+            State::Failed => {
+                let cause = culprit::of(&self.target.cluster, member, &report).await;
+                let cause = cause.map(|it| format!(": {it}")).unwrap_or_default();
+                Health::Failed(format!(
+                    "failed early due to stalled resources: [{} status: 'Failed'{cause}]",
+                    member.id.subject()
+                ))
+            }
+            _ => Health::Pending(vec![pending(member)]),
+        }
+    }
+
+    /// Creates the object of a hook, marked with the operation.
+    ///
+    /// Differs(helm 4): an object of that name that is there already is an error also where the server applies; Helm
+    /// would take its end for that of the hook.
+    pub(super) async fn create_hook(
+        &self,
+        record: &Record,
+        place: usize,
+        operation: &str,
+    ) -> Result<Option<String>, Rest> {
+        let mut member = match self.hook_member(record, place).await? {
+            Ok(member) => member,
+            Err(text) => return Ok(Some(text)),
+        };
+        member.object.set_annotation(HOOK_ANNOTATION, operation);
+        let cluster = &self.target.cluster;
+        let created = match member.id.kind == DEFINITION {
+            true => {
+                let mode = crate::cluster::objects::Mode::Write;
+                cluster.apply(&member.resource, &member.object, HELM_MANAGER, mode).await
+            }
+            false => {
+                cluster.create_object(&member.resource, &member.object, HELM_MANAGER, false).await
+            }
+        };
+        let error = match created {
+            Ok(_) => return Ok(None),
+            Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+            Err(error) => error,
+        };
+        if error.code() == Some(409) {
+            // The reply to our own request may have been lost.
+            let id = &member.id;
+            let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
+            let live = live.map_err(|error| self.no_answer(&error))?;
+            if live.is_some_and(|it| it.annotation(HOOK_ANNOTATION) == Some(operation)) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(error.to_string()))
+    }
+
+    /// Deletes the object of a hook.
+    ///
+    /// Parity(helm 4): definitions of kinds are never deleted, or all objects of theirs would go, too.
+    pub(super) async fn delete_hook(
+        &self,
+        record: &Record,
+        place: usize,
+    ) -> Result<Option<String>, Rest> {
+        let Ok(member) = self.hook_member(record, place).await? else { return Ok(None) };
+        if member.id.kind == DEFINITION {
+            return Ok(None);
+        }
+        let (id, cluster) = (&member.id, &self.target.cluster);
+        let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
+        let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
+        match cluster.delete(&member.resource, &id.namespace, &id.name, live.uid()).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_busy() => Err(self.no_answer(&error)),
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+}
+
+fn pending(member: &Member) -> String {
+    format!("{} status: 'InProgress'", member.id.subject())
+}

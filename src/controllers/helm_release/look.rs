@@ -1,0 +1,236 @@
+//! Looks at the objects of a release: hooks, readiness, what a removal has left, drift.
+//!
+//! Elsewhere: what follows (engine `release`), writing (`write`, `hooks`).
+
+use std::collections::BTreeSet;
+
+use apply::{Health as State, Report, health};
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId};
+use reconcile::Rest;
+use release::operation::{Health, Live, Look};
+use release::{Record, removal};
+use serde_json::Value;
+
+use super::culprit;
+use super::members::{self, Member};
+use super::world::World;
+use crate::cluster::ClusterError;
+use crate::controllers::observer::{Awaited, Labelled, RELEASE_NAME};
+
+/// How often an object is looked at that no watch tells of.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// An object on which a release waits, as Flux's waits name it.
+fn shown(id: &ObjectId, state: &str) -> String {
+    format!("{} status: '{state}'", id.subject())
+}
+
+/// The version in which an object is stored.
+fn version_of(object: &Object) -> u64 {
+    let version = object.meta("resourceVersion").and_then(Value::as_str);
+    version.and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+/// Kinds that have no state worth waiting for once they are there.
+fn is_inert(object: &Object) -> bool {
+    matches!(
+        (object.api_version(), object.kind()),
+        ("v1", "ConfigMap" | "Secret" | "ServiceAccount")
+            | (
+                "rbac.authorization.k8s.io/v1",
+                "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding"
+            )
+    )
+}
+
+impl World {
+    /// What an open operation needs to see.
+    pub(super) async fn live(
+        &self,
+        record: &Record,
+        journal: &str,
+        look: Look,
+    ) -> Result<Live, Rest> {
+        let mut live = Live::default();
+        match look {
+            Look::Nothing => return Ok(live),
+            Look::Hook(place) => {
+                live.hook = Some(self.hook(record, place, journal, &mut live.on).await?);
+            }
+            Look::Ready { jobs } => {
+                live.objects = Some(self.readiness(record, jobs, &mut live.on).await?);
+            }
+            Look::Gone => live.objects = Some(self.leftovers(record, &mut live.on).await?),
+        }
+        live.again = jiff::Timestamp::now().checked_add(AGAIN).ok();
+        Ok(live)
+    }
+
+    async fn readiness(
+        &self,
+        record: &Record,
+        jobs: bool,
+        on: &mut BTreeSet<reconcile::Node>,
+    ) -> Result<Health, Rest> {
+        let members = match self.members(record).await? {
+            Ok(members) => members,
+            Err(text) => return Ok(Health::Failed(text)),
+        };
+        let healthy = self.known().healthy.clone();
+        let pending: Vec<&Member> = members
+            .iter()
+            .filter(|it| !healthy.contains(&it.id) && !is_inert(&it.object))
+            .collect();
+        let looks: Vec<_> = pending.iter().map(|it| self.health_of(it, jobs)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found: Vec<Result<Report, ClusterError>> =
+            stream::iter(looks).buffered(width).collect().await;
+        let (mut unready, mut failed) = (Vec::new(), Vec::new());
+        for (member, report) in pending.into_iter().zip(found) {
+            let report = report.map_err(|error| self.no_answer(&error))?;
+            match report.status {
+                State::Current => {
+                    self.known().healthy.insert(member.id.clone());
+                }
+                State::Failed => failed.push((member, report)),
+                state => {
+                    on.insert(member.node());
+                    unready.push((member, state.to_string()));
+                }
+            }
+        }
+        if !failed.is_empty() {
+            let mut texts = Vec::new();
+            for (member, report) in failed {
+                let cause = culprit::of(&self.target.cluster, member, &report).await;
+                texts.push(with_cause(shown(&member.id, "Failed"), cause));
+            }
+            return Ok(Health::Failed(format!(
+                "failed early due to stalled resources: [{}]",
+                texts.join(", ")
+            )));
+        }
+        if unready.is_empty() {
+            return Ok(Health::Done);
+        }
+        let is_late = self.is_late(record);
+        let mut texts = Vec::new();
+        for (member, state) in unready {
+            // What it is that is waited for costs requests, so it is asked for when it is told.
+            let cause = match is_late {
+                true => culprit::of(&self.target.cluster, member, &Report::not_found()).await,
+                false => None,
+            };
+            texts.push(with_cause(shown(&member.id, &state), cause));
+        }
+        Ok(Health::Pending(texts))
+    }
+
+    /// Whether the wait of the open operation is over, so that what is missing is told.
+    fn is_late(&self, record: &Record) -> bool {
+        let journal = self.journal(record.version);
+        journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
+    }
+
+    async fn health_of(&self, member: &Member, jobs: bool) -> Result<Report, ClusterError> {
+        let Member { id, resource, .. } = member;
+        let cluster = &self.target.cluster;
+        let live = cluster.get(resource, &id.namespace, &id.name).await?;
+        self.saw(member, live.as_ref());
+        let Some(live) = live else { return Ok(Report::not_found()) };
+        Ok(self.judged(&live, jobs))
+    }
+
+    /// How an object is, by the expressions of the spec or the usual rules.
+    pub(super) fn judged(&self, live: &Object, jobs: bool) -> Report {
+        if (live.api_version(), live.kind()) == ("batch/v1", "Job") {
+            // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
+            return if jobs { health::job(live) } else { current() };
+        }
+        if let Some(report) = crate::controllers::expressions::report(&self.wish.checks, live) {
+            return report;
+        }
+        health::read(live, &[], jiff::Timestamp::now())
+    }
+
+    /// Remembers in which version an object was seen, for the wait that may follow.
+    pub(super) fn saw(&self, member: &Member, live: Option<&Object>) {
+        let own = live.and_then(|it| it.label(RELEASE_NAME));
+        let labelled = match own == Some(self.node.name.as_str()) {
+            true => Labelled::Yes,
+            false => Labelled::No,
+        };
+        let awaited = Awaited {
+            resource: member.resource.clone(),
+            id: member.id.clone(),
+            labelled,
+            version: live.map_or(0, version_of),
+        };
+        self.known().looked.insert(member.node(), awaited);
+    }
+
+    /// What a removal was to delete and has not.
+    async fn leftovers(
+        &self,
+        record: &Record,
+        on: &mut BTreeSet<reconcile::Node>,
+    ) -> Result<Health, Rest> {
+        let leaving = match self.leaving(record).await? {
+            Ok(leaving) => leaving,
+            Err(text) => return Ok(Health::Failed(text)),
+        };
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found = members::live(&self.target.cluster, &leaving, width).await;
+        let mut left = Vec::new();
+        for (member, live) in leaving.iter().zip(found.map_err(|error| self.no_answer(&error))?) {
+            self.saw(member, live.as_ref());
+            if let Some(live) = live
+                && !members::is_of_another(&live, &record.name, &record.namespace)
+            {
+                on.insert(member.node());
+                left.push(member.id.subject());
+            }
+        }
+        Ok(if left.is_empty() { Health::Done } else { Health::Pending(left) })
+    }
+
+    /// The objects that go with a revision, in the order in which they go. Kinds that are not served any more have none.
+    pub(super) async fn leaving(
+        &self,
+        record: &Record,
+    ) -> Result<Result<Vec<Member>, String>, Rest> {
+        let removed = match removal::removed(record) {
+            Ok(removed) => removed,
+            Err(text) => return Ok(Err(text)),
+        };
+        let mut leaving = Vec::new();
+        for manifest in removed.deleted {
+            let objects = match members::read(&manifest.content) {
+                Ok(objects) => objects,
+                Err(text) => return Ok(Err(text)),
+            };
+            for object in objects {
+                match members::placed(&self.target.cluster, object, &record.namespace).await {
+                    Ok((resource, object)) => {
+                        leaving.push(Member { id: object.id(), object, resource });
+                    }
+                    Err(ClusterError::NoSuchKind { .. }) => {}
+                    Err(error) => return Err(self.no_answer(&error)),
+                }
+            }
+        }
+        Ok(Ok(leaving))
+    }
+}
+
+fn with_cause(text: String, cause: Option<String>) -> String {
+    match cause {
+        Some(cause) => format!("{text}: {cause}"),
+        None => text,
+    }
+}
+
+fn current() -> Report {
+    Report { status: State::Current, message: String::new(), conditions: Vec::new() }
+}

@@ -1,0 +1,179 @@
+//! The objects of a revision: its manifest read, with what Helm adds to each, and where each of them lives.
+//!
+//! Elsewhere: writing them (`write`), looking at them (`look`).
+
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId, manifest};
+use reconcile::Node;
+use release::Record;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::{Cluster, ClusterError};
+
+/// Label by which Helm tells what it manages.
+pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+/// Annotation that names the release that has an object.
+pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+/// Annotation that gives the namespace of that release.
+pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// Annotation that keeps an object from deletion.
+pub(super) const POLICY: &str = "helm.sh/resource-policy";
+
+/// One object of a revision.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub(super) id: ObjectId,
+    /// As it is applied.
+    pub(super) object: Object,
+    pub(super) resource: Resource,
+}
+
+impl Member {
+    /// As the graph knows it.
+    pub(super) fn node(&self) -> Node {
+        let ObjectId { namespace, name, group, kind } = &self.id;
+        Node::new(group, kind, namespace, name)
+    }
+}
+
+/// Why a manifest is not objects of this cluster.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MemberError {
+    /// In Helm's words.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server could not be asked.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// Reads a text of manifests; the order stays.
+pub(super) fn read(text: &str) -> Result<Vec<Object>, String> {
+    let read = manifest::read("manifest", text.as_bytes(), &goyaml::Limits::default());
+    let all = read.map_err(|error| error.to_string())?;
+    Ok(all.into_iter().map(|located| located.object).collect())
+}
+
+/// Where an object lives, and the object with its namespace.
+///
+/// # Errors
+/// [`ClusterError::NoSuchKind`] where its kind is not served.
+pub(super) async fn placed(
+    cluster: &Cluster,
+    mut object: Object,
+    namespace: &str,
+) -> Result<(Resource, Object), ClusterError> {
+    let resource = cluster.resource(&object.gvk()).await?;
+    match resource.namespaced {
+        true if object.namespace().is_empty() => object.set_namespace(namespace),
+        // Parity(helm 4): what has no namespace is found by its name, whatever the manifest says.
+        false if !object.namespace().is_empty() => {
+            object.metadata_mut().remove("namespace");
+        }
+        _ => {}
+    }
+    Ok((resource, object))
+}
+
+/// Puts on an object whose it is.
+pub(super) fn owned(object: &mut Object, name: &str, namespace: &str) {
+    object.set_label(MANAGED_BY.0, MANAGED_BY.1);
+    object.set_annotation(RELEASE_NAME, name);
+    object.set_annotation(RELEASE_NAMESPACE, namespace);
+}
+
+/// The objects of a revision, in the order of its manifest.
+///
+/// # Errors
+/// The manifest cannot be read, or has kinds that the cluster does not serve.
+pub(super) async fn of_record(
+    cluster: &Cluster,
+    record: &Record,
+) -> Result<Vec<Member>, MemberError> {
+    of_text(cluster, &record.manifest, &record.name, &record.namespace).await
+}
+
+/// The same of a text that is not stored yet.
+///
+/// # Errors
+/// As [`of_record`].
+pub(super) async fn of_text(
+    cluster: &Cluster,
+    text: &str,
+    name: &str,
+    namespace: &str,
+) -> Result<Vec<Member>, MemberError> {
+    const WHAT: &str = "unable to build kubernetes objects from release manifest";
+    let objects = read(text).map_err(|error| MemberError::Refused(format!("{WHAT}: {error}")))?;
+    let mut members = Vec::with_capacity(objects.len());
+    let mut missing = Vec::new();
+    for object in objects {
+        let (kind, version) = (object.kind().to_owned(), object.api_version().to_owned());
+        let (its_name, its_namespace) = (object.name().to_owned(), object.namespace().to_owned());
+        match placed(cluster, object, namespace).await {
+            Ok((resource, mut object)) => {
+                owned(&mut object, name, namespace);
+                members.push(Member { id: object.id(), object, resource });
+            }
+            Err(ClusterError::NoSuchKind { .. }) => missing.push(format!(
+                "resource mapping not found for name: \"{its_name}\" namespace: \"{its_namespace}\" from \"\": no \
+                 matches for kind \"{kind}\" in version \"{version}\"\nensure CRDs are installed first"
+            )),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(MemberError::Refused(format!("{WHAT}: [{}]", missing.join(", "))));
+    }
+    Ok(members)
+}
+
+/// The live objects of members, some at a time and in their order.
+///
+/// # Errors
+/// The API server's refusal; an object that is not there is none.
+pub(super) async fn live(
+    cluster: &Cluster,
+    members: &[Member],
+    width: usize,
+) -> Result<Vec<Option<Object>>, ClusterError> {
+    let reads: Vec<_> =
+        members.iter().map(|it| cluster.get(&it.resource, &it.id.namespace, &it.id.name)).collect();
+    stream::iter(reads).buffered(width).collect::<Vec<_>>().await.into_iter().collect()
+}
+
+/// Why an object that is there cannot become one of a release, in Helm's words; `None` if it can.
+pub(super) fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
+    let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
+    let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]
+        .map(|(key, wanted)| check("annotation", key, live.annotation(key), wanted));
+    let faults: Vec<String> = [label].into_iter().chain(annotations).flatten().collect();
+    if faults.is_empty() {
+        return None;
+    }
+    let (kind, shown, at) = (live.kind(), live.name(), live.namespace());
+    let place = if at.is_empty() { String::new() } else { format!(" in namespace \"{at}\"") };
+    Some(format!(
+        "{kind} \"{shown}\"{place} exists and cannot be imported into the current release: invalid ownership \
+         metadata; {}",
+        faults.join("; ")
+    ))
+}
+
+fn check(what: &str, key: &str, found: Option<&str>, wanted: &str) -> Option<String> {
+    match found {
+        Some(found) if found == wanted => None,
+        Some(found) => Some(format!(
+            "{what} validation error: key \"{key}\" must equal \"{wanted}\": current value is \"{found}\""
+        )),
+        None => Some(format!(
+            "{what} validation error: missing key \"{key}\": must be set to \"{wanted}\""
+        )),
+    }
+}
+
+/// Whether an object says that another release has it.
+pub(super) fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
+    let is_other = |key: &str, ours: &str| live.annotation(key).is_some_and(|it| it != ours);
+    is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)
+}

@@ -1,0 +1,400 @@
+//! What comes before a revision has a record: definitions of kinds, rendering, whose objects they are, the namespace.
+//!
+//! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
+//! record (`world`).
+
+use std::io::Read as _;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crds::helm::CrdsPolicy;
+use golang::time::{Time as GoTime, Zone};
+use golang::value::Map;
+use helm::capabilities::{Capabilities, KubeVersion};
+use helm::chart::{self, Chart};
+use helm::env::{Env, Lookup, Wanted};
+use helm::release::{Rendered, Request, render};
+use helm::render::{Mode, Release, STACK};
+use helm::values::coalesce;
+use helm::warning::Level;
+use objects::{Gvk, Object, manifest};
+use reconcile::Rest;
+use release::Record;
+use release::journal::Action;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use super::members::{self, Member, MemberError};
+use super::world::World;
+use crate::cluster::capabilities::Served;
+use crate::cluster::objects::Mode as Write;
+use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::observer::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
+
+/// How long a definition may take until its kind is served.
+const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often that is looked at.
+const ESTABLISHED_POLL: Duration = Duration::from_millis(200);
+
+/// A revision before it has a record.
+pub(super) struct Prepared {
+    pub(super) rendered: Rendered,
+    pub(super) config: Map,
+    pub(super) server_side: bool,
+}
+
+/// Why there is none: in Helm's words, or because the API server could not be asked.
+enum Refusal {
+    Told(String),
+    Rest(Rest),
+}
+
+impl World {
+    /// Does all that comes before a record; the inner error is why the action fails.
+    pub(super) async fn prepare(
+        &self,
+        action: Action,
+        version: i64,
+        base: Option<Arc<Record>>,
+    ) -> Result<Result<Prepared, String>, Rest> {
+        match self.prepared(action, version, base).await {
+            Ok(prepared) => Ok(Ok(prepared)),
+            Err(Refusal::Told(text)) => Ok(Err(text)),
+            Err(Refusal::Rest(rest)) => Err(rest),
+        }
+    }
+
+    async fn prepared(
+        &self,
+        action: Action,
+        version: i64,
+        base: Option<Arc<Record>>,
+    ) -> Result<Prepared, Refusal> {
+        let Some(loaded) = self.wish.chart.clone() else {
+            return Err(Refusal::Told("the chart was not loaded".to_owned()));
+        };
+        let (mut chart, mut config) = (loaded.chart.clone(), self.wish.values.clone());
+        if let Some(base) = base.as_deref().filter(|_| self.wish.ways.preserve_values) {
+            preserved(&mut chart, &mut config, base).map_err(Refusal::Told)?;
+        }
+        self.definitions(&chart, &config, action).await?;
+        let served = self.target.cluster.served().await;
+        let served = served.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        let target = &self.desired().target;
+        let release = Release {
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            revision: version,
+            is_upgrade: action == Action::Upgrade,
+        };
+        let rendered = self.rendered(chart, config.clone(), release, action, &served).await?;
+        let templates = Some(rendered.templates.clone());
+        *loaded.templates.lock().unwrap_or_else(PoisonError::into_inner) = templates;
+        let server_side = self.wish.ways.is_server_side(action, base.as_deref());
+        self.checked(&rendered, action, base.as_deref()).await?;
+        if action == Action::Install {
+            self.namespace().await?;
+        }
+        Ok(Prepared { rendered, config, server_side })
+    }
+
+    /// Renders on a thread of its own: templates need a deep stack.
+    async fn rendered(
+        &self,
+        chart: Chart,
+        values: Map,
+        release: Release,
+        action: Action,
+        served: &Served,
+    ) -> Result<Rendered, Refusal> {
+        let _place = self.context.building.clone().acquire_owned().await.ok();
+        let env = self.env(served);
+        let skip_schema = self.wish.ways.way(action).skip_schema;
+        let post = self.wish.post.clone();
+        let known = self.wish.chart.as_ref().and_then(|loaded| {
+            loaded.templates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        });
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let work = move || {
+            let mut warnings = Vec::new();
+            let rendered = post.with(|post_render| {
+                let request = Request {
+                    chart,
+                    values: &values,
+                    release,
+                    mode: Mode::default(),
+                    skip_schema,
+                    sub_notes: false,
+                    templates: known,
+                    post_render: Some(post_render),
+                };
+                render(request, &env, &mut warnings)
+            });
+            // Nobody may wait any more, because the process ends.
+            tell.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
+        };
+        let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(STACK);
+        thread.spawn(work).map_err(|error| {
+            Refusal::Told(format!("no thread could be started to render the chart: {error}"))
+        })?;
+        let Ok((rendered, warnings)) = told.await else {
+            return Err(Refusal::Told(
+                "a fault in windlass broke off rendering; please report it with the chart"
+                    .to_owned(),
+            ));
+        };
+        let (name, namespace) = (&self.node.name, &self.node.namespace);
+        for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
+            tracing::info!(controller_kind = "HelmRelease", name, namespace, "{}", warning.line());
+        }
+        rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
+    }
+
+    fn env(&self, served: &Served) -> Env {
+        let now = jiff::Timestamp::now();
+        let local = Zone::fixed("UTC", 0);
+        let capabilities = Capabilities {
+            kube_version: KubeVersion {
+                version: served.version.clone(),
+                normalized: String::new(),
+                major: served.major.clone(),
+                minor: served.minor.clone(),
+            },
+            api_versions: served.api_versions.clone(),
+            ..Capabilities::default()
+        };
+        let lookup = Finder { cluster: self.target.cluster.clone(), runtime: Handle::current() };
+        Env {
+            now: GoTime::from_unix(
+                now.as_second(),
+                i64::from(now.subsec_nanosecond()),
+                local.clone(),
+            ),
+            local,
+            random: Arc::new(fill),
+            capabilities: Arc::new(capabilities),
+            cluster: Some(Arc::new(lookup)),
+            names: None,
+        }
+    }
+
+    /// Definitions of kinds that the chart brings along, by policy.
+    ///
+    /// Differs(helm 4): upgrades take them along, too, as Flux does it.
+    async fn definitions(
+        &self,
+        chart: &Chart,
+        config: &Map,
+        action: Action,
+    ) -> Result<(), Refusal> {
+        let policy = self.wish.ways.way(action).crds;
+        if policy == CrdsPolicy::Skip {
+            return Ok(());
+        }
+        let mut chart = chart.clone();
+        // What is wrong with dependencies is told when the chart is rendered.
+        if helm::values::process_dependencies(&mut chart, config).is_err() {
+            return Ok(());
+        }
+        let mut written = Vec::new();
+        for file in chart::crds(&chart) {
+            let read = manifest::read(&file.path, &file.file.data, &goyaml::Limits::default());
+            let all = read.map_err(|error| Refusal::Told(format!("parsing {error}")))?;
+            for located in all {
+                let mut object = located.object;
+                if object.kind() != "CustomResourceDefinition" {
+                    let (name, namespace) = (&self.node.name, &self.node.namespace);
+                    let (file, object) = (&located.file, object.id().subject());
+                    tracing::info!(
+                        controller_kind = "HelmRelease",
+                        name,
+                        namespace,
+                        file,
+                        object,
+                        "is no CustomResourceDefinition, and is left out"
+                    );
+                    continue;
+                }
+                object.set_label(RELEASE_NAME, &self.node.name);
+                object.set_label(RELEASE_NAMESPACE, &self.node.namespace);
+                if self.define(&object, policy).await? {
+                    written.push(object);
+                }
+            }
+        }
+        for object in &written {
+            self.established(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes one definition; tells whether it did.
+    async fn define(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
+        let cluster = &self.target.cluster;
+        let name = object.name();
+        let failed = |what: &str, error: ClusterError| match error.is_busy() {
+            true => Refusal::Rest(self.no_answer(&error)),
+            false => {
+                Refusal::Told(format!("failed to {what} CustomResourceDefinition {name}: {error}"))
+            }
+        };
+        let resource = cluster.resource(&object.gvk()).await;
+        let resource = resource.map_err(|error| failed("find the kind of", error))?;
+        let live = cluster.get(&resource, "", name).await.map_err(|error| failed("read", error))?;
+        if live.is_some() && policy == CrdsPolicy::Create {
+            return Ok(false);
+        }
+        let applied = cluster.apply(&resource, object, HELM_MANAGER, Write::Write).await;
+        applied.map_err(|error| failed("apply", error))?;
+        Ok(true)
+    }
+
+    /// Waits until a kind is served.
+    async fn established(&self, object: &Object) -> Result<(), Refusal> {
+        let (cluster, name) = (&self.target.cluster, object.name());
+        let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
+        let group = name.split_once('.').map_or("", |(_, group)| group);
+        loop {
+            let resource = cluster.resource(&object.gvk()).await;
+            let live = match resource {
+                Ok(resource) => cluster.get(&resource, "", name).await,
+                Err(error) => Err(error),
+            };
+            let live = live.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+            let conditions = live.as_ref().and_then(|it| it.get("status")?.get("conditions"));
+            let is_established = conditions.and_then(Value::as_array).is_some_and(|all| {
+                all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+            });
+            if is_established {
+                cluster.forget_group(group);
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= until {
+                return Err(Refusal::Told(format!(
+                    "CustomResourceDefinition {name} is not established after {} s",
+                    ESTABLISHED_LIMIT.as_secs()
+                )));
+            }
+            tokio::time::sleep(ESTABLISHED_POLL).await;
+        }
+    }
+
+    /// Whether objects that are there already may become the release's.
+    async fn checked(
+        &self,
+        rendered: &Rendered,
+        action: Action,
+        base: Option<&Record>,
+    ) -> Result<(), Refusal> {
+        let target = &self.desired().target;
+        let text: String =
+            rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect();
+        let cluster = &self.target.cluster;
+        let read = members::of_text(cluster, &text, &target.name, &target.namespace).await;
+        let all = read.map_err(|error| match error {
+            MemberError::Refused(text) => Refusal::Told(text),
+            MemberError::Cluster(error) => Refusal::Rest(self.no_answer(&error)),
+        })?;
+        if self.wish.ways.way(action).take_ownership {
+            return Ok(());
+        }
+        let before = base.map(|base| members::read(&base.manifest).unwrap_or_default());
+        let before = before.unwrap_or_default();
+        let is_known = |member: &Member| {
+            before.iter().any(|it| it.kind() == member.id.kind && it.name() == member.id.name)
+        };
+        let new: Vec<Member> = all.into_iter().filter(|it| !is_known(it)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let live = members::live(cluster, &new, width).await;
+        let live = live.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        let fault = live
+            .iter()
+            .flatten()
+            .find_map(|it| members::foreign(it, &target.name, &target.namespace));
+        match fault {
+            Some(fault) => {
+                Err(Refusal::Told(format!("Unable to continue with {}: {fault}", action.as_str())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the target namespace, if that is asked for.
+    async fn namespace(&self) -> Result<(), Refusal> {
+        let name = &self.desired().target.namespace;
+        if !self.wish.ways.create_namespace {
+            return Ok(());
+        }
+        let cluster = &self.target.cluster;
+        let object = Object::new(json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"name": name}}}));
+        let object = object.map_err(|error| Refusal::Told(error.to_string()))?;
+        let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await;
+        let resource = resource.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        match cluster.create_object(&resource, &object, HELM_MANAGER, false).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(409) => Ok(()),
+            Err(error) if error.is_busy() => Err(Refusal::Rest(self.no_answer(&error))),
+            Err(error) => Err(Refusal::Told(format!("failed to create namespace {name}: {error}"))),
+        }
+    }
+}
+
+/// The values of the revision before stay where none are given.
+///
+/// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
+fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), String> {
+    let stored = base.chart.as_ref();
+    let before = Chart {
+        metadata: stored.and_then(|it| it.metadata.clone()).unwrap_or_default(),
+        values: stored.and_then(|it| it.values.clone()).unwrap_or_default(),
+        ..Chart::default()
+    };
+    let failed = |error: helm::values::Error| format!("failed to rebuild old values: {error}");
+    let defaults = coalesce(&before, &base.config).map_err(failed)?.values;
+    let old = Chart { values: base.config.clone(), ..before };
+    *config = coalesce(&old, config).map_err(failed)?.values;
+    chart.values = defaults;
+    Ok(())
+}
+
+/// Fills a buffer for certificates and passwords.
+fn fill(buffer: &mut [u8]) {
+    let filled = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
+    if filled.is_err() {
+        // They must not be made of anything else.
+        std::process::abort();
+    }
+}
+
+/// What `lookup` finds, in the name of whoever applies.
+struct Finder {
+    cluster: Cluster,
+    runtime: Handle,
+}
+
+impl Lookup for Finder {
+    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+        self.runtime.block_on(find(&self.cluster, wanted))
+    }
+}
+
+async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+    let gvk = Gvk::new(wanted.api_version, wanted.kind);
+    let resource = cluster.resource(&gvk).await.map_err(|error| {
+        format!(
+            "unable to get apiresource from unstructured: {}/{}, Kind={}: {error}",
+            gvk.group, gvk.version, gvk.kind
+        )
+    })?;
+    if wanted.name.is_empty() {
+        let found = cluster.list(&resource, wanted.namespace, "").await;
+        let items: Vec<Value> =
+            found.map_err(|error| error.to_string())?.into_iter().map(Object::into_value).collect();
+        let kind = format!("{}List", wanted.kind);
+        return Ok(Some(json!({"apiVersion": wanted.api_version, "kind": kind, "items": items})));
+    }
+    let found = cluster.get(&resource, wanted.namespace, wanted.name).await;
+    Ok(found.map_err(|error| error.to_string())?.map(Object::into_value))
+}

@@ -1,0 +1,276 @@
+//! What happened to a HelmRelease, as status and events. Pure.
+//!
+//! Elsewhere: what decisions change in the status (engine `release`, `account`), its fields (`status`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::Inventory;
+use crds::helm::HelmRelease;
+use helm::chart::{self, Chart};
+use kube::core::ResourceExt as _;
+use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
+use release::status::{self as words, Event, Progress, Report as Told, Status};
+use release::{Desired, Record, snapshot};
+use serde_json::{Value, json};
+
+use super::members::{self, Member};
+use super::status;
+use crate::cluster::events::{News, Severity};
+use crate::controllers::record::conditions_of;
+use crate::controllers::run::REQUESTED_AT;
+
+/// Prefix of the facts in events.
+const GROUP: &str = "helm.toolkit.fluxcd.io";
+
+/// An event as it is recorded.
+pub(super) fn news(event: &Event) -> News {
+    let severity = if event.warning { Severity::Error } else { Severity::Info };
+    let facts = [
+        ("revision", &event.revision),
+        ("token", &event.token),
+        ("app-version", &event.app_version),
+        ("oci-digest", &event.oci_digest),
+    ];
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    News {
+        severity,
+        reason: event.reason.as_str().to_owned(),
+        message: event.text.clone(),
+        metadata: facts.map(|(key, value)| (format!("{GROUP}/{key}"), value.clone())).collect(),
+    }
+}
+
+/// What is told of a correction of drift.
+pub(super) fn corrected(
+    known: &Status,
+    record: &Record,
+    changed: &[String],
+    faults: &[String],
+) -> Vec<News> {
+    let release = snapshot::latest(&known.history)
+        .map_or_else(|| record.full_name(), release::Snapshot::full_name);
+    let told = |severity, reason: reconcile::Reason, text: String| News {
+        severity,
+        reason: reason.as_str().to_owned(),
+        message: text,
+        metadata: BTreeMap::new(),
+    };
+    let mut all = Vec::new();
+    if !changed.is_empty() {
+        let text = format!(
+            "Cluster state of release {release} has been corrected:\n{}",
+            changed.join("\n")
+        );
+        all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
+    }
+    if !faults.is_empty() {
+        let text =
+            format!("Failed to correct cluster state of release {release}:\n{}", faults.join("\n"));
+        all.push(told(Severity::Error, words::DRIFT_CORRECTION_FAILED, text));
+    }
+    all
+}
+
+/// The inventory of a revision: its objects but hooks, and the definitions that came with its chart.
+pub(super) fn inventory(members: &[Member], chart: Option<&Chart>) -> Value {
+    let mut inventory = Inventory::default();
+    for member in members {
+        inventory.insert(&member.object);
+    }
+    for file in chart.map(chart::crds).unwrap_or_default() {
+        let text = String::from_utf8_lossy(&file.file.data).into_owned();
+        for object in members::read(&text).unwrap_or_default() {
+            if object.kind() == "CustomResourceDefinition" {
+                inventory.insert(&object);
+            }
+        }
+    }
+    let entries: Vec<Value> = inventory
+        .entries()
+        .into_iter()
+        .map(|(id, version)| json!({"id": id, "v": version}))
+        .collect();
+    json!({"entries": entries})
+}
+
+/// The status with what was decided, and what is under way.
+pub(super) fn progress(
+    object: &HelmRelease,
+    told: &Told,
+    inventory: Option<Value>,
+    desired: &Desired,
+    now: Time,
+) -> (Value, Value) {
+    let before = status::value_of(object);
+    let mut after = before.clone();
+    status::write(&told.status, &mut after);
+    match inventory {
+        Some(inventory) => after["inventory"] = inventory,
+        None if told.status.history.is_empty() => {
+            after.as_object_mut().and_then(|fields| fields.remove("inventory"));
+        }
+        None => {}
+    }
+    let had = conditions_of(&before);
+    let conditions = status::conditions(&told.status, &had, desired.generation, now);
+    let summary = told.status.summary(desired);
+    let rest = match (&told.progress, summary) {
+        (Some(Progress { text, makes_unready: true }), _) => running(text),
+        (_, Some(said)) if said.status == Truth::True => {
+            Some(Rest::Settled(said.reason, said.text))
+        }
+        (_, Some(said)) if said.status == Truth::False => {
+            Some(Rest::Failed(said.reason, said.text, Wake::default()))
+        }
+        (_, Some(said)) => Some(Rest::Running(said.reason, said.text, Wake::default())),
+        (Some(Progress { text, .. }), None) => running(text),
+        (None, None) => None,
+    };
+    let conditions = match rest {
+        Some(rest) => Some(conditions.finish(&rest)),
+        None => conditions.finish_as_before(),
+    };
+    if let Some(mut conditions) = conditions {
+        if let Some(progress) = &told.progress {
+            reconciling(&mut conditions, &had, &progress.text, now);
+        }
+        after["conditions"] = json!(conditions);
+    }
+    (before, after)
+}
+
+fn running(text: &str) -> Option<Rest> {
+    Some(Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
+}
+
+/// `Reconciling` names the action, also where `Ready` still says what came before it.
+fn reconciling(conditions: &mut Vec<Condition>, had: &[Condition], text: &str, now: Time) {
+    let before = Condition::find(had, reconcile::RECONCILING).filter(|it| it.message == text);
+    let since = before.map_or(now, |it| it.last_transition_time);
+    let generation = conditions.iter().map(|it| it.observed_generation).max().unwrap_or_default();
+    conditions.retain(|it| it.kind != reconcile::RECONCILING && it.kind != reconcile::STALLED);
+    let condition = Condition {
+        kind: reconcile::RECONCILING.to_owned(),
+        status: Truth::True,
+        observed_generation: generation,
+        last_transition_time: since,
+        reason: reason::PROGRESSING.as_str().to_owned(),
+        message: text.to_owned(),
+    };
+    conditions.insert(0, condition);
+}
+
+/// How a run ended.
+pub(super) struct Run<'a> {
+    pub(super) rest: &'a Rest,
+    /// What was wished for, if the run came that far.
+    pub(super) desired: Option<&'a Desired>,
+    /// `namespace/name` of the HelmChart that was made for it, if it is known.
+    pub(super) helm_chart: Option<&'a str>,
+    pub(super) now: Time,
+}
+
+/// What is written and told at the end of a run.
+pub(super) struct Report {
+    pub(super) before: Value,
+    pub(super) after: Value,
+    pub(super) news: Option<News>,
+}
+
+/// Derives status and event from where a run came to rest.
+pub(super) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
+    let before = status::value_of(object);
+    let known = status::read(object);
+    let had = conditions_of(&before);
+    let generation = status::generation(object);
+    let mut after = before.clone();
+    let conditions = status::conditions(&known, &had, generation, run.now)
+        .marked(&crate::controllers::marks::of(object, run.now));
+    let mut conditions = conditions.finish(run.rest);
+    let summary = run.desired.and_then(|desired| known.summary(desired));
+    if let (Rest::Stalled(..), Some(said)) = (run.rest, &summary)
+        && said.status != Truth::True
+    {
+        // Parity(flux): `Ready` keeps the failure, and `Stalled` says that nobody tries any more.
+        if let Some(ready) = conditions.iter_mut().find(|it| it.kind == reconcile::READY) {
+            let was = Condition::find(&had, reconcile::READY);
+            let is_same = was.is_some_and(|was| {
+                was.status == ready.status
+                    && was.reason == said.reason.as_str()
+                    && was.message == said.text
+            });
+            ready.reason = said.reason.as_str().to_owned();
+            ready.message.clone_from(&said.text);
+            if let (true, Some(was)) = (is_same, was) {
+                ready.last_transition_time = was.last_transition_time;
+            }
+        }
+    }
+    let under_way = matches!(run.rest, Rest::Running(..));
+    if let (Some(was), true) = (Condition::find(&had, reconcile::RECONCILING), under_way)
+        && was.message.starts_with("Running '")
+    {
+        let text = was.message.clone();
+        reconciling(&mut conditions, &had, &text, run.now);
+    }
+    after["conditions"] = json!(conditions);
+    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
+        after["lastHandledReconcileAt"] = requested.clone().into();
+    }
+    if let Some(chart) = run.helm_chart {
+        match chart {
+            "" => {
+                after.as_object_mut().and_then(|fields| fields.remove("helmChart"));
+            }
+            chart => after["helmChart"] = chart.into(),
+        }
+    }
+    if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
+        after["observedGeneration"] = generation.into();
+    }
+    let news = run_news(&had, run, summary.map(|said| said.text));
+    Report { before, after, news }
+}
+
+/// What a run tells that no action told.
+fn run_news(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Option<News> {
+    let (severity, why, text) = match run.rest {
+        Rest::Settled(..) | Rest::Running(..) => return None,
+        Rest::Blocked(why, text, _) => (Severity::Info, why, text),
+        Rest::Failed(why, text, _) | Rest::Stalled(why, text) => (Severity::Error, why, text),
+    };
+    let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
+    let is_told = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
+    (!is_told).then(|| News {
+        severity,
+        reason: why.as_str().to_owned(),
+        message: text.clone(),
+        metadata: BTreeMap::new(),
+    })
+}
+
+/// A line in the log.
+pub(super) fn log(object: &HelmRelease, news: &News) {
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let (why, text) = (&news.reason, &news.message);
+    match news.severity {
+        Severity::Error => {
+            tracing::error!(
+                controller_kind = "HelmRelease",
+                name,
+                namespace,
+                reason = why,
+                "{text}"
+            );
+        }
+        Severity::Info => {
+            tracing::info!(
+                controller_kind = "HelmRelease",
+                name,
+                namespace,
+                reason = why,
+                "{text}"
+            );
+        }
+    }
+}

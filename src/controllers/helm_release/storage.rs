@@ -1,0 +1,421 @@
+//! The Secrets in which the revisions of a release are stored: read once for a run, then written with the versions that
+//! were read, so that nobody's write is lost.
+//!
+//! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use objects::{Gvk, Object};
+use release::operation::Write;
+use release::record::{Change, Record, Status as Life};
+use release::storage::{self, DATA_KEY, DIGEST, PART_OF, PARTS, PackError, Packed, Written};
+use release::{Broken, Journal, Revision, Revisions, journal};
+use serde_json::{Map, Value, json};
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::observer::HELM_MANAGER;
+
+/// Why a record was not stored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StorageError {
+    /// Somebody else wrote it since it was read.
+    #[error("release {0} was changed by somebody else meanwhile; it is looked at again")]
+    Conflict(String),
+    /// The API server's refusal.
+    #[error("cannot access the release records in namespace {1}: {0}")]
+    Cluster(ClusterError, String),
+    /// It cannot be packed.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+}
+
+/// A revision and its Secret.
+#[derive(Clone)]
+struct Stored {
+    record: Arc<Record>,
+    journal: Option<Journal>,
+    secret: String,
+    uid: String,
+    version: String,
+    labels: BTreeMap<String, String>,
+    /// Whether the Secret is one of several.
+    has_parts: bool,
+}
+
+/// See the module.
+pub(super) struct Storage {
+    cluster: Cluster,
+    secrets: Resource,
+    /// Where the Secrets are.
+    pub(super) namespace: String,
+    /// The release.
+    pub(super) name: String,
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    stored: BTreeMap<i64, Stored>,
+    broken: Vec<Broken>,
+}
+
+/// Texts of a map in metadata.
+fn texts(object: &Object, field: &str) -> BTreeMap<String, String> {
+    let map = object.meta(field).and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    map.into_iter().flatten().filter_map(text).collect()
+}
+
+/// What a Secret holds under the key of records.
+fn data_of(secret: &Object) -> Option<Vec<u8>> {
+    let text = secret.get("data")?.get(DATA_KEY)?.as_str()?;
+    BASE64.decode(text).ok()
+}
+
+impl Storage {
+    pub(super) async fn new(
+        cluster: &Cluster,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, StorageError> {
+        let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await;
+        let secrets =
+            secrets.map_err(|error| StorageError::Cluster(error, namespace.to_owned()))?;
+        Ok(Self {
+            cluster: cluster.clone(),
+            secrets,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            known: Mutex::default(),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self, version: i64, error: ClusterError) -> StorageError {
+        match error.code() {
+            Some(409) => StorageError::Conflict(format!("{}.v{version}", self.name)),
+            _ => StorageError::Cluster(error, self.namespace.clone()),
+        }
+    }
+
+    /// The revisions there are, as our own writes left them.
+    pub(super) async fn revisions(&self) -> Result<Revisions, StorageError> {
+        if self.known().is_none() {
+            let read = self.read().await?;
+            *self.known() = Some(read);
+        }
+        let known = self.known();
+        let known = known.as_ref();
+        let stored = known.into_iter().flat_map(|known| known.stored.values());
+        let revisions = stored
+            .map(|it| Revision { record: it.record.clone(), journal: it.journal.clone() })
+            .collect();
+        Ok(Revisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
+    }
+
+    /// The next look reads again.
+    pub(super) fn forget(&self) {
+        *self.known() = None;
+    }
+
+    async fn read(&self) -> Result<Known, StorageError> {
+        let selector = storage::selector(&self.name);
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
+        let mut known = Known::default();
+        for secret in secrets.map_err(failed)? {
+            let labels = texts(&secret, "labels");
+            let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
+            match self.stored(&secret, labels).await? {
+                Ok(stored) => {
+                    known.stored.insert(stored.record.version, stored);
+                }
+                Err(problem) => known.broken.push(Broken {
+                    secret: format!("{}/{}", self.namespace, secret.name()),
+                    version,
+                    problem,
+                }),
+            }
+        }
+        Ok(known)
+    }
+
+    /// A Secret as a revision, or what is wrong with it.
+    async fn stored(
+        &self,
+        secret: &Object,
+        labels: BTreeMap<String, String>,
+    ) -> Result<Result<Stored, String>, StorageError> {
+        let annotations = texts(secret, "annotations");
+        let Some(first) = data_of(secret) else {
+            return Ok(Err("it has no key `release` with data".to_owned()));
+        };
+        let mut parts = vec![first];
+        let count = match storage::part_count(&annotations) {
+            Ok(count) => count,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let version: i64 = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
+        let digest = annotations.get(DIGEST).map_or("", String::as_str);
+        for part in 1..count {
+            let name = storage::part_name(&self.name, version, digest, part);
+            let found = self.cluster.get(&self.secrets, &self.namespace, &name).await;
+            let found = found.map_err(|it| StorageError::Cluster(it, self.namespace.clone()))?;
+            parts.extend(found.as_ref().and_then(data_of));
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            let record = storage::unpack(&parts, &labels, &annotations);
+            // A journal that cannot be read is none of ours; what it was about is somebody's unfinished work.
+            let journal =
+                annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
+            (record, journal, labels, parts.len() > 1)
+        });
+        let Ok((record, journal, labels, has_parts)) = read.await else {
+            return Ok(Err("reading it broke off".to_owned()));
+        };
+        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        Ok(record.map_err(|error| error.to_string()).map(|record| Stored {
+            record: Arc::new(record),
+            journal,
+            secret: secret.name().to_owned(),
+            uid: secret.uid().to_owned(),
+            version: version.to_owned(),
+            labels,
+            has_parts,
+        }))
+    }
+
+    /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next look.
+    pub(super) async fn create(
+        &self,
+        record: Record,
+        journal: &Journal,
+    ) -> Result<(), StorageError> {
+        let version = record.version;
+        let labels = storage::labels(&record, Written::New, jiff::Timestamp::now());
+        let (record, packed) = packed(record).await?;
+        self.write_parts(version, &packed).await?;
+        let mut annotations = packed.annotations();
+        annotations.insert(journal::ANNOTATION.to_owned(), journal.text());
+        let name = storage::secret_name(&self.name, version);
+        let secret = self.secret(&name, &labels, &annotations, packed.parts.first())?;
+        let created = self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await;
+        match created {
+            Ok(created) => {
+                let has_parts = packed.parts.len() > 1;
+                self.remember(record, Some(journal.clone()), &created, labels, has_parts);
+                Ok(())
+            }
+            Err(error) if error.code() == Some(409) => {
+                self.forget();
+                Ok(())
+            }
+            Err(error) => Err(StorageError::Cluster(error, self.namespace.clone())),
+        }
+    }
+
+    fn secret(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+        data: Option<&Vec<u8>>,
+    ) -> Result<Object, StorageError> {
+        let data = BASE64.encode(data.map_or(&[][..], Vec::as_slice));
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": storage::SECRET_TYPE,
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels,
+                "annotations": annotations},
+            "data": {DATA_KEY: data}});
+        let failed = |error: objects::ObjectError| {
+            StorageError::Cluster(ClusterError::NoAnswer(error.to_string()), self.namespace.clone())
+        };
+        Object::new(secret).map_err(failed)
+    }
+
+    fn remember(
+        &self,
+        record: Arc<Record>,
+        journal: Option<Journal>,
+        secret: &Object,
+        labels: BTreeMap<String, String>,
+        has_parts: bool,
+    ) {
+        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        let stored = Stored {
+            journal,
+            secret: secret.name().to_owned(),
+            uid: secret.uid().to_owned(),
+            version: version.to_owned(),
+            labels,
+            has_parts,
+            record,
+        };
+        if let Some(known) = self.known().as_mut() {
+            known.stored.insert(stored.record.version, stored);
+        }
+    }
+
+    /// Stores all parts of a record but the first. Their names come from their content, so one that is there is right.
+    async fn write_parts(&self, version: i64, packed: &Packed) -> Result<(), StorageError> {
+        let labels = BTreeMap::from([(PART_OF.to_owned(), storage::part_of(&self.name, version))]);
+        for (at, part) in packed.parts.iter().enumerate().skip(1) {
+            let name = storage::part_name(&self.name, version, &packed.digest, at);
+            let secret = self.secret(&name, &labels, &BTreeMap::new(), Some(part))?;
+            match self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await {
+                Err(error) if error.code() != Some(409) => {
+                    return Err(StorageError::Cluster(error, self.namespace.clone()));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the parts of a revision that its Secret does not name.
+    async fn delete_parts(&self, version: i64, digest: Option<&str>) -> Result<(), StorageError> {
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let selector = format!("{PART_OF}={}", storage::part_of(&self.name, version));
+        let parts = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
+        let kept = digest.map(|digest| storage::part_name(&self.name, version, digest, 0));
+        let kept = kept.as_deref().and_then(|name| name.strip_suffix('0'));
+        for part in parts.map_err(failed)? {
+            if kept.is_some_and(|kept| part.name().starts_with(kept)) {
+                continue;
+            }
+            let deleted =
+                self.cluster.delete(&self.secrets, &self.namespace, part.name(), part.uid());
+            deleted.await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what a step says: other records first, then the record with its journal.
+    pub(super) async fn write(&self, write: &Write) -> Result<(), StorageError> {
+        self.write_others(&write.others).await?;
+        self.change(write.version, &write.changes, Some(&write.journal)).await
+    }
+
+    /// Changes records beside which no journal is written.
+    pub(super) async fn write_others(&self, others: &[(i64, Change)]) -> Result<(), StorageError> {
+        for (version, change) in others {
+            self.change(*version, std::slice::from_ref(change), None).await?;
+        }
+        Ok(())
+    }
+
+    /// The record of somebody's unfinished operation says that it failed.
+    pub(super) async fn unlock(&self, version: i64, text: &str) -> Result<(), StorageError> {
+        let description = Some(text.to_owned());
+        let change = Change::Status { status: Life::Failed, description, deleted: None };
+        self.change(version, &[change], None).await
+    }
+
+    async fn change(
+        &self,
+        version: i64,
+        changes: &[Change],
+        journal: Option<&Journal>,
+    ) -> Result<(), StorageError> {
+        let before = self.known().as_ref().and_then(|known| known.stored.get(&version).cloned());
+        let Some(before) = before else {
+            self.forget();
+            return Err(StorageError::Conflict(format!("{}.v{version}", self.name)));
+        };
+        let mut annotations = Map::new();
+        if let Some(journal) = journal {
+            annotations.insert(journal::ANNOTATION.to_owned(), journal.text().into());
+        }
+        let mut patch = json!({"metadata": {"resourceVersion": before.version, "uid": before.uid}});
+        let (mut record, mut labels) = (before.record.clone(), before.labels.clone());
+        let mut packed_now = None;
+        if !changes.is_empty() {
+            let mut changed = Record::clone(&before.record);
+            for change in changes {
+                changed.apply(change);
+            }
+            let now = jiff::Timestamp::now();
+            let next = storage::labels(&changed, Written::Again, now);
+            patch["metadata"]["labels"] = replaced(&labels, &next);
+            labels = next;
+            let (changed, packed) = packed(changed).await?;
+            record = changed;
+            self.write_parts(version, &packed).await?;
+            let stand = packed.annotations();
+            for key in [PARTS, DIGEST] {
+                let value = stand.get(key).map(|it| Value::from(it.as_str()));
+                if value.is_some() || before.has_parts {
+                    annotations.insert(key.to_owned(), value.unwrap_or(Value::Null));
+                }
+            }
+            let first = packed.parts.first().map_or(&[][..], Vec::as_slice);
+            patch["data"] = json!({DATA_KEY: BASE64.encode(first)});
+            packed_now = Some(packed);
+        }
+        patch["metadata"]["annotations"] = Value::Object(annotations);
+        let place = (self.namespace.as_str(), before.secret.as_str());
+        let written = self.cluster.merge_patch(&self.secrets, place, &patch, HELM_MANAGER).await;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                self.forget();
+                let is_gone = error.is_not_found();
+                return Err(match is_gone {
+                    true => StorageError::Conflict(format!("{}.v{version}", self.name)),
+                    false => self.refused(version, error),
+                });
+            }
+        };
+        let count = packed_now.as_ref().map(|packed| packed.parts.len());
+        let has_parts = count.map_or(before.has_parts, |count| count > 1);
+        if let (Some(packed), true) = (&packed_now, before.has_parts || has_parts) {
+            self.delete_parts(version, has_parts.then_some(packed.digest.as_str())).await?;
+        }
+        let journal = journal.cloned().or(before.journal);
+        self.remember(record, journal, &written, labels, has_parts);
+        Ok(())
+    }
+
+    /// Deletes records, in this order.
+    pub(super) async fn purge(&self, versions: &[i64]) -> Result<(), StorageError> {
+        for version in versions {
+            let stored = self.known().as_ref().and_then(|known| known.stored.get(version).cloned());
+            let Some(stored) = stored else { continue };
+            let (namespace, name) = (self.namespace.as_str(), stored.secret.as_str());
+            let deleted = self.cluster.delete(&self.secrets, namespace, name, &stored.uid).await;
+            deleted.map_err(|error| self.refused(*version, error))?;
+            if stored.has_parts {
+                self.delete_parts(*version, None).await?;
+            }
+            if let Some(known) = self.known().as_mut() {
+                known.stored.remove(version);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Packing costs time that others on the thread would miss.
+async fn packed(record: Record) -> Result<(Arc<Record>, Packed), StorageError> {
+    let record = Arc::new(record);
+    let shared = record.clone();
+    let packed = tokio::task::spawn_blocking(move || storage::pack(&shared)).await;
+    let broken = |_| ClusterError::NoAnswer("packing the record broke off".to_owned());
+    let packed = packed.map_err(|it| StorageError::Cluster(broken(it), String::new()))?;
+    Ok((record, packed?))
+}
+
+/// The merge patch that replaces labels.
+fn replaced(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Value {
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let now = after.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    Value::Object(gone.chain(now).collect())
+}

@@ -1,0 +1,285 @@
+//! The HelmChart that is kept for a HelmRelease with `spec.chart`.
+//!
+//! Source: helm-controller 1.6 `internal/reconcile`. Elsewhere: what the HelmChart does (`helm_chart`).
+
+use std::collections::BTreeMap;
+
+use crds::GoDuration;
+use crds::helm::{HelmChartTemplate, HelmChartTemplateSpec, HelmRelease};
+use crds::source::{
+    HelmChart, HelmChartSpec, HelmChartVerification, LocalHelmChartSourceReference,
+    ReconcileStrategy,
+};
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use objects::{Gvk, Object};
+use reconcile::{Node, Rest, Wake, reason};
+use serde_json::Value;
+
+use super::postrender::{OWNER_NAME, OWNER_NAMESPACE, origin};
+use crate::cluster::ClusterError;
+use crate::cluster::events::{News, Severity};
+use crate::cluster::objects::Mode;
+use crate::controllers::context::Context;
+use crate::controllers::run::node_named;
+use crate::controllers::source::catalog::SOURCES;
+
+/// Who says what is in the HelmChart.
+const MANAGER: &str = "helm-controller";
+/// The range of versions where the template has none, as the API server fills it in.
+const ANY_VERSION: &str = "*";
+
+/// The HelmChart that a HelmRelease should have; none where it names a source that holds the chart.
+pub(super) fn wanted(object: &HelmRelease) -> Option<(Node, HelmChart)> {
+    let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
+    let HelmChartTemplateSpec {
+        chart,
+        version,
+        source_ref,
+        interval,
+        reconcile_strategy,
+        values_files,
+        ignore_missing_values_files,
+        verify,
+    } = spec;
+    let own = object.namespace().unwrap_or_default();
+    let name = format!("{own}-{}", object.name_any());
+    let namespace = source_ref.namespace.unwrap_or(own);
+    let spec = HelmChartSpec {
+        chart,
+        version,
+        source_ref: LocalHelmChartSourceReference {
+            api_version: None,
+            kind: source_ref.kind,
+            name: source_ref.name,
+        },
+        interval: in_go(interval.unwrap_or_else(|| object.spec.interval.clone())),
+        reconcile_strategy,
+        values_files,
+        ignore_missing_values_files,
+        suspend: false,
+        verify: verify.map(|verify| HelmChartVerification {
+            provider: verify.provider,
+            secret_ref: verify.secret_ref,
+            ..HelmChartVerification::default()
+        }),
+    };
+    let mut chart = HelmChart::new(&name, spec);
+    let metadata = metadata.unwrap_or_default();
+    let mut labels = metadata.labels;
+    labels.extend(origin(object));
+    chart.metadata.namespace = Some(namespace.clone());
+    chart.metadata.labels = Some(labels);
+    chart.metadata.annotations = Some(metadata.annotations).filter(|known| !known.is_empty());
+    Some((node_named::<HelmChart>(&namespace, &name), chart))
+}
+
+/// As Go writes it, so that a HelmChart that Flux made stays as it is.
+fn in_go(interval: GoDuration) -> GoDuration {
+    match reconcile::parse_duration(interval.as_str()) {
+        Ok(duration) => reconcile::format_duration(duration).into(),
+        Err(_) => interval,
+    }
+}
+
+/// Whether a HelmChart is all that is wanted, and has nothing of ours that is no longer wanted.
+fn is_as_wanted(live: &HelmChart, wanted: &HelmChart) -> bool {
+    let HelmChartSpec {
+        chart,
+        version,
+        source_ref,
+        interval,
+        reconcile_strategy,
+        values_files,
+        ignore_missing_values_files,
+        // Who suspends it may do so.
+        suspend: _,
+        verify,
+    } = &wanted.spec;
+    let spec = &live.spec;
+    let versions = [version, &spec.version].map(|it| it.as_deref().unwrap_or(ANY_VERSION));
+    let strategies = [reconcile_strategy, &spec.reconcile_strategy]
+        .map(|it| it.unwrap_or(ReconcileStrategy::ChartVersion));
+    let sources = [source_ref, &spec.source_ref].map(|it| (it.kind, &it.name));
+    chart == &spec.chart
+        && versions[0] == versions[1]
+        && sources[0] == sources[1]
+        && interval == &spec.interval
+        && strategies[0] == strategies[1]
+        && values_files == &spec.values_files
+        && *ignore_missing_values_files == spec.ignore_missing_values_files
+        && verify == &spec.verify
+        && is_dressed(live, "f:labels", live.labels(), wanted.labels())
+        && is_dressed(live, "f:annotations", live.annotations(), wanted.annotations())
+}
+
+/// Whether all wanted labels or annotations are there, and those that are ours are all wanted.
+fn is_dressed(
+    live: &HelmChart,
+    field: &str,
+    there: &BTreeMap<String, String>,
+    wanted: &BTreeMap<String, String>,
+) -> bool {
+    let is_ours = |entry: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
+    };
+    let Some(ours) = live.managed_fields().iter().find(is_ours) else { return false };
+    let fields = ours.fields_v1.as_ref().map_or(&Value::Null, |fields| &fields.0);
+    let owned = fields.get("f:metadata").and_then(|metadata| metadata.get(field)?.as_object());
+    let owned = owned.into_iter().flat_map(|owned| owned.keys());
+    let mut owned = owned.filter_map(|key| key.strip_prefix("f:"));
+    owned.all(|key| wanted.contains_key(key))
+        && wanted.iter().all(|(key, value)| there.get(key) == Some(value))
+}
+
+/// Whether a HelmChart was made for a HelmRelease, as its labels say.
+fn is_of(chart: &HelmChart, object: &HelmRelease) -> bool {
+    origin(object).iter().all(|(key, value)| chart.labels().get(key) == Some(value))
+}
+
+/// `namespace/name`, as `status.helmChart` has it.
+fn place(node: &Node) -> String {
+    format!("{}/{}", node.namespace, node.name)
+}
+
+/// The HelmChart that the status knows.
+fn known(object: &HelmRelease) -> Option<Node> {
+    let place = object.status.as_ref()?.helm_chart.as_deref()?;
+    let (namespace, name) = place.split_once('/')?;
+    Some(node_named::<HelmChart>(namespace, name))
+}
+
+/// The HelmChart that was kept and is no longer wanted.
+fn left(object: &HelmRelease, wanted: Option<&Node>) -> Option<Node> {
+    known(object).filter(|known| Some(known) != wanted)
+}
+
+/// Only a namespace of one's own may be written to, where references to others are forbidden.
+fn check_access(object: &HelmRelease, chart: &Node, is_forbidden: bool) -> Result<(), Rest> {
+    let own = object.namespace().unwrap_or_default();
+    if !is_forbidden || chart.namespace == own {
+        return Ok(());
+    }
+    let text = format!(
+        "cross-namespace references are not allowed: cannot access HelmChart {}; name a source in namespace {own} in \
+         spec.chart.spec.sourceRef",
+        place(chart)
+    );
+    Err(Rest::Stalled(reason::ACCESS_DENIED, text))
+}
+
+fn failed(text: String) -> Rest {
+    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+}
+
+/// Has the HelmChart be what the template says, and no other one be there; gives what `status.helmChart` is to say.
+///
+/// Nothing is asked of the API server where the watch has seen all of that.
+///
+/// Differs(flux): a reference that is forbidden leaves the HelmChart that there is.
+pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Option<String>, Rest> {
+    let wanted = wanted(object);
+    if let Some((node, _)) = &wanted {
+        check_access(object, node, context.settings.no_cross_namespace_refs)?;
+    }
+    if let Some(left) = left(object, wanted.as_ref().map(|(node, _)| node)) {
+        let refused =
+            |error| failed(format!("failed to delete HelmChart '{}': {error}", place(&left)));
+        delete(context, object, &left).await.map_err(refused)?;
+    }
+    let Some((node, chart)) = wanted else { return Ok(None) };
+    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    if !seen.is_some_and(|seen| is_as_wanted(&seen, &chart)) {
+        let refused = |error| {
+            let place = place(&node);
+            failed(format!("HelmChart '{place}': failed to run server-side apply: {error}"))
+        };
+        apply(context, object, &node, &chart).await.map_err(refused)?;
+    }
+    Ok(Some(place(&node)))
+}
+
+/// Applies a HelmChart, unless only the watch has not seen yet that it is as wanted.
+async fn apply(
+    context: &Context,
+    object: &HelmRelease,
+    node: &Node,
+    chart: &HelmChart,
+) -> Result<(), ClusterError> {
+    let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await?;
+    if live.as_ref().is_some_and(|live| is_as_wanted(live, chart)) {
+        return Ok(());
+    }
+    let broken = |error: &dyn std::fmt::Display| ClusterError::NoAnswer(error.to_string());
+    let manifest = serde_json::to_value(chart).map_err(|error| broken(&error))?;
+    let manifest = Object::new(manifest).map_err(|error| broken(&error))?;
+    let resource = context.cluster.resource(&manifest.gvk()).await?;
+    context.cluster.apply(&resource, &manifest, MANAGER, Mode::Write).await?;
+    let source = &chart.spec.source_ref;
+    let (reason, done) = match live {
+        None => ("HelmChartCreated", "Created"),
+        Some(_) => ("HelmChartConfigured", "Configured"),
+    };
+    let message = format!(
+        "{done} HelmChart/{} with SourceRef '{}/{}/{}'",
+        place(node),
+        source.kind,
+        node.namespace,
+        source.name
+    );
+    announce(context, object, reason, message);
+    Ok(())
+}
+
+/// The HelmRelease goes: so does its HelmChart, also one that no status knows because the process ended too early.
+///
+/// # Errors
+/// The server's refusal; one that is gone is no error.
+pub(super) async fn remove(context: &Context, object: &HelmRelease) -> Result<(), ClusterError> {
+    let wanted = wanted(object).map(|(node, _)| node);
+    for node in left(object, wanted.as_ref()).iter().chain(&wanted) {
+        delete(context, object, node).await?;
+    }
+    Ok(())
+}
+
+/// Deletes a HelmChart that was made for the HelmRelease.
+///
+/// Differs(flux): there any HelmChart goes whose name a status has; here its labels have to say whose it is. So one in
+/// another namespace goes as well where references have been forbidden since, and the HelmRelease can.
+async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<(), ClusterError> {
+    let found = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await?;
+    let Some(chart) = found else { return Ok(()) };
+    let place = place(node);
+    if !is_of(&chart, object) {
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        tracing::info!(
+            name,
+            namespace,
+            chart = place,
+            "a HelmChart stays, because its labels {OWNER_NAME} and {OWNER_NAMESPACE} do not name this HelmRelease"
+        );
+        return Ok(());
+    }
+    let resource =
+        context.cluster.resource(&Gvk::new(&format!("{SOURCES}/v1"), &node.kind)).await?;
+    let uid = chart.uid().unwrap_or_default();
+    context.cluster.delete(&resource, &node.namespace, &node.name, &uid).await?;
+    announce(context, object, "HelmChartDeleted", format!("deleted HelmChart '{place}'"));
+    Ok(())
+}
+
+fn announce(context: &Context, object: &HelmRelease, reason: &str, message: String) {
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    tracing::info!(name, namespace, reason, "{message}");
+    let news = News {
+        severity: Severity::Info,
+        reason: reason.to_owned(),
+        message,
+        metadata: BTreeMap::new(),
+    };
+    context.cluster.announce(object, MANAGER, news);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Values of a HelmRelease: those its spec holds and those of the ConfigMaps and Secrets that it names.
+//!
+//! Source: fluxcd/pkg/chartutil 1.27. Elsewhere: which of them counts most, and their digest (`helm::values`).
+
+use std::collections::BTreeMap;
+
+use crds::ConfigKind;
+use crds::helm::{HelmRelease, HelmReleaseSpec};
+use golang::Value;
+use golang::value::{Map, Type};
+use helm::values::{Data, Found, Reference, ReferenceError, ReferenceProblem, Unresolved};
+use kube::core::ResourceExt as _;
+use reconcile::{Reason, Rest, Wake};
+
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+use crate::controllers::source::world::blocking;
+
+/// The values could not be put together.
+pub(super) const VALUES_ERROR: Reason = Reason::new("ValuesError");
+
+/// The values of a release.
+pub(super) struct Values {
+    /// What the chart's own values are overridden with.
+    pub(super) map: Map,
+    /// Of the map, as the history holds it: `sha256:…`.
+    pub(super) digest: String,
+    /// Texts of Secrets, which must not be told.
+    pub(super) secrets: Vec<String>,
+}
+
+/// What was found of every object that is named, by kind and name; `None` where there is none.
+type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>>;
+
+/// Reads what `valuesFrom` names and puts the values together.
+///
+/// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
+pub(super) async fn read(
+    context: &Context,
+    object: &HelmRelease,
+    references: &mut References,
+) -> Result<Values, Rest> {
+    let namespace = object.namespace().unwrap_or_default();
+    let mut objects = Objects::new();
+    for named in &object.spec.values_from {
+        let place = (named.kind, named.name.clone());
+        // Each is read once, so that all entries about it see the same version.
+        if objects.contains_key(&place) {
+            continue;
+        }
+        let found = match named.kind {
+            ConfigKind::Secret => references.secret(context, &namespace, &named.name).await,
+            ConfigKind::ConfigMap => {
+                let found = references.config_map(context, &namespace, &named.name).await;
+                let bytes = |data: BTreeMap<String, String>| {
+                    data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
+                };
+                found.map(|data| data.map(bytes))
+            }
+        };
+        objects.insert(place, found);
+    }
+    let object = object.clone();
+    // Values of a megabyte take their time.
+    let compose = move || compose(&namespace, &object.spec, &objects);
+    blocking(VALUES_ERROR, "putting the values together", compose).await
+}
+
+fn failed(text: String) -> Rest {
+    Rest::Failed(VALUES_ERROR, text, Wake::default())
+}
+
+fn compose(namespace: &str, spec: &HelmReleaseSpec, objects: &Objects) -> Result<Values, Rest> {
+    let references: Vec<Reference> = spec
+        .values_from
+        .iter()
+        .map(|named| Reference {
+            kind: named.kind.as_str().to_owned(),
+            name: named.name.clone(),
+            values_key: named.values_key.clone(),
+            target_path: named.target_path.clone().unwrap_or_default(),
+            optional: named.optional,
+            literal: named.literal,
+        })
+        .collect();
+    let mut lookup = |kind: &str, name: &str| {
+        let (kind, resource) = match kind {
+            "ConfigMap" => (ConfigKind::ConfigMap, "configmaps"),
+            _ => (ConfigKind::Secret, "secrets"),
+        };
+        match objects.get(&(kind, name.to_owned())) {
+            Some(Ok(Some(data))) => Ok(Found::Data(data.clone())),
+            // In the API server's words.
+            Some(Ok(None)) | None => Ok(Found::Absent(format!("{resource} \"{name}\" not found"))),
+            Some(Err(error)) => Err(format!(
+                "could not read {kind} '{namespace}/{name}' for spec.valuesFrom: {error}"
+            )),
+        }
+    };
+    let map = helm::values::compose(namespace, &inline(spec), &references, &mut lookup)
+        .map_err(|error| failed(told(&error)))?;
+    let digest = helm::values::digest(&map).map_err(|error| failed(error.to_string()))?;
+    Ok(Values { map, digest, secrets: secrets(objects) })
+}
+
+/// How long a text has to be that is hidden: shorter ones are words like any other.
+const HIDDEN: usize = 5;
+
+/// Every text that Secrets hold, long ones first: errors of templates may quote values.
+fn secrets(objects: &Objects) -> Vec<String> {
+    let mut texts = Vec::new();
+    let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
+    let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
+    for bytes in data.flat_map(BTreeMap::values) {
+        let text = String::from_utf8_lossy(bytes);
+        texts.push(text.trim().to_owned());
+        let parsed = goyaml::to_json(bytes).unwrap_or_default();
+        let mut pending = vec![parsed];
+        while let Some(value) = pending.pop() {
+            match value {
+                serde_json::Value::String(text) => texts.push(text),
+                serde_json::Value::Array(items) => pending.extend(items),
+                serde_json::Value::Object(map) => pending.extend(map.into_iter().map(|(_, it)| it)),
+                other => texts.push(other.to_string()),
+            }
+        }
+    }
+    texts.retain(|text| text.len() >= HIDDEN);
+    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    texts.dedup();
+    texts
+}
+
+/// Parity(flux): `values` that are no table are as if there were none.
+fn inline(spec: &HelmReleaseSpec) -> Map {
+    match spec.values.as_ref().map(Value::from_json) {
+        Some(Value::Map(table)) => table,
+        Some(_) | None => Map::new(Type::Any, []),
+    }
+}
+
+/// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
+fn told(error: &ReferenceError) -> String {
+    let ReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
+    let Unresolved { kind, problem, .. } = &**unresolved;
+    let text = unresolved.to_string();
+    // What a parser stumbled over may be a part of a value.
+    let hidden = match problem {
+        _ if kind != "Secret" => None,
+        ReferenceProblem::Yaml(error) => {
+            let line = error.line().map(|line| format!(" at line {line}")).unwrap_or_default();
+            Some(format!("it is no YAML{line}"))
+        }
+        ReferenceProblem::TargetPath(_) => {
+            let advice = "correct either, or say `literal: true`, which takes the value as it is";
+            Some(format!("its value cannot be put at the target path as `--set` does it; {advice}"))
+        }
+        _ => None,
+    };
+    if let Some(hidden) = hidden {
+        let problem = problem.to_string();
+        return format!("{}{hidden}", text.strip_suffix(&problem).unwrap_or_default());
+    }
+    match problem {
+        ReferenceProblem::Absent(_) | ReferenceProblem::NoKey => {
+            format!("{text}; create it, or say `optional: true` in spec.valuesFrom")
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

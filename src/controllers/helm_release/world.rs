@@ -1,0 +1,425 @@
+//! The world of a HelmRelease: the records of its release, the objects of a cluster, and its own status.
+//!
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
+//! looking at objects (`look`, `drift`), what to do (engine `release`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crds::helm::HelmRelease;
+use kube::core::{Resource as _, ResourceExt as _};
+use kube::runtime::reflector::ObjectRef;
+use objects::{Object, ObjectId};
+use reconcile::{Node, Rest, Time, Wake, reason};
+use release::operation::{Live, Opening, Outcome, opened, rolled_back};
+use release::plan::{Need, Observed, Ran};
+use release::status::{self as words, Report};
+use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
+
+use super::members::{self, Member, MemberError};
+use super::prepare::Prepared;
+use super::storage::{Storage, StorageError};
+use super::{Wish, report, status};
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+use crate::controllers::hold;
+use crate::controllers::observer::Awaited;
+use crate::controllers::record::Latest;
+use crate::controllers::run::Controlled as _;
+use crate::controllers::target::Target;
+
+/// When something is tried again that failed through no fault of the spec.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What a run has learned and done so far.
+#[derive(Default)]
+pub(super) struct Known {
+    storage: Option<Arc<Storage>>,
+    revisions: Revisions,
+    prepared: Option<Prepared>,
+    outcome: Option<Outcome>,
+    ran: Ran,
+    /// The objects of revisions, by their numbers.
+    members: BTreeMap<i64, Arc<Vec<Member>>>,
+    /// Objects that were ready at an earlier look.
+    pub(super) healthy: BTreeSet<ObjectId>,
+    /// Where objects were seen, for a wait that may follow.
+    pub(super) looked: BTreeMap<Node, Awaited>,
+    /// Objects that drifted, as they are applied, and whether they are missing.
+    pub(super) drifted: Vec<(Member, Object, bool)>,
+    /// The spec is not what the run began with.
+    outdated: bool,
+}
+
+/// See the module.
+pub(super) struct World {
+    pub(super) context: Arc<Context>,
+    pub(super) target: Arc<Target>,
+    pub(super) node: Node,
+    latest: Arc<Latest<HelmRelease>>,
+    object: Mutex<Arc<HelmRelease>>,
+    pub(super) wish: Arc<Wish>,
+    known: Mutex<Known>,
+}
+
+impl World {
+    pub(super) fn new(
+        context: Arc<Context>,
+        target: Arc<Target>,
+        node: Node,
+        latest: Arc<Latest<HelmRelease>>,
+        object: Arc<HelmRelease>,
+        wish: Arc<Wish>,
+    ) -> Self {
+        let (object, known) = (Mutex::new(object), Mutex::default());
+        Self { context, target, node, latest, object, wish, known }
+    }
+
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn desired(&self) -> &Desired {
+        &self.wish.desired
+    }
+
+    /// The HelmRelease as our last write left it.
+    pub(super) fn object(&self) -> Arc<HelmRelease> {
+        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether somebody changed, suspended or deleted the HelmRelease since the run began: another run has to decide.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.known().outdated
+    }
+
+    /// Where to watch what a rest waits for.
+    pub(super) fn places(&self, wake: &Wake) -> Vec<Awaited> {
+        let mut known = self.known();
+        wake.on.iter().filter_map(|node| known.looked.remove(node)).collect()
+    }
+
+    /// The newest revision, as the run knows it.
+    pub(super) fn last(&self) -> Option<Arc<Record>> {
+        self.known().revisions.last().map(|it| it.record.clone())
+    }
+
+    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
+    pub(super) fn no_answer(&self, error: &ClusterError) -> Rest {
+        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
+    }
+
+    fn soon(&self) -> Time {
+        jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX)
+    }
+
+    fn not_stored(&self, error: &StorageError) -> Rest {
+        let at = match error {
+            // Whoever wrote it is at work, so there is something to see at once.
+            StorageError::Conflict(_) => {
+                jiff::Timestamp::now().saturating_add(Duration::from_secs(1)).unwrap_or(Time::MAX)
+            }
+            StorageError::Cluster(..) | StorageError::Pack(_) => self.soon(),
+        };
+        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
+    }
+
+    /// Looks whether the run is still about what it began with.
+    fn is_overtaken(&self) -> bool {
+        let reference = ObjectRef::new(&self.node.name).within(&self.node.namespace);
+        let Some(now) = self.context.helm_releases.get(&reference) else { return false };
+        let desired = self.desired();
+        let is_deleted = now.meta().deletion_timestamp.is_some();
+        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
+        // The watch may lag behind what the run began with, but not be of another generation and older.
+        let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
+        now.uid().unwrap_or_default() == desired.owner
+            && (is_newer
+                || (is_deleted && !desired.deleted)
+                || (is_suspended && !desired.suspended && !desired.deleted))
+    }
+
+    /// The records that a look is about.
+    async fn storage(&self) -> Result<Arc<Storage>, Rest> {
+        let status = status::read(&self.object());
+        let (namespace, name) = released(self.desired(), &status);
+        if let Some(storage) = self.known().storage.clone()
+            && (&storage.namespace, &storage.name) == (&namespace, &name)
+        {
+            return Ok(storage);
+        }
+        let storage = Storage::new(&self.target.cluster, &namespace, &name).await;
+        let storage = Arc::new(storage.map_err(|error| self.not_stored(&error))?);
+        let mut known = self.known();
+        known.members.clear();
+        known.storage = Some(storage.clone());
+        Ok(storage)
+    }
+
+    /// The objects of a revision; the inner error is why there are none, in Helm's words.
+    pub(super) async fn members(
+        &self,
+        record: &Record,
+    ) -> Result<Result<Arc<Vec<Member>>, String>, Rest> {
+        if let Some(known) = self.known().members.get(&record.version) {
+            return Ok(Ok(known.clone()));
+        }
+        match members::of_record(&self.target.cluster, record).await {
+            Ok(members) => {
+                let members = Arc::new(members);
+                self.known().members.insert(record.version, members.clone());
+                Ok(Ok(members))
+            }
+            Err(MemberError::Refused(text)) => Ok(Err(text)),
+            Err(MemberError::Cluster(error)) => Err(self.no_answer(&error)),
+        }
+    }
+
+    /// The journal beside a revision.
+    pub(super) fn journal(&self, version: i64) -> Option<Journal> {
+        self.known().revisions.get(version).and_then(|it| it.journal.clone())
+    }
+
+    /// A journal of nothing, for writes that belong to no operation.
+    pub(super) fn idle_journal(&self, record: &Record) -> Journal {
+        let (now, desired) = (jiff::Timestamp::now(), self.desired());
+        Journal {
+            id: String::new(),
+            owner: desired.owner.clone(),
+            action: Action::Upgrade,
+            inputs: desired.inputs.clone(),
+            base: Some(record.version),
+            target: None,
+            plan: release::journal::Plan::default(),
+            attempt: 0,
+            failures: 0,
+            oci_digest: String::new(),
+            started: now,
+            since: now,
+            at: 0,
+            hook_uid: None,
+            created: Vec::new(),
+            faults: Vec::new(),
+            failure: None,
+            ended: None,
+            accounted: true,
+        }
+    }
+
+    fn record(&self, version: i64) -> Result<Arc<Record>, Rest> {
+        let found = self.known().revisions.get(version).map(|it| it.record.clone());
+        found.ok_or_else(|| {
+            let text = format!("revision {version} of the release is gone; it is looked at again");
+            Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
+        })
+    }
+
+    /// Two HelmReleases that mean one release would undo each other's work for ever, so the second one does nothing.
+    ///
+    /// Differs(flux): there each of them upgrades the release in turn.
+    fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
+        let desired = self.desired();
+        let Some(last) = revisions.last() else { return Ok(()) };
+        let Some(journal) = last.journal.as_ref().filter(|it| it.owner != desired.owner) else {
+            return Ok(());
+        };
+        let all = self.context.helm_releases.state();
+        let other = all.iter().find(|it| it.uid().as_deref() == Some(journal.owner.as_str()));
+        let is_theirs = other.is_some_and(|other| {
+            let known = status::read(other);
+            release::snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record))
+        });
+        let Some(other) = other.filter(|_| is_theirs && !desired.deleted) else { return Ok(()) };
+        let (name, namespace) = (other.name_any(), other.namespace().unwrap_or_default());
+        let text = format!(
+            "release {} belongs to HelmRelease {namespace}/{name}; give this one another spec.releaseName or \
+             spec.targetNamespace, or delete the other one",
+            last.record.full_name()
+        );
+        let node = crate::controllers::run::node_named::<HelmRelease>(&namespace, &name);
+        Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
+    }
+
+    fn soon_again(&self) -> Time {
+        jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
+    }
+
+    /// Writes the status, then tells what happened.
+    async fn tell(&self, told: &Report) -> Result<(), Rest> {
+        let object = self.object();
+        let inventory = self.inventory(told).await?;
+        let now = jiff::Timestamp::now();
+        let (before, after) = report::progress(&object, told, inventory, self.desired(), now);
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        match written.map_err(|error| self.no_answer(&error))? {
+            Some(object) => *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object,
+            // The HelmRelease is gone for good, so nothing may be done in its name any more.
+            None => {
+                let text = "the HelmRelease was deleted".to_owned();
+                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
+            }
+        }
+        for event in &told.events {
+            let news = report::news(event);
+            report::log(&object, &news);
+            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
+        }
+        Ok(())
+    }
+
+    /// The inventory, where something happened to the release.
+    async fn inventory(&self, told: &Report) -> Result<Option<serde_json::Value>, Rest> {
+        let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
+        let is_gone = last.info.status == release::record::Status::Uninstalled;
+        if told.status.history.is_empty() || is_gone || self.desired().deleted {
+            return Ok(None);
+        }
+        let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
+        Ok(self.members(&last).await?.ok().map(|members| report::inventory(&members, chart)))
+    }
+
+    /// Stores a new revision: of what was prepared, or of what an earlier one was.
+    async fn open(&self, prune: &[i64], write: &release::operation::Write) -> Result<(), Rest> {
+        let storage = self.storage().await?;
+        let failed = |error: StorageError| self.not_stored(&error);
+        storage.purge(prune).await.map_err(failed)?;
+        storage.write_others(&write.others).await.map_err(failed)?;
+        let journal = &write.journal;
+        let base = journal.base.map(|version| self.record(version)).transpose()?;
+        let record = match (journal.action, journal.target, base) {
+            (Action::Rollback, Some(target), Some(current)) => {
+                let target = self.record(target)?;
+                let server_side = self.wish.ways.is_server_side(Action::Rollback, Some(&target));
+                rolled_back(&current, &target, server_side, journal.started)
+            }
+            (_, _, base) => {
+                let Some(prepared) = self.known().prepared.take() else {
+                    let text = "what was prepared is lost; it is prepared again".to_owned();
+                    return Err(Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon())));
+                };
+                let target = &self.desired().target;
+                let opening = Opening {
+                    name: &target.name,
+                    namespace: &target.namespace,
+                    config: &prepared.config,
+                    server_side: prepared.server_side,
+                    base: base.as_deref(),
+                };
+                opened(&opening, &prepared.rendered, journal, write.version)
+            }
+        };
+        storage.create(record, journal).await.map_err(failed)
+    }
+
+    async fn correct(&self, version: i64) -> Result<(), Rest> {
+        let record = self.record(version)?;
+        let (changed, faults) = self.correct_objects(&record).await?;
+        let object = self.object();
+        for news in report::corrected(&status::read(&object), &record, &changed, &faults) {
+            report::log(&object, &news);
+            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
+        }
+        Ok(())
+    }
+
+    /// Does a step; what came of it is its outcome.
+    async fn done(&self, step: &Step) -> Result<Outcome, Rest> {
+        let mut outcome = Outcome { step: step.clone(), created: Vec::new(), error: None };
+        let failed = |error: StorageError| self.not_stored(&error);
+        match step {
+            Step::Tell(told) => self.tell(told).await?,
+            Step::Prepare { action, version, .. } => {
+                let base = self.known().revisions.current().map(|it| it.record.clone());
+                let base = base.filter(|_| *action == Action::Upgrade);
+                match self.prepare(*action, *version, base).await? {
+                    Ok(prepared) => self.known().prepared = Some(prepared),
+                    Err(text) => outcome.error = Some(text),
+                }
+            }
+            Step::Open { prune, write } => self.open(prune, write).await?,
+            Step::Write(write) => self.storage().await?.write(write).await.map_err(failed)?,
+            Step::DeleteHook { version, hook, .. } => {
+                outcome.error = self.delete_hook(&*self.record(*version)?, *hook).await?;
+            }
+            Step::CreateHook { version, hook, operation } => {
+                let record = self.record(*version)?;
+                outcome.error = self.create_hook(&record, *hook, operation).await?;
+            }
+            Step::Apply { version, base, .. } => {
+                let record = self.record(*version)?;
+                // The revision before may have been purged by hand: then nothing is compared with it.
+                let base = base.and_then(|version| self.record(version).ok());
+                let journal = self.journal(*version).unwrap_or_else(|| self.idle_journal(&record));
+                let applied = self.apply(&record, base.as_deref(), &journal).await?;
+                (outcome.created, outcome.error) = (applied.created, applied.error);
+                self.known().healthy.clear();
+            }
+            Step::Delete { version, propagation, .. } => {
+                let record = self.record(*version)?;
+                outcome.error = self.delete(&record, propagation.as_str()).await?;
+            }
+            Step::CleanUp { created, .. } => {
+                if let Some(record) = self.last() {
+                    self.clean_up(&record, created).await?;
+                }
+            }
+            Step::Purge { versions } => {
+                self.storage().await?.purge(versions).await.map_err(failed)?;
+            }
+            Step::Unlock { version, description } => {
+                self.storage().await?.unlock(*version, description).await.map_err(failed)?;
+            }
+            Step::CorrectDrift { version, .. } => self.correct(*version).await?,
+        }
+        Ok(outcome)
+    }
+
+    fn overtaken(&self) -> Rest {
+        self.known().outdated = true;
+        let text = "the spec was changed meanwhile".to_owned();
+        Rest::Running(reason::PROGRESSING, text, Wake::default())
+    }
+}
+
+impl reconcile::World<Release> for World {
+    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+        if self.is_overtaken() {
+            return Err(self.overtaken());
+        }
+        let storage = self.storage().await?;
+        let revisions = storage.revisions().await.map_err(|error| self.not_stored(&error))?;
+        self.unclaimed(&revisions)?;
+        self.known().revisions = revisions.clone();
+        let status = status::read(&self.object());
+        let last = revisions.last();
+        let (mut live, mut drift) = (Live::default(), None);
+        match (need(desired, &status, &revisions), last) {
+            (Need::Operation(look), Some(last)) => {
+                let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
+                live = self.live(&last.record, journal, look).await?;
+            }
+            (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
+            _ => {}
+        }
+        let known = self.known();
+        let (outcome, ran) = (known.outcome.clone(), known.ran.clone());
+        let now = jiff::Timestamp::now();
+        Ok(Observed { now, status, revisions, live, drift, outcome, ran })
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), Rest> {
+        // Statuses and records are written to their end, whatever somebody wants by now.
+        let is_bookkeeping = matches!(step, Step::Tell(_) | Step::Write(_));
+        if !is_bookkeeping && self.is_overtaken() {
+            return Err(self.overtaken());
+        }
+        let outcome = self.done(step).await?;
+        let mut known = self.known();
+        known.ran.note(step);
+        if !is_bookkeeping || outcome.error.is_some() {
+            known.outcome = Some(outcome);
+        }
+        Ok(())
+    }
+}

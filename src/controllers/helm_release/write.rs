@@ -1,0 +1,305 @@
+//! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
+//!
+//! Elsewhere: hooks (`hooks`), definitions and namespaces (`prepare`), objects merged by us (`merge`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use reconcile::Rest;
+use release::Record;
+use release::journal::{Action, Journal};
+
+use super::members::{self, Member};
+use super::merge;
+use super::world::World;
+use crate::cluster::ClusterError;
+use crate::cluster::objects::Mode;
+use crate::controllers::observer::HELM_MANAGER;
+
+/// What became of the objects of a revision.
+#[derive(Default)]
+pub(super) struct Applied {
+    /// Inventory ids of what was created.
+    pub(super) created: Vec<String>,
+    /// Why not all of it could be done, in Helm's words.
+    pub(super) error: Option<String>,
+}
+
+/// How an object is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The server merges.
+    Server,
+    /// We merge: what was stored before, what is wanted, what is there.
+    Merged,
+    /// It is replaced.
+    Replaced,
+}
+
+fn spelled(gvk: &Gvk) -> String {
+    format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind)
+}
+
+/// Runs of members of one kind: those are written at once, one run after the other.
+fn batches(members: &[Member]) -> impl Iterator<Item = &[Member]> {
+    members.chunk_by(|a, b| a.id.kind == b.id.kind)
+}
+
+impl World {
+    fn width(&self) -> usize {
+        usize::from(self.context.settings.concurrent_ssa)
+    }
+
+    /// Makes the objects of a revision what it says, and deletes those that only its base has.
+    pub(super) async fn apply(
+        &self,
+        record: &Record,
+        base: Option<&Record>,
+        journal: &Journal,
+    ) -> Result<Applied, Rest> {
+        let mut applied = Applied::default();
+        let members = match self.members(record).await? {
+            Ok(members) => members,
+            Err(text) => return Ok(Applied { error: Some(text), ..applied }),
+        };
+        let before = match base {
+            Some(base) => match self.members(base).await? {
+                Ok(members) => members,
+                // Kinds of the revision before may be gone, and all that was of them with them.
+                Err(_) => self.members_that_are_served(base).await?,
+            },
+            None => Arc::new(Vec::new()),
+        };
+        let is_forced = self.wish.ways.forces(journal.action);
+        let way = match (record.is_server_side(), is_forced) {
+            (true, _) => Way::Server,
+            (false, true) => Way::Replaced,
+            (false, false) => Way::Merged,
+        };
+        let was_merged = base.is_some_and(|base| !base.is_server_side());
+        for batch in batches(&members) {
+            let writes: Vec<_> = batch
+                .iter()
+                .map(|member| {
+                    let original = before.iter().find(|it| it.id == member.id);
+                    self.write(member, original, way, was_merged, journal)
+                })
+                .collect();
+            let done: Vec<Result<bool, ClusterError>> =
+                stream::iter(writes).buffered(self.width()).collect().await;
+            for (member, done) in batch.iter().zip(done) {
+                match done {
+                    Ok(true) => applied.created.push(member.id.to_string()),
+                    Ok(false) => {}
+                    Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                    Err(error) => {
+                        applied.error.get_or_insert_with(|| told(member, way, &error));
+                    }
+                }
+            }
+            if applied.error.is_some() {
+                return Ok(applied);
+            }
+        }
+        let wanted: BTreeSet<&ObjectId> = members.iter().map(|it| &it.id).collect();
+        let left: Vec<&Member> = before.iter().filter(|it| !wanted.contains(&it.id)).collect();
+        for member in left {
+            self.remove(member, record, "Background").await?;
+        }
+        Ok(applied)
+    }
+
+    /// Those objects of a revision whose kinds are served.
+    async fn members_that_are_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Rest> {
+        let mut served = Vec::new();
+        for object in members::read(&record.manifest).unwrap_or_default() {
+            match members::placed(&self.target.cluster, object, &record.namespace).await {
+                Ok((resource, object)) => served.push(Member { id: object.id(), object, resource }),
+                Err(ClusterError::NoSuchKind { .. }) => {}
+                Err(error) => return Err(self.no_answer(&error)),
+            }
+        }
+        Ok(Arc::new(served))
+    }
+
+    /// Writes one object; tells whether that created it, where that matters.
+    async fn write(
+        &self,
+        member: &Member,
+        original: Option<&Member>,
+        way: Way,
+        was_merged: bool,
+        journal: &Journal,
+    ) -> Result<bool, ClusterError> {
+        let cluster = &self.target.cluster;
+        let Member { id, object, resource } = member;
+        let strict = !self.wish.ways.way(journal.action).disable_openapi;
+        let needs_live = way != Way::Server || was_merged || journal.plan.cleanup;
+        let live = match needs_live {
+            true => cluster.get(resource, &id.namespace, &id.name).await?,
+            false => None,
+        };
+        let observer = self.target.observer();
+        let is_observed = self.wish.is_observed();
+        if is_observed {
+            observer.writing(&self.node, id);
+        }
+        let since = observer.now();
+        let is_new = needs_live && live.is_none();
+        let written = match (way, live) {
+            (Way::Server, live) => {
+                if let Some(live) = live.filter(|_| was_merged) {
+                    self.take_over(member, live).await?;
+                }
+                cluster.apply_checked(resource, object, HELM_MANAGER, Mode::Write, strict).await
+            }
+            (_, None) => cluster.create_object(resource, object, HELM_MANAGER, strict).await,
+            (Way::Replaced, Some(live)) => {
+                let mut whole = object.clone();
+                if let Some(version) = live.meta("resourceVersion").cloned() {
+                    whole.metadata_mut().insert("resourceVersion".to_owned(), version);
+                }
+                cluster.replace_object(resource, &whole, HELM_MANAGER).await
+            }
+            (Way::Merged, Some(live)) => {
+                let original = original.map(|it| &it.object);
+                match merge::patch(original, object, &live) {
+                    None => Ok(live),
+                    Some(patch) => {
+                        let place = (id.namespace.as_str(), id.name.as_str());
+                        cluster.merge_patch(resource, place, &patch, HELM_MANAGER).await
+                    }
+                }
+            }
+        };
+        match written {
+            Ok(written) if is_observed => {
+                let digest = apply::compare::digest(object);
+                observer.applied(&self.node, resource, digest, &written, since);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                if is_observed {
+                    observer.released(&self.node, id);
+                }
+                return Err(error);
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// Fields that were written before the server merged become ours, or what leaves the manifest would stay.
+    async fn take_over(&self, member: &Member, live: Object) -> Result<(), ClusterError> {
+        let overrides = &self.context.settings.override_manager;
+        let ours: Vec<String> = ["helm", HELM_MANAGER]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(overrides.iter().cloned())
+            .collect();
+        let Some(patch) = apply::take_over(&live, HELM_MANAGER, &ours) else { return Ok(()) };
+        let (id, cluster) = (&member.id, &self.target.cluster);
+        match cluster.json_patch(&member.resource, &id.namespace, &id.name, &patch).await {
+            Ok(_) => Ok(()),
+            // Somebody wrote in between: the apply will tell whether that is in its way.
+            Err(error) if error.code() == Some(409) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes an object that left a release, unless it asks to stay or another release has it.
+    async fn remove(
+        &self,
+        member: &Member,
+        record: &Record,
+        how: &str,
+    ) -> Result<Option<String>, Rest> {
+        let (id, cluster) = (&member.id, &self.target.cluster);
+        let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
+        let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
+        // Differs(helm 4): it deletes whatever has the name, also what another release took over.
+        let is_kept = live.annotation(members::POLICY) == Some("keep")
+            || members::is_of_another(&live, &record.name, &record.namespace);
+        if is_kept {
+            return Ok(None);
+        }
+        self.target.observer().released(&self.node, id);
+        let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
+        match cluster.delete_with(&member.resource, namespace, name, live.uid(), how).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_busy() => Err(self.no_answer(&error)),
+            Err(error) => Ok(Some(format!("{}: {error}", id.subject()))),
+        }
+    }
+
+    /// Deletes the objects of a revision but those that are to be kept, kind by kind.
+    pub(super) async fn delete(&self, record: &Record, how: &str) -> Result<Option<String>, Rest> {
+        let leaving = match self.leaving(record).await? {
+            Ok(leaving) => leaving,
+            Err(text) => return Ok(Some(text)),
+        };
+        let mut faults = Vec::new();
+        for batch in batches(&leaving) {
+            let removals: Vec<_> = batch.iter().map(|it| self.remove(it, record, how)).collect();
+            let done: Vec<Result<Option<String>, Rest>> =
+                stream::iter(removals).buffered(self.width()).collect().await;
+            for fault in done {
+                faults.extend(fault?);
+            }
+        }
+        Ok((!faults.is_empty()).then(|| faults.join("; ")))
+    }
+
+    /// Deletes what a failed operation created.
+    pub(super) async fn clean_up(&self, record: &Record, created: &[String]) -> Result<(), Rest> {
+        let created: BTreeSet<&str> = created.iter().map(String::as_str).collect();
+        let members = match self.members(record).await? {
+            Ok(members) => members,
+            Err(_) => self.members_that_are_served(record).await?,
+        };
+        for member in members.iter().filter(|it| created.contains(it.id.to_string().as_str())) {
+            self.remove(member, record, "Background").await?;
+        }
+        Ok(())
+    }
+
+    /// Applies those objects of the deployed revision that drifted; says what was changed, and what could not be.
+    pub(super) async fn correct_objects(
+        &self,
+        record: &Record,
+    ) -> Result<(Vec<String>, Vec<String>), Rest> {
+        let drifted = std::mem::take(&mut self.known().drifted);
+        let (mut changed, mut faults) = (Vec::new(), Vec::new());
+        for (member, payload, is_missing) in drifted {
+            let member = Member { object: payload, ..member };
+            let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
+            match self.write(&member, None, Way::Server, false, &journal).await {
+                Ok(_) => {
+                    let what = if is_missing { "created" } else { "configured" };
+                    changed.push(format!("{} {what}", member.id.subject()));
+                }
+                Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                Err(error) => faults.push(format!("{}: {error}", member.id.subject())),
+            }
+        }
+        Ok((changed, faults))
+    }
+}
+
+fn told(member: &Member, way: Way, error: &ClusterError) -> String {
+    let id = &member.id;
+    let gvk = spelled(&member.object.gvk());
+    match way {
+        Way::Server if error.code() == Some(409) => format!(
+            "conflict occurred while applying object {}/{} {gvk}: {error}",
+            id.namespace, id.name
+        ),
+        Way::Server => format!(
+            "server-side apply failed for object {}/{} {gvk}: {error}",
+            id.namespace, id.name
+        ),
+        Way::Merged => format!("cannot patch \"{}\" with kind {}: {error}", id.name, id.kind),
+        Way::Replaced => format!("failed to replace object: {error}"),
+    }
+}
