@@ -37,11 +37,24 @@ const KUSTOMIZE: Set = Set {
     advice: ADVICE,
 };
 
+const HELM_3: Set = Set {
+    recipes: &[Recipe {
+        name: "helm3",
+        module: "helm3",
+        package: "helm.sh/helm/v3/cmd/helm",
+        link_flags: STRIP,
+    }],
+    module_files: &["helm3/go.mod", "helm3/go.sum"],
+    advice: ADVICE,
+};
+
 /// A program whose answers are right by definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oracle {
     /// `helm`.
     Helm,
+    /// `helm` of the version before, whose releases are taken over.
+    Helm3,
     /// `kustomize`.
     Kustomize,
 }
@@ -51,6 +64,7 @@ impl Oracle {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Helm => "helm",
+            Self::Helm3 => "helm3",
             Self::Kustomize => "kustomize",
         }
     }
@@ -59,6 +73,7 @@ impl Oracle {
     pub const fn version(self) -> &'static str {
         match self {
             Self::Helm => "helm v4.2.4",
+            Self::Helm3 => "helm v3.22.0",
             Self::Kustomize => "kustomize v5.8.1",
         }
     }
@@ -70,6 +85,7 @@ impl Oracle {
     pub fn ensure(self) -> Result<PathBuf> {
         match self {
             Self::Helm => program(&HELM, self.name()),
+            Self::Helm3 => program(&HELM_3, self.name()),
             Self::Kustomize => program(&KUSTOMIZE, self.name()),
         }
     }
@@ -97,6 +113,7 @@ mod tests {
     fn the_versions_that_are_named_are_those_that_are_built() {
         for (oracle, module, path) in [
             (Oracle::Helm, "helm", "helm.sh/helm/v4"),
+            (Oracle::Helm3, "helm3", "helm.sh/helm/v3"),
             (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();

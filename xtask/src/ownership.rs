@@ -27,15 +27,44 @@ pub(crate) fn kustomizations() -> ApiResource {
     kind("kustomize.toolkit.fluxcd.io/v1", "Kustomization")
 }
 
-/// The objects that belong to Kustomizations of a namespace, by the id that an inventory would have. Objects that are
+/// The kind of HelmReleases.
+pub(crate) fn helm_releases() -> ApiResource {
+    kind("helm.toolkit.fluxcd.io/v2", "HelmRelease")
+}
+
+/// A kind whose objects own others.
+pub(crate) struct Owner {
+    /// The kind.
+    pub(crate) kind: ApiResource,
+    /// The label that names the owner.
+    pub(crate) name: &'static str,
+    /// The label that gives its namespace.
+    pub(crate) namespace: &'static str,
+}
+
+impl Owner {
+    /// Kustomizations.
+    pub(crate) fn kustomization() -> Self {
+        Self { kind: kustomizations(), name: OWNER_NAME, namespace: OWNER_NAMESPACE }
+    }
+
+    /// HelmReleases.
+    pub(crate) fn helm_release() -> Self {
+        let name = "helm.toolkit.fluxcd.io/name";
+        Self { kind: helm_releases(), name, namespace: "helm.toolkit.fluxcd.io/namespace" }
+    }
+}
+
+/// The objects that belong to owners in a namespace, by the id that an inventory would have. Objects that are
 /// being deleted are left out: their end is certain.
 pub(crate) async fn live(
     client: &Client,
     kinds: &[ApiResource],
+    owner: &Owner,
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut found = BTreeMap::new();
-    let owned = ListParams::default().labels(&format!("{OWNER_NAMESPACE}={namespace}"));
+    let owned = ListParams::default().labels(&format!("{}={namespace}", owner.namespace));
     for kind in kinds {
         let api = Api::<DynamicObject>::all_with(client.clone(), kind);
         let list = match api.list(&owned).await {
@@ -44,7 +73,10 @@ pub(crate) async fn live(
             list => list.with_context(|| format!("cannot list {}", kind.kind))?,
         };
         for mut object in list.items {
-            if object.metadata.deletion_timestamp.is_some() {
+            // The objects of hooks are nobody's once they have run.
+            let annotations = object.metadata.annotations.as_ref();
+            let is_hook = annotations.is_some_and(|it| it.contains_key("helm.sh/hook"));
+            if object.metadata.deletion_timestamp.is_some() || is_hook {
                 continue;
             }
             let meta = &object.metadata;
@@ -61,13 +93,14 @@ pub(crate) async fn live(
     Ok(found)
 }
 
-/// What the inventories of a namespace's Kustomizations hold: the id, and which Kustomization has it.
+/// What the inventories of a namespace's owners hold: the id, and which of them has it.
 pub(crate) async fn recorded(
     client: &Client,
+    owner: &Owner,
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kustomizations());
-    let list = api.list(&ListParams::default()).await.context("cannot list Kustomizations")?;
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &owner.kind);
+    let list = api.list(&ListParams::default()).await.context("cannot list the owners")?;
     let entries = list.items.iter().flat_map(|object| {
         let name = object.metadata.name.clone().unwrap_or_default();
         inventory(object).into_iter().map(move |id| (id.to_owned(), name.clone()))
@@ -79,11 +112,12 @@ pub(crate) async fn recorded(
 pub(crate) fn unrecorded(
     live: &BTreeMap<String, DynamicObject>,
     recorded: &BTreeMap<String, String>,
+    owner: &Owner,
 ) -> Vec<String> {
     let lost = live.iter().filter(|(id, object)| {
         let labels = object.metadata.labels.as_ref();
-        let owner = labels.and_then(|labels| labels.get(OWNER_NAME));
-        recorded.get(*id) != owner
+        let named = labels.and_then(|labels| labels.get(owner.name));
+        recorded.get(*id) != named
     });
     lost.map(|(id, _)| format!("{id} is live and in no inventory of its owner")).collect()
 }
@@ -113,11 +147,11 @@ mod tests {
         let live = BTreeMap::from([("n_a__ConfigMap".to_owned(), owned("app"))]);
         let in_inventory_of = |name: &str| {
             let recorded = BTreeMap::from([("n_a__ConfigMap".to_owned(), name.to_owned())]);
-            unrecorded(&live, &recorded).len()
+            unrecorded(&live, &recorded, &Owner::kustomization()).len()
         };
         assert_eq!(in_inventory_of("app"), 0);
         assert_eq!(in_inventory_of("other"), 1);
-        assert_eq!(unrecorded(&live, &BTreeMap::new()).len(), 1);
+        assert_eq!(unrecorded(&live, &BTreeMap::new(), &Owner::kustomization()).len(), 1);
         assert_eq!(
             absent(&BTreeMap::new(), &BTreeMap::from([("x".into(), "app".into())])).len(),
             1

@@ -2,6 +2,8 @@
 //!
 //! Elsewhere: what is logged (`crate::control_plane`).
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
@@ -41,7 +43,36 @@ impl Write {
     }
 }
 
+/// The object that windlass created by a request, as `jobs/migrate`.
+fn creation(event: &Value, namespace: &str) -> Option<String> {
+    let object = &event["objectRef"];
+    let is_ours = event["userAgent"].as_str()?.starts_with("windlass/");
+    let is_done = event["verb"] == "create" && event["responseStatus"]["code"] == 201;
+    let name = object["name"].as_str()?;
+    (is_ours && is_done && object["namespace"] == namespace)
+        .then(|| format!("{}/{name}", object["resource"].as_str().unwrap_or_default()))
+}
+
 impl Story {
+    /// How often windlass created objects of these resources in the story's namespace, by resource and name.
+    ///
+    /// # Errors
+    /// There is no audit log.
+    pub fn creations(&self, resources: &[&str]) -> Result<BTreeMap<String, usize>> {
+        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
+        let text = std::fs::read_to_string(path)?;
+        let named = text.lines().filter(|line| line.contains(&self.namespace));
+        let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut counts = BTreeMap::new();
+        for created in events.filter_map(|event| creation(&event, &self.namespace)) {
+            let resource = created.split('/').next().unwrap_or_default();
+            if resources.contains(&resource) {
+                *counts.entry(created).or_default() += 1;
+            }
+        }
+        Ok(counts)
+    }
+
     /// What windlass wrote in the story's namespace so far, in the order in which it was received.
     ///
     /// Requests are logged once they are answered, so what is under way is not there yet.

@@ -125,6 +125,17 @@ impl Story {
         self.run_helm(&Oracle::Helm.ensure()?, arguments)
     }
 
+    /// Runs the stock `helm` 3.22 in the story's namespace.
+    ///
+    /// # Errors
+    /// It cannot be run, or what it says.
+    pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.run_helm(&Oracle::Helm3.ensure()?, arguments)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm 3 {arguments:?}: {told}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// What the stock `helm` prints.
     ///
     /// # Errors

@@ -5,5 +5,6 @@
 mod drift;
 mod hooks;
 mod install_and_upgrade;
+mod interop;
 mod remediation;
 mod tests;

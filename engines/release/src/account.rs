@@ -421,6 +421,26 @@ pub fn unlocked(
     Ok((Report { events, ..Report::of(next) }, description))
 }
 
+/// A release that somebody else made is what is wished for, so it is taken over as it is.
+///
+/// Differs(flux): there every release that is found is upgraded first.
+///
+/// # Errors
+/// The record has no digest.
+pub fn adopted(desired: &Desired, status: &Status, record: &Record) -> Result<Report, DigestError> {
+    let mut next = status.clone();
+    let known = Snapshot::of(record, None, "")?;
+    let (release, chart) = (known.full_name(), known.versioned_chart());
+    let text = format!("Took over release {release} with chart {chart}, which is as it should be");
+    let reason = status::INSTALL_SUCCEEDED;
+    next.released = said(desired, Truth::True, reason, text.clone());
+    (next.remediated, next.tested) = (None, None);
+    next.history = vec![known.clone()];
+    observe(desired, &mut next);
+    let events = vec![snapshot_event(&known, false, reason, text)];
+    Ok(Report { events, ..Report::of(next) })
+}
+
 /// Drift was found.
 pub fn drifted(desired: &Desired, status: &Status, found: &str) -> Report {
     let mut next = status.clone();

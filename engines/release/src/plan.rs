@@ -19,7 +19,7 @@ use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
 use crate::record::{Record, Status as Life};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, DriftMode};
-use crate::snapshot::{DigestError, latest};
+use crate::snapshot::{DigestError, Snapshot, latest};
 use crate::status::{self, Report, Status};
 use crate::step::Step;
 use crate::target::{TargetChange, change};
@@ -314,6 +314,10 @@ impl Run<'_> {
             return Ok(self.begin_on(action, record, status));
         }
         let state = state(desired, status, revisions, drift.as_ref())?;
+        if let Some(record) = self.adoptable(&state, status, forced)? {
+            let report = account::adopted(desired, status, record)?;
+            return Ok(Verdict::Act(vec![self.tell(report)]));
+        }
         let is_uncounted = self.uncounted(&state);
         let decision = match is_uncounted {
             true => Decision::Begin(Action::Upgrade, None),
@@ -346,6 +350,32 @@ impl Run<'_> {
                 self.begin(action, target, &status)?
             }
         })
+    }
+
+    /// The release that is there and that nobody here made, if it is just what is wished for.
+    fn adoptable(
+        &self,
+        state: &State,
+        status: &Status,
+        forced: bool,
+    ) -> Result<Option<&Record>, DigestError> {
+        let desired = self.desired;
+        let last = self.observed.revisions.last().map(|last| last.record.as_ref());
+        let is_unknown = matches!(state, State::Unmanaged(_)) && status.history.is_empty();
+        let is_plain =
+            desired.post_renderers_digest.is_empty() && desired.common_metadata_digest.is_empty();
+        let Some(record) = last.filter(|_| is_unknown && is_plain && !forced) else {
+            return Ok(None);
+        };
+        if record.info.status != Life::Deployed {
+            return Ok(None);
+        }
+        let found = Snapshot::of(record, None, "")?;
+        let is_same = found.chart_name == desired.chart_name
+            && found.chart_version == desired.chart_version
+            && found.config_digest == desired.config_digest
+            && found.namespace == desired.target.namespace;
+        Ok(is_same.then_some(record))
     }
 
     /// A remediation that failed and left a release behind that is neither there nor gone.

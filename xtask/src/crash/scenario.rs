@@ -2,6 +2,7 @@
 //!
 //! Here: the list, and what a scenario is played on. Elsewhere: the scenarios themselves.
 
+mod helm_release;
 mod kustomization;
 
 use e2e::git_server::{Access, GitServer, Repository};
@@ -9,9 +10,11 @@ use e2e::harness::{Story, Target};
 use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
 
+use crate::ownership::Owner;
+
 /// Every scenario.
 pub(super) fn all() -> Vec<fn() -> Box<dyn Scenario>> {
-    vec![|| Box::new(kustomization::Kustomizations)]
+    vec![|| Box::new(kustomization::Kustomizations), || Box::new(helm_release::HelmReleases)]
 }
 
 /// Work in acts. Each act is begun by a user, and done by windlass however often it dies.
@@ -24,6 +27,21 @@ pub(super) trait Scenario {
 
     /// The kinds that its objects have, in a namespace.
     fn kinds(&self, namespace: &str) -> Vec<ApiResource>;
+
+    /// Whose its objects are.
+    fn owner(&self) -> Owner {
+        Owner::kustomization()
+    }
+
+    /// Whether inventories have objects before these are applied; otherwise the records of releases do.
+    fn records_first(&self) -> bool {
+        true
+    }
+
+    /// What went wrong besides, asked at the end.
+    fn judge(&self, _stage: &Stage) -> anyhow::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 
     /// Whether windlass may ask for the deletion of the object of this name in an act.
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;

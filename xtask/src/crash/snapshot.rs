@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::ownership::{kind, kustomizations};
+use crate::ownership::{helm_releases, kind, kustomizations};
 
 /// Objects and the state of our own ones, by id.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +59,25 @@ impl Snapshot {
                 all.insert(id, names.value(&state(&object)));
             }
         }
+        let releases = Api::<DynamicObject>::namespaced_with(
+            client.clone(),
+            names.namespace,
+            &helm_releases(),
+        );
+        for object in releases.list(&ListParams::default()).await?.items {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            all.insert(format!("HelmRelease {name}"), names.value(&release(&object)));
+        }
+        let secrets = Api::<DynamicObject>::namespaced_with(
+            client.clone(),
+            names.namespace,
+            &kind("v1", "Secret"),
+        );
+        for secret in secrets.list(&ListParams::default().labels("owner=helm")).await?.items {
+            let name = secret.metadata.name.clone().unwrap_or_default();
+            let labels = secret.metadata.labels.unwrap_or_default();
+            all.insert(format!("Record {name}"), json!(labels.get("status")));
+        }
         Ok(Self(all))
     }
 
@@ -103,6 +122,33 @@ fn core(object: &DynamicObject) -> Value {
         "labels": object.metadata.labels,
         "annotations": object.metadata.annotations,
         "data": data,
+    })
+}
+
+/// What the status of a HelmRelease promises. Messages name Pods, whose names are chosen anew each time.
+fn release(object: &DynamicObject) -> Value {
+    let status = &object.data["status"];
+    let told = |name: &str| {
+        let condition = condition(object, name);
+        json!([condition["status"], condition["reason"]])
+    };
+    let history = status["history"].as_array().into_iter().flatten();
+    let history: Vec<Value> = history
+        .map(|it| {
+            let tests = it["testHooks"].as_object().into_iter().flatten();
+            let tests: Vec<Value> = tests.map(|(name, it)| json!([name, it["phase"]])).collect();
+            json!([it["version"], it["status"], it["chartVersion"], it["action"], tests])
+        })
+        .collect();
+    let conditions = ["Ready", "Stalled", "Reconciling", "Released", "TestSuccess", "Remediated"];
+    json!({
+        "conditions": conditions.map(told),
+        "history": history,
+        "failures": [status["failures"], status["installFailures"], status["upgradeFailures"]],
+        "attempted": status["lastAttemptedRevision"],
+        "observed": status["observedGeneration"],
+        "inventory": inventory(object),
+        "finalizers": object.metadata.finalizers,
     })
 }
 

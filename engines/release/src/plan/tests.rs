@@ -9,7 +9,7 @@ use reconcile::Rest;
 use super::*;
 use crate::record::HookRecord;
 use crate::settings::{Remediation, RemediationStrategy, Strategy};
-use crate::testing::{End, World, desired, hook};
+use crate::testing::{End, World, desired, hook, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -498,6 +498,38 @@ fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
         ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
         = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v4 with chart c@1.0.0
         = v3 superseded (Release unlocked from stale 'pending-upgrade' state); v4 deployed (Upgrade complete)
+        = failures [0, 0, 0]
+    "#]],
+    );
+}
+
+#[test]
+fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
+    check(
+        &mut world,
+        &expect![[r#"
+
+        ! InstallSucceeded Took over release apps/web.v1 with chart c@1.0.0, which is as it should be
+        = settled InstallSucceeded: Took over release apps/web.v1 with chart c@1.0.0, which is as it should be
+        = v1 deployed ()
+        = failures [0, 0, 0]
+    "#]],
+    );
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'upgrade' action with timeout of 5m0s
+        prepare upgrade v2
+        open v2
+        apply v2 over v1
+        record: deployed
+        ! UpgradeSucceeded Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = settled UpgradeSucceeded: Helm upgrade succeeded for release apps/web.v2 with chart c@1.0.0
+        = v1 superseded (); v2 deployed (Upgrade complete)
         = failures [0, 0, 0]
     "#]],
     );

@@ -1,0 +1,158 @@
+//! A HelmRelease whose chart is in the repository: installed with hooks and tests, upgraded, upgraded to a version whose
+//! hook fails and rolled back, mended, and removed.
+//!
+//! Here: the chart of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
+
+use anyhow::bail;
+use e2e::harness::Target;
+use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::release::{hook, newest, test_pod};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use kube::core::ApiResource;
+use serde_json::json;
+
+use super::{Scenario, Stage};
+use crate::ownership::{Owner, kind};
+
+/// See the module.
+pub(super) struct HelmReleases;
+
+const ACTS: [&str; 5] = ["install", "upgrade", "failed upgrade with rollback", "mend", "uninstall"];
+
+/// The source.
+const SOURCE: &str = "work";
+
+impl Scenario for HelmReleases {
+    fn name(&self) -> &'static str {
+        "helm-release"
+    }
+
+    fn acts(&self) -> &'static [&'static str] {
+        &ACTS
+    }
+
+    fn kinds(&self, _: &str) -> Vec<ApiResource> {
+        vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::helm_release()
+    }
+
+    fn records_first(&self) -> bool {
+        false
+    }
+
+    /// Every hook has another name in every version of the chart, so each may be created once.
+    fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
+        let counts = stage.story.creations(&["jobs", "pods"])?;
+        let twice = counts.into_iter().filter(|(_, count)| *count > 1);
+        Ok(twice.map(|(hook, count)| format!("hook {hook} was created {count} times")).collect())
+    }
+
+    fn may_delete(&self, act: usize, _: &str, name: &str) -> bool {
+        let is_record = name.starts_with("sh.helm.release.v1.");
+        let is_hook = name.starts_with("hook-");
+        match act {
+            0 => is_hook,
+            1..=3 => is_hook || is_record || name == "leaving",
+            _ => true,
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a mut Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+        begin(act, stage).boxed_local()
+    }
+
+    fn is_done<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
+        is_done(act, stage).boxed_local()
+    }
+}
+
+/// The files of a version; the third one has a hook that fails.
+fn version(number: usize) -> Vec<(String, String)> {
+    let yaml = format!("apiVersion: v2\nname: app\nversion: {number}.0.0\n");
+    let last = if number == 3 { Pods::Fail } else { Pods::Ready };
+    let named = |name: &str, events: &str, policies: &str, pods| {
+        hook(&format!("hook-{name}-{number}"), events, 0, policies, pods)
+    };
+    let mut files = vec![
+        ("Chart.yaml", yaml),
+        ("templates/settings.yaml", config_map("settings", &number.to_string())),
+        ("templates/same.yaml", config_map("same", "1")),
+        ("templates/web.yaml", deployment("web", Pods::Ready)),
+        (
+            "templates/before.yaml",
+            named("before", "pre-install,pre-upgrade", "hook-succeeded", Pods::Ready),
+        ),
+        ("templates/after.yaml", named("after", "post-install,post-upgrade", "", last)),
+        ("templates/back.yaml", named("back", "post-rollback", "", Pods::Ready)),
+        ("templates/farewell.yaml", named("farewell", "pre-delete", "hook-succeeded", Pods::Ready)),
+        ("templates/test.yaml", test_pod(&format!("hook-test-{number}"), Pods::Ready)),
+    ];
+    if number == 1 {
+        files.push(("templates/leaving.yaml", config_map("leaving", "1")));
+    }
+    files.into_iter().map(|(path, text)| (format!("chart/{path}"), text)).collect()
+}
+
+async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    match act {
+        0 => {
+            stage.commit(&version(1))?;
+            let url = stage.server.url(&stage.repository);
+            stage.story.git_repository(SOURCE, &url, json!({})).await?;
+            let chart = json!({"spec": {"chart": "./chart",
+                "sourceRef": {"kind": "GitRepository", "name": SOURCE}}});
+            let remediation = json!({"retries": 0, "remediateLastFailure": true});
+            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                "metadata": {"name": "app"},
+                "spec": {"interval": NEVER, "chart": chart, "test": {"enable": true}, "maxHistory": 3,
+                    "install": {"remediation": {"retries": 3}}, "upgrade": {"remediation": remediation}}});
+            stage.story.apply_value(object).await.map(drop)
+        }
+        1 => {
+            stage.repository.git(&["rm", "-q", "--", "chart/templates/leaving.yaml"])?;
+            stage.commit(&version(2))?;
+            stage.request(SOURCE).await
+        }
+        2 | 3 => {
+            stage.commit(&version(act + 1))?;
+            stage.request(SOURCE).await
+        }
+        4 => {
+            stage.story.delete(&Target::helm_release("app")).await?;
+            stage.story.delete(&Target::git_repository(SOURCE)).await
+        }
+        _ => bail!("there is no act {act}"),
+    }
+}
+
+async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    let app = stage.story.read(&Target::helm_release("app")).await?;
+    if act == 4 {
+        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
+        return Ok(app.is_none() && source.is_none());
+    }
+    let Some(app) = app else { return Ok(false) };
+    let revision = if act < 2 { act + 1 } else { act + 2 };
+    let ready = match act {
+        2 => condition(&app, "Stalled")["status"] == "True",
+        _ => {
+            condition(&app, "Ready")["status"] == "True"
+                && condition(&app, "TestSuccess")["status"] == "True"
+        }
+    };
+    let is_observed = app.data["status"]["observedGeneration"].as_i64() == app.metadata.generation;
+    Ok(ready && is_observed && newest(&app)["version"] == revision)
+}
