@@ -9,6 +9,7 @@ mod culprit;
 mod drift;
 mod farewell;
 mod hooks;
+mod legacy;
 mod look;
 mod members;
 mod merge;

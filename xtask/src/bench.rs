@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `idle`, `template`, `build`),
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`, `template`, `build`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -11,6 +11,7 @@ mod bed;
 mod beside;
 mod build;
 mod figures;
+mod helm_releases;
 mod idle;
 mod kustomizations;
 mod process;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Apply(apply::Options),
     /// How fast many small Kustomizations are applied, and what that costs, beside the same client
     Kustomizations(kustomizations::Options),
+    /// How fast many releases of one chart are installed, and what that costs, beside the same client
+    Helmreleases(helm_releases::Options),
     /// What settled Kustomizations ask of the API server: nothing
     Idle(idle::Options),
     /// How fast charts are rendered, and in how much memory, beside the real Helm
@@ -54,6 +57,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Wake(options) => wake::run(options),
         Command::Apply(options) => as_shipped(|| apply::run(options)),
         Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
+        Command::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
         Command::Idle(options) => as_shipped(|| idle::run(options)),
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),

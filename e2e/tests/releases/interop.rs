@@ -49,7 +49,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     }
     let tested = story.helm_says(&["test", "app", "--timeout", "30s"])?;
     ensure!(tested.contains("Succeeded"), "{tested}");
-    story.helm_says(&["rollback", "app", "1"])?;
+    story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
     let config = Target::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
     // What somebody did by hand is put right at the next look.

@@ -13,6 +13,7 @@ use release::{Record, removal};
 use serde_json::Value;
 
 use super::culprit;
+use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
 use crate::cluster::ClusterError;
@@ -144,6 +145,10 @@ impl World {
 
     /// How an object is, by the expressions of the spec or the usual rules.
     pub(super) fn judged(&self, live: &Object, jobs: bool) -> Report {
+        if self.wish.ways.legacy_wait {
+            // Parity(flux): expressions are for the other way of waiting.
+            return legacy::report(live, jobs);
+        }
         if (live.api_version(), live.kind()) == ("batch/v1", "Job") {
             // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
             return if jobs { health::job(live) } else { current() };

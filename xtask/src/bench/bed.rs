@@ -283,18 +283,31 @@ impl Bed {
     /// # Errors
     /// When they do not go.
     pub(super) async fn remove(&self, applied: &[String], source: String) -> anyhow::Result<()> {
+        self.remove_all(applied, &[source], &kustomizations()).await
+    }
+
+    /// The same for objects of another kind.
+    ///
+    /// # Errors
+    /// When they do not go.
+    pub(super) async fn remove_all(
+        &self,
+        applied: &[String],
+        sources: &[String],
+        kind: &Selection,
+    ) -> anyhow::Result<()> {
         self.raw.delete(&prepare(applied)?).await?;
         let deadline = Instant::now() + QUIET_LIMIT;
-        let api = kustomizations().api(&self.client);
+        let api = kind.api(&self.client);
         loop {
             let left = api.list_metadata(&ListParams::default()).await?.items.len();
             if left == 0 {
                 break;
             }
-            ensure!(Instant::now() < deadline, "{left} Kustomizations do not go");
+            ensure!(Instant::now() < deadline, "{left} objects do not go");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        self.raw.delete(&prepare(&[source])?).await
+        self.raw.delete(&prepare(sources)?).await
     }
 
     /// What a piece of work is called: on a cluster that was there before, nobody else has used the name.
@@ -368,6 +381,13 @@ pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<Prepared>> {
 /// The GitRepositories.
 pub(super) fn sources() -> Selection {
     Selection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within(workload::NAMESPACE)
+}
+
+/// The HelmReleases, and the chart that they release.
+pub(super) fn releases() -> [Selection; 2] {
+    let charts = Selection::of("source.toolkit.fluxcd.io/v1", "HelmChart");
+    let all = Selection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+    [all, charts].map(|it| it.within(workload::NAMESPACE))
 }
 
 /// The Kustomizations.
