@@ -52,6 +52,14 @@ impl ClusterError {
         }
     }
 
+    /// The server is at fault, and not what it was asked: that is asked again. A webhook that fails is another matter,
+    /// since it fails for this object.
+    pub(crate) fn is_of_server(&self) -> bool {
+        let is_of_webhook =
+            matches!(self, Self::Refused(status) if status.message.contains("webhook"));
+        self.is_busy() || (self.is_transient() && !is_of_webhook)
+    }
+
     /// The object is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(404)

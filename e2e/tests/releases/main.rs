@@ -3,6 +3,7 @@
 //! Elsewhere: stories about all other kinds (`tests/stories`), the words they are told in (`e2e::harness`).
 
 mod drift;
+mod faults;
 mod hooks;
 mod install_and_upgrade;
 mod interop;

@@ -65,7 +65,7 @@ impl World {
                     );
                     drifted.push((member.clone(), payload, false));
                 }
-                Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                 Err(error) => faults.push(format!("{subject}: {error}")),
             }
         }

@@ -137,7 +137,7 @@ impl World {
         };
         let error = match created {
             Ok(_) => return Ok(None),
-            Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+            Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
             Err(error) => error,
         };
         if error.code() == Some(409) {
@@ -169,7 +169,7 @@ impl World {
         let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
         match cluster.delete(&member.resource, &id.namespace, &id.name, live.uid()).await {
             Ok(()) => Ok(None),
-            Err(error) if error.is_busy() => Err(self.no_answer(&error)),
+            Err(error) if error.is_of_server() => Err(self.no_answer(&error)),
             Err(error) => Ok(Some(error.to_string())),
         }
     }

@@ -233,7 +233,7 @@ impl World {
     async fn define(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
         let cluster = &self.target.cluster;
         let name = object.name();
-        let failed = |what: &str, error: ClusterError| match error.is_busy() {
+        let failed = |what: &str, error: ClusterError| match error.is_of_server() {
             true => Refusal::Rest(self.no_answer(&error)),
             false => {
                 Refusal::Told(format!("failed to {what} CustomResourceDefinition {name}: {error}"))
@@ -335,7 +335,7 @@ impl World {
         match cluster.create_object(&resource, &object, HELM_MANAGER, false).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(409) => Ok(()),
-            Err(error) if error.is_busy() => Err(Refusal::Rest(self.no_answer(&error))),
+            Err(error) if error.is_of_server() => Err(Refusal::Rest(self.no_answer(&error))),
             Err(error) => Err(Refusal::Told(format!("failed to create namespace {name}: {error}"))),
         }
     }

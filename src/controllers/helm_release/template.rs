@@ -29,6 +29,9 @@ const MANAGER: &str = "helm-controller";
 /// The range of versions where the template has none, as the API server fills it in.
 const ANY_VERSION: &str = "*";
 
+/// When a server is asked again that was at fault.
+const SOON: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The HelmChart that a HelmRelease should have; none where it names a source that holds the chart.
 pub(super) fn wanted(object: &HelmRelease) -> Option<(Node, HelmChart)> {
     let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
@@ -190,9 +193,12 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
     let Some((node, chart)) = wanted else { return Ok(None) };
     let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
     if !seen.is_some_and(|seen| is_as_wanted(&seen, &chart)) {
-        let refused = |error| {
+        let refused = |error: ClusterError| {
             let place = place(&node);
-            failed(format!("HelmChart '{place}': failed to run server-side apply: {error}"))
+            let text = format!("HelmChart '{place}': failed to run server-side apply: {error}");
+            let soon = jiff::Timestamp::now().checked_add(SOON).ok();
+            let wake = Wake { at: soon.filter(|_| error.is_transient()), ..Wake::default() };
+            Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
         apply(context, object, &node, &chart).await.map_err(refused)?;
     }

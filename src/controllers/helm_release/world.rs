@@ -30,7 +30,7 @@ use crate::controllers::run::Controlled as _;
 use crate::controllers::target::Target;
 
 /// When something is tried again that failed through no fault of the spec.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(2);
 
 /// What a run has learned and done so far.
 #[derive(Default)]

@@ -27,6 +27,9 @@ pub(super) struct Applied {
     pub(super) error: Option<String>,
 }
 
+/// How often an object is written that others write at the same time.
+const ATTEMPTS: u32 = 5;
+
 /// How an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -93,7 +96,7 @@ impl World {
                 match done {
                     Ok(true) => applied.created.push(member.id.to_string()),
                     Ok(false) => {}
-                    Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                    Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                     Err(error) => {
                         applied.error.get_or_insert_with(|| told(member, way, &error));
                     }
@@ -124,8 +127,26 @@ impl World {
         Ok(Arc::new(served))
     }
 
-    /// Writes one object; tells whether that created it, where that matters.
+    /// Writes one object; tells whether that created it, where that matters. Whoever writes in between makes us look
+    /// again.
     async fn write(
+        &self,
+        member: &Member,
+        original: Option<&Member>,
+        way: Way,
+        was_merged: bool,
+        journal: &Journal,
+    ) -> Result<bool, ClusterError> {
+        for _ in 1..ATTEMPTS {
+            match self.write_once(member, original, way, was_merged, journal).await {
+                Err(error) if error.code() == Some(409) => {}
+                done => return done,
+            }
+        }
+        self.write_once(member, original, way, was_merged, journal).await
+    }
+
+    async fn write_once(
         &self,
         member: &Member,
         original: Option<&Member>,
@@ -228,7 +249,7 @@ impl World {
         let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
         match cluster.delete_with(&member.resource, namespace, name, live.uid(), how).await {
             Ok(()) => Ok(None),
-            Err(error) if error.is_busy() => Err(self.no_answer(&error)),
+            Err(error) if error.is_of_server() => Err(self.no_answer(&error)),
             Err(error) => Ok(Some(format!("{}: {error}", id.subject()))),
         }
     }
@@ -279,7 +300,7 @@ impl World {
                     let what = if is_missing { "created" } else { "configured" };
                     changed.push(format!("{} {what}", member.id.subject()));
                 }
-                Err(error) if error.is_busy() => return Err(self.no_answer(&error)),
+                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                 Err(error) => faults.push(format!("{}: {error}", member.id.subject())),
             }
         }
