@@ -22,6 +22,7 @@ use crate::keeper::Keeper;
 
 pub use repository::Repository;
 pub use ssh::SshServer;
+pub(crate) use tls::acceptor;
 
 /// Who may read.
 #[derive(Clone, Default)]

@@ -1,7 +1,7 @@
 //! The test bed and the stories told on it.
 //!
 //! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`]),
-//! faults between them and the program ([`api_proxy`]),
+//! what is between them and the program ([`api_proxy`], [`relay`], [`tls_front`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Programs whose answers are right by definition are built the same way ([`oracle`]).
 //! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
@@ -19,4 +19,6 @@ pub mod operator;
 pub mod oracle;
 pub mod proxy;
 pub mod random;
+pub mod relay;
 pub mod servers;
+pub mod tls_front;

@@ -59,7 +59,9 @@ impl Operator {
         ensure!(!self.is_running()?, "the operator is running already");
         let mut command = Command::new(&self.binary);
         command.args(&self.arguments).current_dir(&self.folder);
-        command.env_remove("KUBECONFIG").env("HOME", &self.folder);
+        let temporary = self.temporary_files();
+        std::fs::create_dir_all(&temporary)?;
+        command.env_remove("KUBECONFIG").env("HOME", &self.folder).env("TMPDIR", temporary);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.child = Some(self.keeper.spawn(&mut command, &self.log_file())?);
         Ok(())
@@ -119,6 +121,11 @@ impl Operator {
     /// The folder that `{folder}` stood for.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The folder in which it makes temporary files, which is nobody else's.
+    pub fn temporary_files(&self) -> PathBuf {
+        self.folder.join("tmp")
     }
 
     /// Its process id, while it runs.

@@ -100,7 +100,7 @@ pub struct Context {
     pub runtime: Handle,
     /// Ends the operation early.
     pub cancel: CancellationToken,
-    /// An existing folder in which a scratch repository may be made.
+    /// A folder in which a scratch repository may be made; it is created where it is missing.
     pub scratch: PathBuf,
     /// What earlier operations learned about servers; the same one for all operations.
     pub known: Arc<Known>,
@@ -187,8 +187,9 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
 
 fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
     let failed = |source| Error::Scratch { path: context.scratch.clone(), source };
-    let scratch =
-        tempfile::Builder::new().prefix("git-").tempdir_in(&context.scratch).map_err(failed)?;
+    std::fs::create_dir_all(&context.scratch).map_err(failed)?;
+    let scratch = tempfile::Builder::new().prefix("git-").tempdir_in(&context.scratch);
+    let scratch = scratch.map_err(failed)?;
     std::fs::create_dir_all(scratch.path().join("objects/pack")).map_err(failed)?;
     Ok(scratch)
 }

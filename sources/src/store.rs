@@ -2,17 +2,20 @@
 //!
 //! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
 //! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage`), which trees stay in memory (`cache`), what an artifact was made of (`note`),
+//! where something may lie while it is fetched (`scratch`),
 //! what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
 //! <root>/gitrepository/<namespace>/<name>/<hash>.tar.gz        kept
 //! <root>/gitrepository/<namespace>/<name>/.unfinished-x7Kp2q   being written; swept when the store is opened
+//! <root>/.scratch/                                             repositories while they are fetched; swept likewise
 //! ```
 
 mod cache;
 mod garbage;
 mod ledger;
 mod note;
+mod scratch;
 mod slot;
 
 use std::{
@@ -199,6 +202,7 @@ impl Store {
         // Links are resolved once, so that every later path can be compared with this one.
         let root = root.canonicalize().map_err(failed("open", root))?;
         garbage::sweep(&root)?;
+        scratch::sweep(&root)?;
         let cache = Cache::new(options.cache_bytes, options.cache_time);
         let ledger = Ledger::of(&root)?;
         Ok(Self { root, options, verified: Mutex::default(), cache, ledger })

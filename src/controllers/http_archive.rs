@@ -106,6 +106,10 @@ impl Sourced for HTTPArchive {
         offer::offer(context, object, artifact).await
     }
 
+    async fn unoffer(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
+        offer::unoffer(context, object).await
+    }
+
     async fn withdraw(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
         offer::withdraw(context, object).await
     }

@@ -47,7 +47,7 @@ pub(crate) async fn run(
     let fetching = Arc::new(Semaphore::new(usize::from(settings.sources_at_once())));
     let asking = Arc::new(Semaphore::new(ASKING_AT_ONCE));
     let budgets = Arc::<sources::http::Budgets>::default();
-    let git_known = Known::default().sharing(budgets.clone());
+    let git_known = Known::within(Egress::BeyondLink).sharing(budgets.clone());
     let oci_known = sources::oci::Known::default().sharing(budgets.clone());
     let buckets_known = sources::bucket::Known::default().sharing(budgets.clone());
     let public_known = Known::within(Egress::Public).sharing(budgets.clone());

@@ -1,11 +1,12 @@
 //! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
 //!
 //! Here: what a kind has to say about itself ([`Sourced`]) and the run that is the same for all of them.
-//! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), every
-//! source by kind and name ([`catalog`]). Elsewhere: the kinds (a folder each beside this one), protocols and the
+//! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), artifacts
+//! that are not where they should be (`lost`), every source by kind and name ([`catalog`]). Elsewhere: the kinds (a folder each beside this one), protocols and the
 //! decision whether to fetch (`sources`).
 
 pub(crate) mod catalog;
+mod lost;
 pub(crate) mod report;
 pub(crate) mod world;
 
@@ -92,6 +93,14 @@ pub(crate) trait Sourced: OurKind + crds::Source {
         _object: &Arc<Self>,
         _artifact: Option<&Artifact>,
     ) -> impl Future<Output = Result<(), Rest>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The artifact is lost: nothing may be offered until it is there again.
+    fn unoffer(
+        _context: &Context,
+        _object: &Arc<Self>,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -324,6 +333,7 @@ async fn attempt<K: Sourced>(
         }
     }
     let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
+    let Some(object) = lost::take_back(context, latest, &object).await? else { return Ok(None) };
     let Wished { work, shape } = match K::wish(context, node, &object).await {
         Ok(wished) => wished,
         Err(rest) => {

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`, `template`, `build`),
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
+//! `sources`, `template`, `build`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -17,6 +18,7 @@ mod kustomizations;
 mod process;
 mod raw;
 mod samples;
+mod sources;
 mod template;
 mod wake;
 mod workload;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Helmreleases(helm_releases::Options),
     /// What settled Kustomizations ask of the API server: nothing
     Idle(idle::Options),
+    /// What sources cost in time, bytes and memory: a repository, a bucket, an index of charts
+    Sources(sources::Options),
     /// How fast charts are rendered, and in how much memory, beside the real Helm
     Template(template::Options),
     /// How fast overlays are built, and in how much memory, beside the real Kustomize
@@ -59,6 +63,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
         Command::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
         Command::Idle(options) => as_shipped(|| idle::run(options)),
+        Command::Sources(options) => sources::run(options),
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),
     }

@@ -10,9 +10,9 @@ use crate::progress::{self, step};
 use crate::{compare, crash, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 13] = [
+const STORIES: [&str; 14] = [
     "bed", "bucket", "charts", "faults", "kinds", "leader", "oci", "poison", "releases",
-    "restarts", "shards", "stories", "tenancy",
+    "restarts", "shards", "sources", "stories", "tenancy",
 ];
 
 /// What to leave out.

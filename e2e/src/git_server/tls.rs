@@ -22,7 +22,7 @@ use crate::authority::Authority;
 
 /// Shakes hands with a certificate for loopback, issued by `authority`; with `is_mutual` only with those who show one
 /// of the same authority.
-pub(super) fn acceptor(authority: &Authority, is_mutual: bool) -> Result<TlsAcceptor> {
+pub(crate) fn acceptor(authority: &Authority, is_mutual: bool) -> Result<TlsAcceptor> {
     let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
         .context("the certificate is damaged")?;

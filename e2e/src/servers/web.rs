@@ -1,6 +1,7 @@
 //! A web server on loopback with files that a story puts there, and the record of who asked for them.
 //!
-//! It answers on a condition (`ETag`), and says for a while that it wants to be left alone, if it is told to.
+//! It answers on a condition (`ETag`). If it is told to, it answers only whoever shows the right credentials, or says for
+//! a while that it wants to be left alone.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::header::{ETAG, IF_NONE_MATCH, RETRY_AFTER};
+use http::header::{AUTHORIZATION, ETAG, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -27,6 +28,12 @@ pub struct WebServer {
 #[derive(Debug, Default)]
 struct Shared {
     files: BTreeMap<String, Vec<u8>>,
+    /// Where a path leads instead.
+    redirects: BTreeMap<String, String>,
+    /// Requests that carried credentials.
+    with_credentials: usize,
+    /// What `Authorization` has to be; without it whoever asks is answered.
+    access: Option<String>,
     /// Requests that are answered with 429 before others are answered well.
     turned_away: usize,
     answers: Vec<(String, StatusCode)>,
@@ -48,6 +55,26 @@ impl WebServer {
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
         Ok(Self { address, shared, stop })
+    }
+
+    /// Has a path lead elsewhere.
+    pub fn redirect(&self, path: &str, to: &str) {
+        self.shared().redirects.insert(format!("/{path}"), to.to_owned());
+    }
+
+    /// How many requests carried credentials, whatever they were.
+    pub fn with_credentials(&self) -> usize {
+        self.shared().with_credentials
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on only requests with this `Authorization` are answered.
+    pub fn protect(&self, authorization: &str) {
+        self.shared().access = Some(authorization.to_owned());
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -75,7 +102,13 @@ impl WebServer {
 async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.uri().path().to_owned();
-    let response = respond(&mut shared, &path, request.headers().get(IF_NONE_MATCH));
+    let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    shared.with_credentials += usize::from(given.is_some());
+    let is_admitted = shared.access.as_ref().is_none_or(|it| given == Some(it.as_bytes()));
+    let response = match is_admitted {
+        true => respond(&mut shared, &path, request.headers().get(IF_NONE_MATCH)),
+        false => StatusCode::UNAUTHORIZED.into_response(),
+    };
     shared.answers.push((path, response.status()));
     response
 }
@@ -84,6 +117,9 @@ fn respond(shared: &mut Shared, path: &str, known: Option<&HeaderValue>) -> Resp
     if let Some(left) = shared.turned_away.checked_sub(1) {
         shared.turned_away = left;
         return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")]).into_response();
+    }
+    if let Some(to) = shared.redirects.get(path) {
+        return (StatusCode::FOUND, [(LOCATION, to.clone())]).into_response();
     }
     let Some(bytes) = shared.files.get(path) else { return StatusCode::NOT_FOUND.into_response() };
     let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();

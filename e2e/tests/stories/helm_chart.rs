@@ -1,12 +1,13 @@
-//! Charts from repositories and from Git become artifacts that the stock `helm` reads.
+//! Charts from repositories, registries, Git and buckets become artifacts that the stock `helm` reads and installs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{NEVER, SOON, condition};
 use e2e::harness::{Story, Target};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{Layer, PASSWORD, Registry};
+use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sources::oci::chart as chart_layer;
@@ -15,7 +16,11 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 
 const LIB: [(&str, &str); 2] = [
     ("Chart.yaml", "apiVersion: v2\nname: lib\nversion: 2.1.0\n"),
-    ("templates/b.yaml", "lib: {{ .Chart.Version }}\n"),
+    (
+        "templates/b.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-lib}\n\
+         data: {lib: {{ .Chart.Version }}}\n",
+    ),
 ];
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
@@ -63,6 +68,21 @@ async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<
     Ok(file)
 }
 
+/// Has the stock `helm` install what is in a file, and waits for the object of the chart.
+async fn installed(
+    story: &Story,
+    server: &ChartServer,
+    chart: &Path,
+    release: &str,
+    value: &str,
+) -> Result<()> {
+    let arguments = ["install", release].map(Path::new).into_iter().chain([chart]);
+    let place = ["--namespace", &story.namespace, "--kubeconfig"].map(Path::new);
+    let arguments: Vec<&Path> = arguments.chain(place).chain([story.kubeconfig()]).collect();
+    server.helm(&arguments)?;
+    story.await_value(release, value).await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() -> Result<()> {
     let story = Story::with_windlass("charts").await?;
@@ -90,6 +110,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     let folder = tempfile::tempdir()?;
     let file = downloaded(&object, &folder).await?;
     ensure!(server.render(&file)?.contains("value: \"own\""));
+    installed(&story, &server, &file, "of-repository", "own").await?;
 
     // A look without news is one conditional request.
     server.forget();
@@ -135,6 +156,7 @@ async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = downloaded(&object, &folder).await?;
     ensure!(server.render(&file)?.contains("value: \"own\""));
+    installed(&story, &server, &file, "of-registry", "own").await?;
     let registry_object = story.expect(&source).await?;
     ensure!(registry_object.data.get("status").is_none_or(|it| it["conditions"].is_null()));
 
@@ -173,7 +195,12 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
                 ("charts/app/values.yaml", "value: own\n".into()),
                 ("charts/app/templates/a.yaml", TEMPLATE.into()),
                 ("charts/near/Chart.yaml", "apiVersion: v2\nname: near\nversion: 0.1.0\n".into()),
-                ("charts/near/templates/c.yaml", "near: {{ .Chart.Name }}\n".into()),
+                (
+                    "charts/near/templates/c.yaml",
+                    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-near}\n\
+                     data: {near: {{ .Chart.Name }}}\n"
+                        .into(),
+                ),
                 ("production.yaml", "value: production\n".into()),
             ],
         )
@@ -190,7 +217,9 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
     let ready = condition(&object, "Ready");
     ensure!(ready["reason"] == "ChartPackageSucceeded", "{ready}");
     let folder = tempfile::tempdir()?;
-    let text = server.render(&downloaded(&object, &folder).await?)?;
+    let file = downloaded(&object, &folder).await?;
+    let text = server.render(&file)?;
+    installed(&story, &server, &file, "of-git", "production").await?;
     for expected in ["value: \"production\"", "lib: 2.1.0", "near: near"] {
         ensure!(text.contains(expected), "{expected} is not in {text}");
     }
@@ -202,6 +231,38 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
         story.await_failure(&none, "InvalidChartReference").await?
     };
     ensure!(message.contains("no chart found at path 'charts/none'"), "{message}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_in_a_bucket_is_packed_and_one_changed_key_is_another_chart() -> Result<()> {
+    let story = Story::with_windlass("bucket-charts").await?;
+    let (server, s3) = (ChartServer::start(None)?, S3Server::start().await?);
+    s3.bucket("charts").await?;
+    for (path, text) in chart("1.0.0") {
+        s3.put("charts", &format!("charts/app/{path}"), text).await?;
+    }
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"},
+        "stringData": {"accesskey": ACCESS, "secretkey": SECRET}});
+    story.apply_value(secret).await?;
+    let spec = json!({"interval": NEVER, "endpoint": s3.endpoint(), "bucketName": "charts",
+        "insecure": true, "secretRef": {"name": "keys"}});
+    let source = apply(&story, "Bucket", "charts", spec).await?;
+    let spec = json!({"chart": "charts/app", "interval": NEVER,
+        "sourceRef": {"kind": "Bucket", "name": "charts"}});
+    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let object = story.await_ready(&app).await?;
+    let found = &object.data["status"]["artifact"]["revision"];
+    ensure!(found == "1.0.0", "{found} is not the version of the chart");
+    let folder = tempfile::tempdir()?;
+    let file = downloaded(&object, &folder).await?;
+    installed(&story, &server, &file, "of-bucket", "own").await?;
+
+    s3.put("charts", "charts/app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\n")
+        .await?;
+    story.request(&source).await?;
+    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.1.0";
+    story.await_object(&app, SOON, is_new).await?;
     story.end().await
 }
 

@@ -352,7 +352,12 @@ impl Repository {
         let start = url.clone();
         let mut url = url;
         for _ in 0..=MOST_REDIRECTS {
-            if !is_same_host(&url, &self.url) {
+            if is_same_host(&url, &self.url) {
+                Egress::BeyondLink.admits(&url).map_err(|refused| Error::NoAnswer {
+                    url: shown(&url),
+                    why: refused.to_string(),
+                })?;
+            } else {
                 self.admit(&first, &url)?;
             }
             let answer = self.send(&url, &start, headers.clone()).await?;
@@ -371,6 +376,9 @@ impl Repository {
                     return Err(Error::Unauthorized { url: shown(&url), status: status.as_u16() });
                 }
                 None => {
+                    if matches!(status.as_u16(), 429 | 503) {
+                        self.budgets.check(&url)?;
+                    }
                     return Err(Error::Status { url: shown(&url), status: status.as_u16() });
                 }
             }

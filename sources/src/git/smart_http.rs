@@ -121,7 +121,10 @@ impl SmartHttp {
                 {
                     to
                 }
-                Some(to) => return Err(self.refuse(&to, "it would leave TLS")),
+                Some(to) if to.scheme() == "http" => {
+                    return Err(self.refuse(&to, "it would leave TLS"));
+                }
+                Some(to) => return Err(self.refuse(&to, "it is neither http nor https")),
                 None => return Err(self.refuse(&at, "it names no target")),
             };
         }

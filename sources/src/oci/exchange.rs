@@ -9,7 +9,7 @@ use super::answer::shown;
 use super::token::value;
 use super::{Error, Session, challenge};
 use crate::http::budget::SendError;
-use crate::http::{is_distrust, root_cause};
+use crate::http::{Egress, is_distrust, root_cause};
 
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;
@@ -40,6 +40,10 @@ impl Session<'_> {
     /// Sends a request: the one place where this protocol does so.
     pub(super) async fn execute(&self, request: Request) -> Result<Response, Error> {
         let host = request.url().host_str().map(str::to_owned);
+        Egress::BeyondLink.admits(request.url()).map_err(|refused| Error::Unreachable {
+            registry: host.clone().unwrap_or_default(),
+            cause: refused.to_string(),
+        })?;
         self.budgets.execute(&self.http, request).await.map_err(|error| match error {
             SendError::Busy(busy) => Error::Busy(busy),
             SendError::Transport(error) => self.failed(host, &error),
@@ -61,6 +65,10 @@ impl Session<'_> {
         if is_distrust(error) {
             Error::Untrusted { registry, cause }
         } else {
+            let cause = match &self.remote.proxy {
+                Some(proxy) => format!("{cause}, through the proxy {proxy}"),
+                None => cause,
+            };
             Error::Unreachable { registry, cause }
         }
     }

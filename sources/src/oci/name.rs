@@ -53,12 +53,16 @@ impl Repository {
             "docker.io" => DOCKER_HUB,
             other => other,
         };
+        if registry.contains('@') {
+            let reason = "credentials belong in the Secret of spec.secretRef, not in the URL";
+            return Err(bad(reason.to_owned()));
+        }
         // Whatever a URL's host could not be would turn requests elsewhere: a user, a path, a query.
         let parsed = url::Url::parse(&format!("https://{registry}/"));
         let is_host = parsed.is_ok_and(|parsed| {
             parsed.username().is_empty() && parsed.password().is_none() && parsed.path() == "/"
         });
-        if !is_host || registry.contains(['@', '?', '#', '\\', '%']) {
+        if !is_host || registry.contains(['?', '#', '\\', '%']) {
             return Err(bad(format!("`{registry}` cannot be the host of a registry")));
         }
         let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
@@ -222,7 +226,7 @@ mod tests {
             ("oci://ghcr.io/org/../app", "cannot be the name of a repository"),
             ("oci://ghcr.io/org//app", "cannot be the name of a repository"),
             ("oci://ghcr.io/org/app?x=1", "cannot be the name of a repository"),
-            ("oci://me:secret@ghcr.io/app", "cannot be the host"),
+            ("oci://me:secret@ghcr.io/app", "credentials belong in the Secret"),
             ("oci://ghcr.io:x/app", "cannot be the host"),
             ("oci://gh%63r.io/app", "cannot be the host"),
             ("oci://", "cannot be the name of a repository"),

@@ -102,7 +102,9 @@ pub(super) fn slots(root: &Path) -> Result<Vec<PathBuf>, Error> {
 pub(super) fn sweep(root: &Path) -> Result<(), Error> {
     for dir in slots(root)? {
         for (name, metadata) in children(&dir)? {
-            if metadata.is_file() && name.starts_with(UNFINISHED) {
+            // A second name of an artifact is a link, and unfinished for a moment too.
+            let is_ours = metadata.is_file() || metadata.is_symlink();
+            if is_ours && name.starts_with(UNFINISHED) {
                 let place = dir.join(name);
                 gone_is_fine(fs::remove_file(&place)).map_err(failed("remove", &place))?;
             }

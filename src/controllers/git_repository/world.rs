@@ -126,7 +126,7 @@ fn working(context: &Context) -> sources::git::Context {
     sources::git::Context {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
-        scratch: std::env::temp_dir(),
+        scratch: context.artifacts.scratch(),
         known: context.git_known.clone(),
     }
 }

@@ -173,7 +173,7 @@ async fn from_git(
     let working = sources::git::Context {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
-        scratch: std::env::temp_dir(),
+        scratch: run.context.artifacts.scratch(),
         known: run.context.git_known.clone(),
     };
     let dependency = dependency.clone();

@@ -106,6 +106,27 @@ pub(super) async fn offer(
     written.map(drop).map_err(refused)
 }
 
+/// Has the ExternalArtifact say that there is no artifact, if it is that of the HTTPArchive.
+pub(super) async fn unoffer(
+    context: &Context,
+    object: &Arc<HTTPArchive>,
+) -> Result<(), ClusterError> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let seen = context.sources.external_artifacts.get(&ObjectRef::new(&name).within(&namespace));
+    let is_offered = |external: &ExternalArtifact| {
+        is_of(external, object) && external.status.as_ref().is_some_and(|it| it.artifact.is_some())
+    };
+    let Some(external) = seen.filter(|external| is_offered(external)) else { return Ok(()) };
+    let conditions = json!([{
+        "type": "Ready", "status": "False", "reason": "Progressing",
+        "lastTransitionTime": crds::Time(jiff::Timestamp::now()),
+        "message": "the artifact is not in the store; it is fetched again",
+        "observedGeneration": external.metadata.generation.unwrap_or_default(),
+    }]);
+    let patch = json!({"artifact": null, "conditions": conditions});
+    context.cluster.write_status(&*external, MANAGER, &patch).await.map(drop)
+}
+
 /// Deletes the ExternalArtifact, if it is that of the HTTPArchive.
 pub(super) async fn withdraw(
     context: &Context,

@@ -104,7 +104,7 @@ impl Bases {
         let git = git::Context {
             runtime: Handle::current(),
             cancel: cancel.clone(),
-            scratch: std::env::temp_dir(),
+            scratch: context.artifacts.scratch(),
             known: known.clone(),
         };
         let limits = Limits::default();

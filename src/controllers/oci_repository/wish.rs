@@ -62,7 +62,8 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
     let spec = &object.spec;
     check(spec)?;
     let repository = Repository::parse(&spec.url).map_err(|error| {
-        Rest::Stalled(URL_INVALID, format!("URL validation failed for '{}': {error}", spec.url))
+        let url = sources::bases::without_credentials(&spec.url);
+        Rest::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout

@@ -12,7 +12,8 @@ use crate::cluster::events::{News, Severity};
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::REQUESTED_AT;
 
-const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
+/// The artifact of the status is there.
+pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 /// The remote could not be asked or fetched.
 pub(crate) const FETCH_FAILED: &str = "FetchFailed";
 /// The artifact could not be kept.

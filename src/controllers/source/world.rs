@@ -15,7 +15,7 @@ use sources::plan::{Desired, Fetching, Kept, Observed, Step};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use sources::store::{self, Slot, Store};
 
-use super::Sourced;
+use super::{Sourced, lost};
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 
@@ -127,11 +127,8 @@ impl<K: Sourced> World<K> {
     async fn kept(&self) -> Option<Kept> {
         let object = &self.run.object;
         let artifact = object.artifact()?.clone();
-        let store = self.run.context.artifacts.clone();
         let kept = Kept { revision: K::modern(&artifact.revision), shape: object.shape()? };
-        let verify = move || store.verify(&artifact.path, &artifact.digest);
-        let is_there = matches!(tokio::task::spawn_blocking(verify).await, Ok(Ok(true)));
-        is_there.then_some(kept)
+        lost::is_kept(&self.run.context, &artifact).await.then_some(kept)
     }
 }
 

@@ -22,7 +22,16 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Endpoint`] for anything else than a host and a port, such as a URL.
     pub fn parse(text: &str, is_insecure: bool) -> Result<Self, Error> {
-        let wrong = || Error::Endpoint(text.chars().take(256).collect());
+        let wrong = || {
+            // What stands before an `@` may be a password.
+            let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+            let shown = match rest.rsplit_once('@') {
+                Some((_, place)) if scheme.is_empty() => format!("***@{place}"),
+                Some((_, place)) => format!("{scheme}://***@{place}"),
+                None => text.to_owned(),
+            };
+            Error::Endpoint(shown.chars().take(256).collect())
+        };
         let host = text.strip_suffix('/').unwrap_or(text);
         let is_bare = !host.is_empty() && !host.contains(['/', '@', '?', '#', '\\', '%']);
         let scheme = if is_insecure { "http" } else { "https" };
@@ -113,6 +122,7 @@ mod tests {
             "https://minio.example.com",
             "minio.example.com/path",
             "user:password@minio",
+            "http://user:pass@password@minio",
             "minio:port",
             "mi nio",
             "a?b",
@@ -124,6 +134,7 @@ mod tests {
         ] {
             let error = Endpoint::parse(text, true).unwrap_err();
             assert!(matches!(error, Error::Endpoint(_)), "{text}: {error:?}");
+            assert!(!error.to_string().contains("password"), "{error}");
         }
     }
 

@@ -42,11 +42,18 @@ where
 {
     let remote = asked.remote;
     let endpoint = remote.server.endpoint.to_string();
+    let unreachable = |why: String| {
+        let why = match &remote.server.proxy {
+            Some(proxy) => format!("{why}, through the proxy {proxy}"),
+            None => why,
+        };
+        Error::Unreachable { endpoint: endpoint.clone(), why }
+    };
     if let Some(unanswered) = find::<Unanswered>(error) {
         let why = unanswered.to_string();
         return match unanswered.is_distrust {
             true => Error::Distrusted { endpoint, why },
-            false => Error::Unreachable { endpoint, why },
+            false => unreachable(why),
         };
     }
     if let Some(busy) = find::<Busy>(error) {
@@ -56,7 +63,7 @@ where
         return Error::NoCredentials { endpoint, why: printable(&root_cause(refused)) };
     }
     let Some(status) = status(error) else {
-        return Error::Unreachable { endpoint, why: printable(&root_cause(error)) };
+        return unreachable(printable(&root_cause(error)));
     };
     let service = error.as_service_error().filter(|_| !(200..300).contains(&status));
     let Some(metadata) = service.map(ProvideErrorMetadata::meta) else {

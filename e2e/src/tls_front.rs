@@ -1,0 +1,54 @@
+//! TLS in front of a server that has none, as a load balancer ends it: with a private authority, and for those only who
+//! show a certificate if that is wanted.
+//!
+//! Elsewhere: servers that speak TLS themselves (`git_server`, `servers`).
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+use crate::authority::Authority;
+use crate::git_server::acceptor;
+
+/// A listener on loopback. Ends when dropped.
+#[derive(Debug)]
+pub struct TlsFront {
+    address: SocketAddr,
+    stop: AbortHandle,
+}
+
+impl Drop for TlsFront {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
+}
+
+impl TlsFront {
+    /// Starts one on the current runtime; with `is_mutual` only those pass who show a certificate of the authority.
+    pub async fn start(server: SocketAddr, authority: &Authority, is_mutual: bool) -> Result<Self> {
+        let acceptor = acceptor(authority, is_mutual)?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for TLS")?;
+        let address = listener.local_addr()?;
+        let accept = async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                // Whoever is not trusted, or goes away, is of no interest.
+                tokio::spawn(async move {
+                    let mut client = acceptor.accept(client).await?;
+                    let mut server = TcpStream::connect(server).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        };
+        let stop = tokio::spawn(accept).abort_handle();
+        Ok(Self { address, stop })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

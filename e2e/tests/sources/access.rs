@@ -1,0 +1,295 @@
+//! Every kind by every protocol and every way to prove who asks: right, wrong, with nobody there, and with a server that
+//! takes the connection and says nothing.
+//!
+//! A kind has a list of [`Cell`]s, which are objects of one namespace. Here: how cells are made and told.
+//! In the folder: the kinds.
+
+mod bucket;
+mod git;
+mod helm;
+mod http_archive;
+mod oci;
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use e2e::authority::Authority;
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::{Story, Target, Windlass};
+use e2e::proxy::Proxy;
+use e2e::relay::Relay;
+use e2e::tls_front::TlsFront;
+use serde_json::{Map, Value, json};
+
+const API: &str = "source.toolkit.fluxcd.io/v1";
+const USER: &str = "walker";
+const PASSWORD: &str = "r1ght-passw0rd";
+const WRONG: &str = "wr0ng-passw0rd";
+
+/// How long a server that says nothing is waited for.
+const TIMEOUT: &str = "2s";
+
+/// What a cell is about; the name of its objects is made of it.
+struct Cell {
+    name: String,
+    is_tls: bool,
+    server: SocketAddr,
+    /// Data of Secrets, by the field of the spec that names them.
+    secrets: Vec<(&'static str, Value)>,
+    /// Without it the object becomes Ready.
+    failure: Option<Failure>,
+}
+
+/// Why it does not become Ready.
+#[derive(Clone, Copy)]
+struct Failure {
+    reason: &'static str,
+    /// A part of what is told.
+    says: &'static str,
+}
+
+/// What the failures of a kind are called.
+struct Failures {
+    refused: Failure,
+    untrusted: Failure,
+    /// Without a certificate of one's own; servers end the connection then, each in its way.
+    unknown: &'static str,
+    unreachable: Failure,
+    stalled: Failure,
+    proxy_refuses: Failure,
+    proxy_unreachable: Failure,
+}
+
+/// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
+/// looked at.
+type Objects = dyn Fn(&str, Url, Map<String, Value>) -> Vec<Value>;
+
+/// A kind, as its table needs it.
+struct Subject {
+    kind: (&'static str, &'static str),
+    /// The field for certificates.
+    certificates: &'static str,
+    /// Secrets that every cell has.
+    always: Vec<(&'static str, Value)>,
+    failures: Failures,
+    objects: Box<Objects>,
+}
+
+/// Where the server of a cell is.
+#[derive(Clone, Copy)]
+struct Url {
+    is_tls: bool,
+    server: SocketAddr,
+}
+
+impl Url {
+    fn base(self) -> String {
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.server)
+    }
+}
+
+/// An object with everything but the fields that name Secrets.
+fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Value) -> Value {
+    let mut spec = Value::Object(spec);
+    for (field, value) in own.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    spec["interval"] = json!(NEVER);
+    json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// What is between windlass and a server that speaks plain HTTP to everybody.
+struct Ways {
+    authority: Authority,
+    tls: TlsFront,
+    mutual: TlsFront,
+    /// Each takes connections and says nothing.
+    stalled: Relay,
+    stalled_tls: Relay,
+    stalled_proxy: Relay,
+    proxy: Proxy,
+}
+
+impl Ways {
+    async fn to(server: SocketAddr) -> Result<Self> {
+        let authority = Authority::generate()?;
+        let tls = TlsFront::start(server, &authority, false).await?;
+        let mutual = TlsFront::start(server, &authority, true).await?;
+        let proxy = Proxy::start(USER, PASSWORD).await?;
+        let address = proxy.url().trim_start_matches("http://").parse::<SocketAddr>()?;
+        let relays = [server, tls.address(), address].map(Relay::start);
+        let [stalled, stalled_tls, stalled_proxy] = relays;
+        let (stalled, stalled_tls, stalled_proxy) =
+            (stalled.await?, stalled_tls.await?, stalled_proxy.await?);
+        for relay in [&stalled, &stalled_tls, &stalled_proxy] {
+            relay.hold_after(0);
+        }
+        Ok(Self { authority, tls, mutual, stalled, stalled_tls, stalled_proxy, proxy })
+    }
+}
+
+/// An address at which nobody listens.
+fn nobody() -> Result<SocketAddr> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+fn plain(name: &str, server: SocketAddr) -> Cell {
+    Cell { name: name.to_owned(), is_tls: false, server, secrets: Vec::new(), failure: None }
+}
+
+fn tls(name: &str, server: SocketAddr) -> Cell {
+    Cell { is_tls: true, ..plain(name, server) }
+}
+
+impl Cell {
+    fn with(mut self, field: &'static str, data: Value) -> Self {
+        self.secrets.push((field, data));
+        self
+    }
+
+    fn fails(self, failure: Failure) -> Self {
+        Self { failure: Some(failure), ..self }
+    }
+}
+
+/// The cells that all kinds have whose protocol is HTTP: no credentials, certificates either way.
+fn over_http(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+    let Subject { certificates, failures, .. } = subject;
+    let (ca, nobody) = (ways.authority.certificate(), nobody()?);
+    let mine = ways.authority.issue_user("windlass", &[])?;
+    let stranger = Authority::generate()?;
+    let strange = stranger.issue_user("windlass", &[])?;
+    let unknown = Failure { reason: failures.unknown, says: "" };
+    Ok(vec![
+        plain("http-works", server),
+        plain("http-unreachable", nobody).fails(failures.unreachable),
+        plain("http-stalled", ways.stalled.address()).fails(failures.stalled),
+        tls("ca-works", ways.tls.address()).with(certificates, json!({"ca.crt": ca})),
+        tls("ca-wrong", ways.tls.address())
+            .with(certificates, json!({"ca.crt": stranger.certificate()}))
+            .fails(failures.untrusted),
+        tls("ca-unreachable", nobody)
+            .with(certificates, json!({"ca.crt": ca}))
+            .fails(failures.unreachable),
+        tls("ca-stalled", ways.stalled_tls.address())
+            .with(certificates, json!({"ca.crt": ca}))
+            .fails(failures.stalled),
+        tls("certificate-works", ways.mutual.address()).with(
+            certificates,
+            json!({"ca.crt": ca, "tls.crt": mine.certificate, "tls.key": mine.key}),
+        ),
+        tls("certificate-wrong", ways.mutual.address())
+            .with(
+                certificates,
+                json!({"ca.crt": ca, "tls.crt": strange.certificate, "tls.key": strange.key}),
+            )
+            .fails(unknown),
+        tls("certificate-missing", ways.mutual.address())
+            .with(certificates, json!({"ca.crt": ca}))
+            .fails(unknown),
+    ])
+}
+
+/// The cells of kinds that have `spec.proxySecretRef`.
+fn by_proxy(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+    let Subject { certificates, failures, .. } = subject;
+    let field = "proxySecretRef";
+    let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
+    let (right, wrong) = (way(ways.proxy.url(), PASSWORD), way(ways.proxy.url(), WRONG));
+    let closed = way(format!("http://{}", nobody()?), PASSWORD);
+    let silent = way(format!("http://{}", ways.stalled_proxy.address()), PASSWORD);
+    let ca = json!({"ca.crt": ways.authority.certificate()});
+    Ok(vec![
+        plain("proxy-works", server).with(field, right.clone()),
+        tls("proxy-tls-works", ways.tls.address()).with(certificates, ca).with(field, right),
+        plain("proxy-wrong", server).with(field, wrong).fails(failures.proxy_refuses),
+        plain("proxy-unreachable", server).with(field, closed).fails(failures.proxy_unreachable),
+        plain("proxy-stalled", server).with(field, silent).fails(failures.stalled),
+    ])
+}
+
+/// Secrets and objects of a cell.
+fn objects(subject: &Subject, cell: &Cell) -> Vec<Value> {
+    let mut spec = Map::new();
+    let mut all = Vec::new();
+    // What one field names is one Secret, whoever asked for it.
+    let mut secrets: Vec<(&str, Value)> = Vec::new();
+    for (field, data) in subject.always.iter().chain(&cell.secrets) {
+        match secrets.iter_mut().find(|(known, _)| known == field) {
+            Some((_, known)) => {
+                for (key, value) in data.as_object().into_iter().flatten() {
+                    known[key] = value.clone();
+                }
+            }
+            None => secrets.push((field, data.clone())),
+        }
+    }
+    for (field, data) in secrets {
+        let name = format!("{}-{}", cell.name, field.to_lowercase());
+        let is_docker = data.get(".dockerconfigjson").is_some();
+        let kind = if is_docker { "kubernetes.io/dockerconfigjson" } else { "Opaque" };
+        all.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+            "type": kind, "stringData": data}));
+        spec.insert(field.to_owned(), json!({"name": name}));
+    }
+    let url = Url { is_tls: cell.is_tls, server: cell.server };
+    all.extend((subject.objects)(&cell.name, url, spec));
+    all
+}
+
+/// What became of a cell, if it is not what should.
+///
+/// What an object waits for may come after it, so only what it says in the end counts.
+async fn wrong(story: &Story, target: &Target, cell: &Cell) -> Result<Option<String>> {
+    let mut last = String::new();
+    let outcome = e2e::harness::await_until(&cell.name, SOON, async || {
+        let object = story.expect(target).await?;
+        let ready = condition(&object, "Ready");
+        let text = ready["message"].as_str().unwrap_or_default();
+        last = format!("{}: {}: {text}", cell.name, ready["reason"]);
+        let is_right = match cell.failure {
+            None => ready["status"] == "True",
+            Some(Failure { reason, says }) => {
+                ready["status"] == "False" && ready["reason"] == reason && text.contains(says)
+            }
+        };
+        Ok(is_right.then_some(()))
+    });
+    Ok(outcome.await.err().map(|_waited| last))
+}
+
+/// Creates the objects of all cells, and looks what becomes of each. No secret may be read anywhere.
+async fn tell(story: &Story, subject: &Subject, cells: &[Cell]) -> Result<()> {
+    let windlass = Windlass::start_for(story, &["--concurrent-source=16"]).await?;
+    let (api, kind) = subject.kind;
+    for cell in cells {
+        for object in objects(subject, cell) {
+            story.apply_value(object).await?;
+        }
+    }
+    let mut all_wrong = Vec::new();
+    let mut told = String::new();
+    for cell in cells {
+        let target = Target::new(api, kind, &cell.name);
+        all_wrong.extend(wrong(story, &target, cell).await?);
+        told += &story.expect(&target).await?.data["status"].to_string();
+        told += &story.events(kind, &cell.name).await?.join("\n");
+    }
+    ensure!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
+    let log = windlass.operator.log()?;
+    for cell in cells {
+        let secrets = subject.always.iter().chain(&cell.secrets);
+        for value in secrets.filter_map(|(_, data)| data.as_object()).flat_map(Map::values) {
+            // Names and certificates may be told, keys and passwords may not.
+            let text = value.as_str().unwrap_or_default();
+            let is_secret = [PASSWORD, WRONG].contains(&text) || text.contains("PRIVATE KEY");
+            for line in text.lines().filter(|line| is_secret && !line.contains("PRIVATE KEY")) {
+                ensure!(!told.contains(line), "{}: a status or an event has a secret", cell.name);
+                ensure!(!log.contains(line), "{}: the log has a secret", cell.name);
+            }
+        }
+    }
+    ensure!(!told.contains(PASSWORD) && !told.contains(WRONG), "a password is told");
+    ensure!(!log.contains(PASSWORD) && !log.contains(WRONG), "a password is logged");
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! HTTPArchive.
+
+use anyhow::Result;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use e2e::harness::Story;
+use e2e::servers::web::WebServer;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, by_proxy, over_http, plain, tell,
+};
+
+const GROUP: &str = "source.windlass.dev/v1alpha1";
+const FAILED: &str = "HTTPOperationFailed";
+const DENIED: &str = "AuthenticationFailed";
+
+fn objects(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"url": format!("{}/app.yaml", url.base()), "timeout": super::TIMEOUT});
+    vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
+}
+
+fn subject() -> Subject {
+    Subject {
+        kind: (GROUP, "HTTPArchive"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: Failure { reason: DENIED, says: "HTTP status 401" },
+            untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
+            unknown: FAILED,
+            unreachable: Failure { reason: FAILED, says: "Connection refused" },
+            stalled: Failure { reason: FAILED, says: "could not be fetched within 2s" },
+            proxy_refuses: Failure { reason: FAILED, says: "407" },
+            proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
+        },
+        objects: Box::new(objects),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
+    let story = Story::begin("access-http-archive").await?;
+    let subject = subject();
+    let [open, basic, bearer] =
+        [WebServer::start().await?, WebServer::start().await?, WebServer::start().await?];
+    for server in [&open, &basic, &bearer] {
+        server.put("app.yaml", "value: 1\n");
+    }
+    let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
+    basic.protect(&format!("Basic {encoded}"));
+    bearer.protect(&format!("Bearer {PASSWORD}"));
+    let ways = Ways::to(open.address()).await?;
+    let mut cells = over_http(&subject, open.address(), &ways)?;
+    cells.extend(by_proxy(&subject, open.address(), &ways)?);
+    let (field, refused) = ("secretRef", subject.failures.refused);
+    let as_user = |password: &str| json!({"username": USER, "password": password});
+    let by_token = |token: &str| json!({"bearerToken": token});
+    cells.extend([
+        plain("basic-works", basic.address()).with(field, as_user(PASSWORD)),
+        plain("basic-wrong", basic.address()).with(field, as_user(WRONG)).fails(refused),
+        plain("basic-missing", basic.address()).fails(refused),
+        plain("token-works", bearer.address()).with(field, by_token(PASSWORD)),
+        plain("token-wrong", bearer.address()).with(field, by_token(WRONG)).fails(refused),
+    ]);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}

@@ -1,0 +1,119 @@
+//! OCIRepository, and charts of a registry.
+
+use anyhow::Result;
+use e2e::harness::Story;
+use e2e::servers::registry::{self, Layer, Registry};
+use serde_json::{Map, Value, json};
+use sources::charts::Files;
+use sources::oci::chart;
+use tree::{Memory, RelPath};
+
+use super::{
+    API, Cell, Failure, Failures, Subject, Url, WRONG, Ways, by_proxy, over_http, plain, tell,
+};
+
+fn repositories(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"url": format!("oci://{}/app", url.server), "insecure": !url.is_tls,
+        "timeout": super::TIMEOUT});
+    vec![super::object(API, "OCIRepository", name, spec, &own)]
+}
+
+fn charts(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
+        "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+    let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
+    vec![
+        super::object(API, "HelmRepository", name, spec, &own),
+        super::object(API, "HelmChart", name, Map::new(), &chart),
+    ]
+}
+
+/// A registry with an artifact and a chart in it.
+async fn filled(registry: Registry) -> Result<Registry> {
+    registry.push_files("app", "latest", &[("a.yaml", "value: 1\n")], json!({})).await?;
+    let chart = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
+    let mut packed = Vec::new();
+    Files::in_tree(&Memory::from_files(chart)?, &RelPath::parse("app")?)?.write(&mut packed)?;
+    let layer = Layer { media_type: chart::CHART, bytes: packed };
+    registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
+    Ok(registry)
+}
+
+/// With a password, which a docker config or two keys of a Secret have.
+async fn by_password(registry: &Registry, failure: Failure, in_keys: bool) -> Result<Vec<Cell>> {
+    let (server, field) = (registry.host().parse()?, "secretRef");
+    let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});
+    let keys = |password: &str| json!({"username": registry::USER, "password": password});
+    let mut cells = vec![
+        plain("config-works", server).with(field, config(registry::PASSWORD)),
+        plain("config-wrong", server).with(field, config(WRONG)).fails(failure),
+        plain("config-missing", server).fails(failure),
+    ];
+    if in_keys {
+        cells.extend([
+            plain("basic-works", server).with(field, keys(registry::PASSWORD)),
+            plain("basic-wrong", server).with(field, keys(WRONG)).fails(failure),
+        ]);
+    }
+    Ok(cells)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
+    let failed = "OCIArtifactPullFailed";
+    let story = Story::begin("access-oci").await?;
+    let subject = Subject {
+        kind: (API, "OCIRepository"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: Failure { reason: failed, says: "UNAUTHORIZED: authentication required" },
+            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            unknown: failed,
+            unreachable: Failure { reason: failed, says: "Connection refused" },
+            stalled: Failure { reason: failed, says: "2s" },
+            proxy_refuses: Failure { reason: failed, says: "407" },
+            proxy_unreachable: Failure { reason: failed, says: "through the proxy" },
+        },
+        objects: Box::new(repositories),
+    };
+    let open = filled(Registry::start().await?).await?;
+    let protected = filled(Registry::start_with_password().await?).await?;
+    let address = open.host().parse()?;
+    let ways = Ways::to(address).await?;
+    let mut cells = over_http(&subject, address, &ways)?;
+    cells.extend(by_proxy(&subject, address, &ways)?);
+    cells.extend(by_password(&protected, subject.failures.refused, false).await?);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_a_registry_is_reached_by_every_way() -> Result<()> {
+    let (failed, denied) = ("ChartPullError", "AuthenticationFailed");
+    let story = Story::begin("access-oci-charts").await?;
+    let subject = Subject {
+        kind: (API, "HelmChart"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: Failure { reason: denied, says: "UNAUTHORIZED: authentication required" },
+            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            unknown: failed,
+            unreachable: Failure { reason: failed, says: "Connection refused" },
+            stalled: Failure { reason: failed, says: "2s" },
+            // A HelmRepository names no proxy.
+            proxy_refuses: Failure { reason: failed, says: "" },
+            proxy_unreachable: Failure { reason: failed, says: "" },
+        },
+        objects: Box::new(charts),
+    };
+    let open = filled(Registry::start().await?).await?;
+    let protected = filled(Registry::start_with_password().await?).await?;
+    let address = open.host().parse()?;
+    let ways = Ways::to(address).await?;
+    let mut cells = over_http(&subject, address, &ways)?;
+    cells.extend(by_password(&protected, subject.failures.refused, true).await?);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}

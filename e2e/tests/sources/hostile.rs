@@ -1,0 +1,69 @@
+//! What means harm, by every kind that reads such: it is told on its own object, others do not notice, and neither memory
+//! nor disk swell.
+//!
+//! Elsewhere: the limits themselves and answers that only a server of one's own can give (`sources`), manifests
+//! (`stories/bad_input.rs`), fields (`poison.rs`), references across tenants (`tenancy.rs`).
+
+mod addresses;
+mod archives;
+mod indexes;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::{Story, Target, Windlass};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const API: &str = "source.toolkit.fluxcd.io/v1";
+const OURS: &str = "source.windlass.dev/v1alpha1";
+
+/// Applies an object of a source, which then looks once.
+async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+    create_with(story, kind, name, json!({}), spec).await
+}
+
+/// The same with annotations.
+async fn create_with(
+    story: &Story,
+    kind: &str,
+    name: &str,
+    annotations: Value,
+    mut spec: Value,
+) -> Result<Target> {
+    let api = if kind == "HTTPArchive" { OURS } else { API };
+    spec["interval"] = json!(NEVER);
+    let metadata = json!({"name": name, "annotations": annotations});
+    let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
+    story.apply_value(object).await?;
+    Ok(Target::new(api, kind, name))
+}
+
+/// Waits until it is known what becomes of an object, and not only that it waits for another.
+async fn outcome(story: &Story, target: &Target) -> Result<DynamicObject> {
+    let is_over = |object: &DynamicObject| {
+        let ready = condition(object, "Ready");
+        let waits =
+            ["NoSourceArtifact", "SourceUnavailable"].iter().any(|it| ready["reason"] == *it);
+        ready["status"] == "True" || (ready["status"] == "False" && !waits)
+    };
+    story.await_object(target, 2 * SOON, is_over).await
+}
+
+/// Waits until an object has failed; gives what it says.
+async fn refusal(story: &Story, target: &Target) -> Result<String> {
+    let object = outcome(story, target).await?;
+    let ready = condition(&object, "Ready");
+    let text = ready["message"].as_str().unwrap_or_default().to_owned();
+    ensure!(ready["status"] == "False", "{target} was taken: {text}");
+    ensure!(object.data["status"]["artifact"].is_null(), "{target} has an artifact");
+    Ok(text)
+}
+
+/// The highest resident memory of the program since its start, in MiB.
+fn peak(windlass: &Windlass) -> Result<u64> {
+    let id = windlass.operator.id().context("it has ended")?;
+    let text = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no peak")?;
+    let kibibytes: u64 = line.split_whitespace().next().context("no number")?.parse()?;
+    Ok(kibibytes / 1024)
+}

@@ -1,0 +1,329 @@
+//! A remote of each kind behind a relay, the objects that follow it, and what became of its versions.
+//!
+//! The contents of a version are mostly chance, so that they are as long on their way as they are.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::git_server::{Access, GitServer, Repository, SshServer};
+use e2e::harness::flux::{NEVER, REQUESTED_AT, SOON};
+use e2e::harness::{Story, Target};
+use e2e::random::Random;
+use e2e::relay::Relay;
+use e2e::servers::charts::ChartServer;
+use e2e::servers::registry::Registry;
+use e2e::servers::s3::{ACCESS, S3Server, SECRET};
+use e2e::servers::web::WebServer;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sources::archive::{ExtractOptions, extract};
+use tree::{Files as _, Memory};
+
+const API: &str = "source.toolkit.fluxcd.io/v1";
+
+/// The name of every object here.
+const NAME: &str = "app";
+
+/// The file of each version that says which one it is.
+const VERSION: &str = "version.txt";
+
+/// How a source is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    GitHttp,
+    GitSsh,
+    Bucket,
+    OciRepository,
+    HelmRepository,
+    HelmChart,
+    HttpArchive,
+}
+
+enum Server {
+    Git { server: Box<GitServer>, repository: Repository, ssh: Option<SshServer> },
+    S3(S3Server),
+    Registry(Registry),
+    Charts(ChartServer),
+    Web(WebServer),
+}
+
+/// See the module.
+pub(crate) struct Upstream {
+    way: Way,
+    server: Server,
+    /// What is between the server and whoever fetches.
+    pub(crate) relay: Relay,
+    /// How long the contents of a version are, before they are packed.
+    bytes: usize,
+}
+
+/// The digest of bytes, as a status has it.
+fn digest(bytes: &[u8]) -> String {
+    let digits: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+/// A text that cannot be packed to less than half of it.
+fn chance(version: u32, bytes: usize) -> String {
+    let mut random = Random::new(u64::from(version));
+    let mut text = String::with_capacity(bytes + 17);
+    while text.len() < bytes {
+        writeln!(text, "{:016x}", random.number()).ok();
+    }
+    text
+}
+
+/// What `tar` makes of files.
+fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    for (path, text) in files {
+        std::fs::write(folder.path().join(path), text)?;
+    }
+    let mut tar = std::process::Command::new("tar");
+    let output = tar.args(["-cz", "-C"]).arg(folder.path()).arg(".").output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+impl Upstream {
+    /// Starts the server and the relay; there is no version yet.
+    pub(crate) async fn start(way: Way, bytes: usize) -> Result<Self> {
+        let (server, address) = match way {
+            Way::GitHttp | Way::GitSsh => {
+                let server = GitServer::start(Access::Open)?;
+                let repository = server.repository(NAME)?;
+                let ssh = (way == Way::GitSsh).then(|| server.ssh()).transpose()?;
+                let url = match &ssh {
+                    Some(ssh) => ssh.url(&repository),
+                    None => server.url(&repository),
+                };
+                (Server::Git { server: Box::new(server), repository, ssh }, host(&url)?.to_owned())
+            }
+            Way::Bucket => {
+                let server = S3Server::start().await?;
+                server.bucket(NAME).await?;
+                let address = server.endpoint();
+                (Server::S3(server), address)
+            }
+            Way::OciRepository => {
+                let registry = Registry::start().await?;
+                let address = registry.host().to_owned();
+                (Server::Registry(registry), address)
+            }
+            Way::HelmChart => {
+                let server = ChartServer::start(None)?;
+                let address = host(&server.url())?.to_owned();
+                (Server::Charts(server), address)
+            }
+            Way::HelmRepository | Way::HttpArchive => {
+                let server = WebServer::start().await?;
+                let address = server.address().to_string();
+                (Server::Web(server), address)
+            }
+        };
+        let relay = Relay::start(address.parse::<SocketAddr>()?).await?;
+        Ok(Self { way, server, relay, bytes })
+    }
+
+    /// Puts a version there.
+    pub(crate) async fn publish(&self, version: u32) -> Result<()> {
+        let (says, more) = (version.to_string(), chance(version, self.bytes));
+        let files = [(VERSION, &*says), ("more.txt", &*more)];
+        match &self.server {
+            Server::Git { repository, .. } => repository.commit(&files, &says).map(drop),
+            Server::S3(server) => {
+                for (key, text) in files {
+                    server.put(NAME, key, text).await?;
+                }
+                Ok(())
+            }
+            Server::Registry(registry) => {
+                registry.push_files(NAME, "latest", &files, json!({})).await.map(drop)
+            }
+            Server::Charts(server) => {
+                let yaml = format!("apiVersion: v2\nname: {NAME}\nversion: 0.0.{version}\n");
+                let files: Vec<_> = files.into_iter().chain([("Chart.yaml", &*yaml)]).collect();
+                server.publish(&files)
+            }
+            Server::Web(server) if self.way == Way::HttpArchive => {
+                server.put("app.tar.gz", packed(&files)?);
+                Ok(())
+            }
+            Server::Web(server) => {
+                server.put("index.yaml", index(version, &more));
+                Ok(())
+            }
+        }
+    }
+
+    /// The object whose artifact is looked at.
+    pub(crate) fn target(&self) -> Target {
+        match self.way {
+            Way::HttpArchive => Target::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME),
+            Way::GitHttp | Way::GitSsh => Target::git_repository(NAME),
+            Way::Bucket => Target::new(API, "Bucket", NAME),
+            Way::OciRepository => Target::new(API, "OCIRepository", NAME),
+            Way::HelmRepository => Target::new(API, "HelmRepository", NAME),
+            Way::HelmChart => Target::new(API, "HelmChart", NAME),
+        }
+    }
+
+    /// The object by which others use the artifact, if that is another one.
+    pub(crate) fn offered(&self) -> Option<Target> {
+        (self.way == Way::HttpArchive).then(|| Target::new(API, "ExternalArtifact", NAME))
+    }
+
+    /// Creates the objects. They reach the server by way of the relay.
+    pub(crate) async fn create(&self, story: &Story) -> Result<()> {
+        let at = self.relay.address();
+        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}, "stringData": data});
+        let object = |kind: &str, spec: Value| json!({"apiVersion": API, "kind": kind, "metadata": {"name": NAME}, "spec": spec});
+        let objects = match &self.server {
+            Server::Git { server, repository, ssh: None } => {
+                let url = moved(&server.url(repository), at)?;
+                return story.git_repository(NAME, &url, json!({})).await;
+            }
+            Server::Git { repository, ssh: Some(ssh), .. } => {
+                let (url, port) = (ssh.url(repository), at.port());
+                let hosts = ssh.known_hosts()?;
+                let key = hosts.split_once(' ').context("no known host")?.1;
+                let known_hosts = format!("[127.0.0.1]:{port} {key}");
+                let data = json!({"identity": ssh.identity()?, "known_hosts": known_hosts});
+                story.apply_value(secret(data)).await?;
+                let more = json!({"secretRef": {"name": NAME}});
+                return story.git_repository(NAME, &moved(&url, at)?, more).await;
+            }
+            Server::S3(_) => vec![
+                secret(json!({"accesskey": ACCESS, "secretkey": SECRET})),
+                object(
+                    "Bucket",
+                    json!({"interval": NEVER, "endpoint": at.to_string(), "bucketName": NAME,
+                        "insecure": true, "secretRef": {"name": NAME}}),
+                ),
+            ],
+            Server::Registry(_) => vec![object(
+                "OCIRepository",
+                json!({"interval": NEVER, "url": format!("oci://{at}/{NAME}"), "insecure": true}),
+            )],
+            Server::Charts(_) => vec![
+                object("HelmRepository", json!({"interval": NEVER, "url": format!("http://{at}")})),
+                object(
+                    "HelmChart",
+                    json!({"interval": NEVER, "chart": NAME,
+                        "sourceRef": {"kind": "HelmRepository", "name": NAME}}),
+                ),
+            ],
+            Server::Web(_) if self.way == Way::HttpArchive => vec![json!({
+                "apiVersion": "source.windlass.dev/v1alpha1", "kind": "HTTPArchive",
+                "metadata": {"name": NAME},
+                "spec": {"interval": NEVER, "url": format!("http://{at}/app.tar.gz")},
+            })],
+            Server::Web(_) => vec![object(
+                "HelmRepository",
+                json!({"interval": NEVER, "url": format!("http://{at}")}),
+            )],
+        };
+        for object in objects {
+            story.apply_value(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the newest version fetched, of which so many bytes pass the relay.
+    pub(crate) async fn look(&self, story: &Story, hold_after: Option<u64>) -> Result<()> {
+        let hold = || hold_after.into_iter().for_each(|bytes| self.relay.hold_after(bytes));
+        if self.way != Way::HelmChart {
+            hold();
+            return story.request(&self.target()).await.map(drop);
+        }
+        // The index is not what is looked at, so all of it comes before.
+        let (chart, repository) = (self.target(), Target::new(API, "HelmRepository", NAME));
+        story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
+        let token = story.request(&repository).await?;
+        let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
+        story.await_object(&repository, SOON, is_handled).await?;
+        hold();
+        // In one write, so that there is one run and no other that might be still at it when the story goes on.
+        let asked = json!({"annotations": {REQUESTED_AT: token}});
+        story.merge(&chart, json!({"metadata": asked, "spec": {"suspend": false}})).await.map(drop)
+    }
+
+    /// Which version an artifact is, all of which has to be there.
+    pub(crate) fn version(&self, artifact: &[u8]) -> Result<u32> {
+        if self.way == Way::HelmRepository {
+            let text = std::str::from_utf8(artifact)?;
+            ensure!(text.ends_with(END), "the index is not whole");
+            return Ok(text.lines().next().unwrap_or_default().trim_start_matches("# ").parse()?);
+        }
+        let files: Memory = extract(artifact, &ExtractOptions::default())?;
+        let is_version = |path: &&tree::RelPath| path.name() == Some(VERSION);
+        let path = files.walk().map(|(path, _)| path).find(is_version);
+        let text = files.read(path.context("an archive without a version")?)?;
+        Ok(std::str::from_utf8(&text)?.parse()?)
+    }
+
+    /// Which version is served under the address of the status; none while there is no such address.
+    pub(crate) async fn served(&self, story: &Story) -> Result<Option<u32>> {
+        let object = story.expect(&self.target()).await?;
+        let artifact = &object.data["status"]["artifact"];
+        let Some(url) = artifact["url"].as_str() else { return Ok(None) };
+        let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
+        let found = digest(&bytes);
+        ensure!(artifact["digest"] == found, "{url} has {found} in place of {artifact}");
+        ensure!(artifact["size"] == bytes.len(), "{url} has {} bytes: {artifact}", bytes.len());
+        self.version(&bytes).with_context(|| format!("{url} is not whole")).map(Some)
+    }
+
+    /// Waits until a version is served. Whatever is served meanwhile has to be whole.
+    pub(crate) async fn await_version(&self, story: &Story, version: u32) -> Result<DynamicObject> {
+        let begun = std::time::Instant::now();
+        while self.served(story).await? != Some(version) {
+            ensure!(begun.elapsed() < SOON, "version {version} of {:?} did not come", self.way);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        story.await_ready(&self.target()).await
+    }
+
+    /// The folder of the artifacts in the storage.
+    pub(crate) fn slot(&self, story: &Story, storage: &Path) -> PathBuf {
+        let kind = match self.way {
+            Way::GitHttp | Way::GitSsh => "gitrepository",
+            Way::Bucket => "bucket",
+            Way::OciRepository => "ocirepository",
+            Way::HelmRepository => "helmrepository",
+            Way::HelmChart => "helmchart",
+            Way::HttpArchive => "httparchive",
+        };
+        storage.join(kind).join(&story.namespace).join(NAME)
+    }
+}
+
+/// The last line of each index.
+const END: &str = "# the end\n";
+
+/// An index of one chart whose description is long.
+fn index(version: u32, text: &str) -> String {
+    let mut index = format!(
+        "# {version}\napiVersion: v1\nentries:\n  app:\n  - name: app\n    version: 0.0.{version}\n    urls: [app.tgz]\n    \
+         description: |\n"
+    );
+    for line in text.lines() {
+        writeln!(index, "      {line}").ok();
+    }
+    index + END
+}
+
+/// Host and port of a URL.
+fn host(url: &str) -> Result<&str> {
+    let place = url.split_once("://").context("no scheme")?.1.split('/').next();
+    let place = place.context("no host")?;
+    Ok(place.split_once('@').map_or(place, |(_, host)| host))
+}
+
+/// The same URL at another address.
+fn moved(url: &str, to: SocketAddr) -> Result<String> {
+    Ok(url.replacen(host(url)?, &to.to_string(), 1))
+}

@@ -1,0 +1,104 @@
+//! An artifact that a status promises and the store has not: the promise is taken back before anything else is done.
+//!
+//! Elsewhere: making it again, which is what the run does that follows (`world`).
+
+use std::sync::Arc;
+
+use crds::Artifact;
+use kube::core::ResourceExt as _;
+use reconcile::{Conditions, Rest, Wake, reason};
+use serde_json::{Value, json};
+
+use super::Sourced;
+use super::report::ARTIFACT_IN_STORAGE;
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+use crate::controllers::record::{Latest, conditions_of};
+
+/// Parity(flux): what is said until it is there again.
+const DISAPPEARED: &str = "building artifact: disappeared from storage";
+
+/// Whether the store has an artifact as it was stored.
+pub(super) async fn is_kept(context: &Context, artifact: &Artifact) -> bool {
+    let (store, Artifact { path, digest, .. }) = (context.artifacts.clone(), artifact.clone());
+    let verify = move || store.verify(&path, &digest);
+    matches!(tokio::task::spawn_blocking(verify).await, Ok(Ok(true)))
+}
+
+/// Has an object promise no artifact that is not there; the object as it is now, and `None` if it is gone.
+///
+/// # Errors
+/// The API server's refusal.
+pub(super) async fn take_back<K: Sourced>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Arc<K>>, ClusterError> {
+    let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
+    if is_kept(context, artifact).await {
+        return Ok(Some(object.clone()));
+    }
+    tracing::info!(
+        controller_kind = %K::kind(&()),
+        name = object.name_any(),
+        namespace = object.namespace(),
+        path = artifact.path,
+        "the artifact is not in the store, or is not what was stored; it is made again"
+    );
+    K::unoffer(context, object).await?;
+    let (before, after) = without(&**object, jiff::Timestamp::now());
+    latest.write_status(context, object, &before, &after).await
+}
+
+/// The status before and after.
+fn without<K: Sourced>(object: &K, now: reconcile::Time) -> (Value, Value) {
+    let before = serde_json::to_value(object).unwrap_or_default()["status"].take();
+    let mut after = before.clone();
+    let had = conditions_of(&before);
+    let generation = object.meta().generation.unwrap_or_default();
+    let rest = Rest::Running(reason::PROGRESSING, DISAPPEARED.to_owned(), Wake::default());
+    let conditions = Conditions::since(&had, generation, now, &[ARTIFACT_IN_STORAGE]);
+    if let Some(after) = after.as_object_mut() {
+        for field in ["artifact", "url", "includedArtifacts"] {
+            after.remove(field);
+        }
+        after.insert("conditions".to_owned(), json!(conditions.finish(&rest)));
+    }
+    (before, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::source::Bucket;
+
+    #[test]
+    fn the_artifact_and_its_address_go_and_the_rest_of_the_status_stays() {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Succeeded", "message": "stored",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let bucket: Bucket = serde_json::from_value(json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "Bucket",
+            "metadata": {"name": "app", "namespace": "shop", "generation": 2},
+            "spec": {"interval": "1h", "endpoint": "s3.example.com", "bucketName": "app"},
+            "status": {
+                "observedGeneration": 2, "observedIgnore": "*.md", "url": "http://store/latest",
+                "artifact": {"digest": "sha256:0", "lastUpdateTime": "2026-01-01T00:00:00Z",
+                    "path": "bucket/shop/app/0.tar.gz", "revision": "sha256:1", "url": "http://store/0"},
+                "conditions": [condition("Ready", "True"), condition("ArtifactInStorage", "True"),
+                    condition("Foreign", "True")],
+            },
+        }))
+        .unwrap();
+        let (before, after) = without(&bucket, "2026-01-02T00:00:00Z".parse().unwrap());
+        assert!(before["artifact"].is_object());
+        let conditions = conditions_of(&after);
+        let told: Vec<_> = conditions.iter().map(|it| (&*it.kind, it.status)).collect();
+        use reconcile::Status::{True, Unknown};
+        assert_eq!(told, [("Reconciling", True), ("Ready", Unknown), ("Foreign", True)]);
+        assert_eq!(conditions[1].message, DISAPPEARED);
+        let left: Vec<_> = after.as_object().unwrap().keys().collect();
+        assert_eq!(left, ["conditions", "observedGeneration", "observedIgnore"]);
+    }
+}
