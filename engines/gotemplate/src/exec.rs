@@ -23,6 +23,9 @@ use crate::slot::Slot;
 
 type Result<T> = std::result::Result<T, Box<ExecError>>;
 
+/// Room for the output at first, which is enough for most templates that are included.
+const OUTPUT: usize = 512;
+
 /// The longest text of a node in a message.
 const SHOWN: usize = 64 << 10;
 
@@ -58,7 +61,7 @@ pub(crate) fn run_tree(
         variables: vec![("$", dot.clone())],
         base: 0,
         depth: 0,
-        output: Vec::new(),
+        output: Vec::with_capacity(OUTPUT),
         frames: Vec::new(),
         budget,
     };

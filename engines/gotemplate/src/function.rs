@@ -1,7 +1,6 @@
 //! Functions that the caller gives to templates.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,10 +21,25 @@ pub(crate) struct Entry {
     pub(crate) body: Arc<Body>,
 }
 
+/// How many lists the functions are divided into; there are some two hundred functions.
+const LISTS: usize = 512;
+
 /// Functions by name. One with the name of a function of Go's replaces it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Functions {
-    entries: BTreeMap<Box<str>, Entry>,
+    /// Each function is in the list that [`place`] says of its name, as each call looks for one.
+    lists: Vec<Vec<(Box<str>, Entry)>>,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Self { lists: vec![Vec::new(); LISTS] }
+    }
+}
+
+fn place(name: &str) -> usize {
+    let add = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(usize::from(byte));
+    name.bytes().fold(name.len(), add) % LISTS
 }
 
 impl Functions {
@@ -39,12 +53,18 @@ impl Functions {
         body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync + 'static,
     ) {
         let entry = Entry { signature: Arc::new(signature), body: Arc::new(body) };
-        self.entries.insert(name.into(), entry);
+        let list = &mut self.lists[place(name)];
+        match list.iter_mut().find(|(known, _)| **known == *name) {
+            Some((_, known)) => *known = entry,
+            None => list.push((name.into(), entry)),
+        }
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.keys().map(|name| &**name)
+        let mut names: Vec<&str> = self.lists.iter().flatten().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names.into_iter()
     }
 
     /// What a function takes and gives.
@@ -53,7 +73,8 @@ impl Functions {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name)
+        let mut list = self.lists[place(name)].iter();
+        list.find(|(known, _)| **known == *name).map(|(_, entry)| entry)
     }
 }
 

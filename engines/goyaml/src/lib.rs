@@ -25,6 +25,7 @@ mod json;
 mod limits;
 mod node;
 mod parser;
+mod plain;
 mod reader;
 mod resolve;
 mod scanner;
@@ -38,6 +39,7 @@ pub use documents::{Document, documents};
 pub use emit::{EmitError, Emittable, View, emit, emit_value};
 pub use error::Error;
 pub use limits::Limits;
+pub use plain::Maker;
 pub use target::{Target, is_field};
 pub use walk::Walk;
 
@@ -63,7 +65,26 @@ pub enum Dialect {
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
 /// [`Limits::default`] applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
-    first_document(input, false, &Target::Any)
+    to_value::<plain::Json>(input)
+}
+
+/// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
+pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
+    match plain::read::<M>(input, |_, _| true) {
+        Some(value) => Ok(value),
+        None => first_document(input, false, &Target::Any).map(M::json),
+    }
+}
+
+/// Reads the first document of `input` as [`to_json`] does, for who looks at some of its entries only.
+///
+/// `wants` says of a key, and of how many lists and maps it is in, from one, whether its entry is wanted. Others may be
+/// missing from the value, with all that is in them. What is wrong with any of them is an error nevertheless.
+pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
+    match plain::read::<plain::Json>(input, wants) {
+        Some(value) => Ok(value),
+        None => first_document(input, false, &Target::Any),
+    }
 }
 
 /// Reads the first document of `input` as [`to_json`] does, for a Go value of a known shape.

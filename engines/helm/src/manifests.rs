@@ -5,7 +5,6 @@
 
 mod head;
 mod order;
-mod plain;
 #[cfg(test)]
 mod tests;
 
@@ -126,13 +125,14 @@ pub fn split(text: &[u8]) -> Vec<&[u8]> {
     let mut documents = Vec::new();
     let mut from = 0;
     let mut line_start = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if let Some(after) = line.strip_prefix(b"---") {
+    loop {
+        if let Some(after) = text[line_start..].strip_prefix(b"---") {
             documents.push(&text[from..line_start]);
             let blanks = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             from = line_start + 3 + blanks;
         }
-        line_start += line.len();
+        let Some(end) = memchr::memchr(b'\n', &text[line_start..]) else { break };
+        line_start += end + 1;
     }
     documents.push(&text[from..]);
     documents.into_iter().map(trim_start).filter(|document| !document.is_empty()).collect()
@@ -169,7 +169,11 @@ pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result
     let bytes = documents.iter().map(|(_, document)| document.len()).sum();
     let read = parallel::map(&documents, bytes, |(_, document)| {
         // YAML is UTF-8, as far as it was read.
-        Head::parse(document).map(|head| (String::from_utf8_lossy(document).into_owned(), head))
+        let text = || match std::str::from_utf8(document) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(document).into_owned(),
+        };
+        Head::parse(document).map(|head| (text(), head))
     });
     for ((path, _), read) in documents.into_iter().zip(read) {
         match read {

@@ -32,6 +32,8 @@ decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
 /// The fields of all transformers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Config {
+    /// Whether it is what holds without being said, so that comparing needs no look at hundreds of fields.
+    is_builtin: bool,
     pub(crate) name_prefix: Vec<FieldSpec>,
     pub(crate) name_suffix: Vec<FieldSpec>,
     pub(crate) namespace: Vec<FieldSpec>,
@@ -91,6 +93,7 @@ impl Config {
             referrers: specs(referrers),
         });
         let mut config = Self {
+            is_builtin: true,
             name_prefix: specs(defaults::NAME_PREFIX),
             name_suffix: specs(defaults::NAME_SUFFIX),
             namespace: specs(defaults::NAMESPACE),
@@ -146,13 +149,14 @@ impl Config {
     /// The same place is made in one and not in the other.
     pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
         // Most kustomizations add nothing to the defaults.
-        if *self == other || other == Self::default() {
+        if self.is_builtin && other.is_builtin || *self == other || other == Self::default() {
             return Ok(());
         }
-        if *self == Self::default() && other == *BUILTIN {
+        if *self == Self::default() && other.is_builtin {
             *self = other;
             return Ok(());
         }
+        self.is_builtin = false;
         let fields = [
             (&mut self.name_prefix, other.name_prefix, "NamePrefix"),
             (&mut self.name_suffix, other.name_suffix, "NameSuffix"),

@@ -32,11 +32,11 @@ pub struct Selector {
 /// A selector that is ready to be used.
 #[derive(Debug, Clone)]
 pub struct Matcher {
-    group: Option<Regexp>,
-    version: Option<Regexp>,
-    kind: Option<Regexp>,
-    name: Option<Regexp>,
-    namespace: Option<Regexp>,
+    group: Pattern,
+    version: Pattern,
+    kind: Pattern,
+    name: Pattern,
+    namespace: Pattern,
     labels: Result<LabelSelector, SyntaxError>,
     annotations: Result<LabelSelector, SyntaxError>,
 }
@@ -63,19 +63,17 @@ impl Selector {
 impl Matcher {
     /// Whether the kind of an object is meant.
     pub fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
-        allows(self.group.as_ref(), group)
-            && allows(self.version.as_ref(), version)
-            && allows(self.kind.as_ref(), kind)
+        self.group.allows(group) && self.version.allows(version) && self.kind.allows(kind)
     }
 
     /// Whether a name is meant.
     pub fn matches_name(&self, name: &str) -> bool {
-        allows(self.name.as_ref(), name)
+        self.name.allows(name)
     }
 
     /// Whether a namespace is meant.
     pub fn matches_namespace(&self, namespace: &str) -> bool {
-        allows(self.namespace.as_ref(), namespace)
+        self.namespace.allows(namespace)
     }
 
     /// Whether an object with these labels is meant; `label` finds the value of a key.
@@ -101,16 +99,36 @@ impl Matcher {
     }
 }
 
-/// An expression for all of a text; `None` if it allows any.
-fn anchored(pattern: &str) -> Result<Option<Regexp>, golang::regexp::Error> {
-    if pattern.is_empty() {
-        return Ok(None);
-    }
-    Regexp::new(&format!("^(?:{pattern})$")).map(Some)
+/// An expression for all of a text.
+#[derive(Debug, Clone)]
+enum Pattern {
+    /// It is empty.
+    Any,
+    /// It means itself: most do, and an expression takes long to make.
+    Text(String),
+    Expression(Regexp),
 }
 
-fn allows(pattern: Option<&Regexp>, text: &str) -> bool {
-    pattern.is_none_or(|pattern| pattern.is_match(text))
+impl Pattern {
+    fn allows(&self, text: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Text(wanted) => wanted == text,
+            Self::Expression(pattern) => pattern.is_match(text),
+        }
+    }
+}
+
+fn anchored(pattern: &str) -> Result<Pattern, golang::regexp::Error> {
+    let means_itself =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
+    if pattern.is_empty() {
+        return Ok(Pattern::Any);
+    }
+    if pattern.bytes().all(means_itself) {
+        return Ok(Pattern::Text(pattern.to_owned()));
+    }
+    Regexp::new(&format!("^(?:{pattern})$")).map(Pattern::Expression)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
 //! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out
-//! of any value (`cast.rs`), decimal numbers (`decimal.rs`).
+//! of any value (`cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`).
 
 mod arguments;
 mod cast;
@@ -19,6 +19,8 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod world;
+mod yaml;
 
 pub use table::functions;
 pub use world::World;
+pub use yaml::read_yaml;

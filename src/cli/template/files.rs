@@ -5,6 +5,7 @@
 use std::io::{self, Read as _};
 use std::net::ToSocketAddrs as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use golang::time::Zone;
 use helm::chart::{Chart, File, LoadError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED, load as from};
@@ -189,13 +190,27 @@ impl<'w> Walk<'w> {
                 "the chart has more than {MAX_ENTRIES} files or {MAX_UNPACKED} bytes"
             ));
         }
-        let data = std::fs::read(path);
+        let data = contents(path, known.len());
         let data = data.map_err(|error| {
             format!("error reading {name}: {}", go_error("open", &shown, &error))
         })?;
-        self.files.push(File { name, data: data.into() });
+        self.files.push(File { name, data });
         Ok(())
     }
+}
+
+/// The bytes of a file that had a length a moment ago, without a copy where it still has it.
+fn contents(path: &Path, length: u64) -> io::Result<Arc<[u8]>> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut data: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+    let mut file = std::fs::File::open(path)?;
+    if let Some(room) = Arc::get_mut(&mut data)
+        && file.read_exact(room).is_ok()
+        && matches!(file.read(&mut [0]), Ok(0))
+    {
+        return Ok(data);
+    }
+    std::fs::read(path).map(Into::into)
 }
 
 /// The namespace of the release: of the flag, `HELM_NAMESPACE`, or the context of the kubeconfig.

@@ -31,18 +31,18 @@ impl<'a> Open<'a> {
 
     fn close(self) -> Value {
         match self {
-            Self::List(_, items) => {
-                let capacity = capacity(items.len());
-                Value::List(List::with_capacity(Type::Any, items, capacity))
-            }
+            Self::List(_, items) => Value::List(List::decoded(items)),
             Self::Map(_, _, entries) => Value::map(entries),
         }
     }
 }
 
-/// The room that Go's decoder has made when a list has so many items.
-fn capacity(len: usize) -> usize {
-    if len == 0 { 0 } else { len.next_power_of_two() }
+impl List {
+    /// A `[]interface {}` with the room behind its items that Go's decoder of JSON has made.
+    pub fn decoded(items: Vec<Value>) -> Self {
+        let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
+        Self::with_capacity(Type::Any, items, capacity)
+    }
 }
 
 pub(super) fn decoded(json: &Json) -> Value {

@@ -39,6 +39,12 @@ impl<'s> Run<'s, '_> {
         arguments: &'s [Id],
         last: Option<Slot>,
     ) -> Result<Slot> {
+        let has_arguments = arguments.len() > 1 || last.is_some();
+        if let (Value::Map(map), false) = (receiver.value(), has_arguments)
+            && let Some(value) = map.get(name.as_bytes())
+        {
+            return Ok(Slot::of(value, map.item_type()));
+        }
         let quoted =
             || String::from_utf8_lossy(&quote(name.as_bytes(), Quoting::Printable)).into_owned();
         if receiver.is_absent() {
@@ -51,7 +57,6 @@ impl<'s> Run<'s, '_> {
             let held = receiver.held_name();
             return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
         }
-        let has_arguments = arguments.len() > 1 || last.is_some();
         let map = match receiver.value() {
             Value::Object(object) => {
                 if let Some(method) = Arc::clone(object).method(name) {

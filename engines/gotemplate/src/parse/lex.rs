@@ -182,11 +182,18 @@ impl<'a> Lexer<'a> {
 
     /// The next character, if the text is not over.
     fn peek(&self) -> Option<char> {
-        (self.at < self.text.len()).then(|| decode(self.rest()).0)
+        match self.text.get(self.at) {
+            Some(ascii) if ascii.is_ascii() => Some(char::from(*ascii)),
+            Some(_) => Some(decode(self.rest()).0),
+            None => None,
+        }
     }
 
     fn next(&mut self) -> Option<char> {
-        let (character, width) = decode(self.rest());
+        let (character, width) = match self.text.get(self.at) {
+            Some(ascii) if ascii.is_ascii() => (char::from(*ascii), 1),
+            _ => decode(self.rest()),
+        };
         self.at += width;
         if character == '\n' {
             self.line += 1;
@@ -361,13 +368,11 @@ impl<'a> Lexer<'a> {
             '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
             '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
             '`' => {
-                loop {
-                    match self.next() {
-                        None => return self.error("unterminated raw quoted string"),
-                        Some('`') => break,
-                        Some(_) => {}
-                    }
-                }
+                let Some(length) = memchr::memchr(b'`', self.rest()) else {
+                    return self.error("unterminated raw quoted string");
+                };
+                self.line += newlines(&self.rest()[..length]);
+                self.at += length + 1;
                 self.token(Kind::RawString)
             }
             '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
@@ -466,6 +471,9 @@ impl<'a> Lexer<'a> {
     /// A constant up to its closing mark; the opening one was read.
     fn quoted(&mut self, mark: u8, kind: Kind, unterminated: &str) -> Token {
         loop {
+            // Nothing else means anything here.
+            let plain = memchr::memchr3(mark, b'\\', b'\n', self.rest());
+            self.at += plain.unwrap_or(self.rest().len());
             let character = match self.next() {
                 Some('\\') => match self.next() {
                     Some(escaped) if escaped != '\n' => continue,

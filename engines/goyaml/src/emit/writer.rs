@@ -7,6 +7,8 @@ use super::scalar::{Style, is_break, is_printable};
 
 /// A line that is longer than this is broken at its next space.
 const WIDTH: usize = 80;
+/// Room for the text at first, in bytes.
+const FIRST: usize = 256;
 /// How many columns a level is further in than the one above.
 pub(super) const STEP: usize = 2;
 
@@ -38,7 +40,8 @@ impl Writer {
     /// An empty text that indentation will not make longer than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         let (is_spaced, is_line_start) = (true, true);
-        Self { out: String::new(), column: 0, is_spaced, is_line_start, limit, is_full: false }
+        let out = String::with_capacity(FIRST);
+        Self { out, column: 0, is_spaced, is_line_start, limit, is_full: false }
     }
 
     /// The text, unless it would have become too long.

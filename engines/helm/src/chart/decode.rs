@@ -4,12 +4,13 @@
 //! the items that are there already, and of several values of a wrong shape the first is told.
 //! Elsewhere: YAML (`goyaml`), what may stand in the fields (`chart/validate.rs`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use golang::Value;
 use golang::time::{RFC3339, Time, Zone};
 use goyaml::Target;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::{Dependency, Lock, Maintainer, Metadata};
 
@@ -168,22 +169,21 @@ fn time(json: &Json) -> Result<String, DecodeError> {
 /// # Errors
 /// A document is no YAML, or no table, or begins with something behind its `---`.
 pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
-    let mut merged = Map::new();
+    let mut merged: Option<golang::value::Map> = None;
     for document in documents(yaml)? {
-        let json = goyaml::to_json(&document).map_err(DecodeError::from)?;
-        match json {
-            Json::Null => {}
-            Json::Object(table) => merge(&mut merged, table),
+        match sprig::read_yaml(&document).map_err(DecodeError::from)? {
+            Value::Nil => {}
+            Value::Map(table) => match &merged {
+                None => merged = Some(table),
+                Some(merged) => merge(merged, &table),
+            },
             other => {
                 let place = "value of type map[string]interface {}".to_owned();
-                return Err(DecodeError::Shape { found: shape(&other), place }.into());
+                return Err(DecodeError::Shape { found: shape_of(&other), place }.into());
             }
         }
     }
-    match Value::from_json(&Json::Object(merged)) {
-        Value::Map(table) => Ok(table),
-        _ => Ok(crate::values::empty()),
-    }
+    Ok(merged.unwrap_or_else(crate::values::empty))
 }
 
 /// Why a values file cannot be read, as Helm says it.
@@ -198,8 +198,13 @@ pub enum ValuesError {
     Document(#[from] DecodeError),
 }
 
-/// The documents of a text, divided at lines that begin with `---`.
-fn documents(yaml: &[u8]) -> Result<Vec<Vec<u8>>, ValuesError> {
+/// The documents of a text, divided at lines that begin with `---`; their lines end with a line feed.
+fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> {
+    // Nearly all are one document as it is.
+    let is_divided = yaml.starts_with(b"---") || memchr::memmem::find(yaml, b"\n---").is_some();
+    if !is_divided && yaml.ends_with(b"\n") && memchr::memchr(b'\r', yaml).is_none() {
+        return Ok(vec![Cow::Borrowed(yaml)]);
+    }
     let mut documents = Vec::new();
     let mut document = Vec::new();
     for line in yaml.split_inclusive(|byte| *byte == b'\n') {
@@ -212,22 +217,22 @@ fn documents(yaml: &[u8]) -> Result<Vec<Vec<u8>>, ValuesError> {
                 return Err(ValuesError::Separator(rest.to_owned()));
             }
             if !document.is_empty() {
-                documents.push(std::mem::take(&mut document));
+                documents.push(Cow::Owned(std::mem::take(&mut document)));
                 continue;
             }
         }
         document.extend_from_slice(line);
         document.push(b'\n');
     }
-    documents.push(document);
+    documents.push(Cow::Owned(document));
     Ok(documents)
 }
 
 /// Puts a table over another; tables in both are put together. As deep as YAML nests, which is bounded.
-fn merge(under: &mut Map<String, Json>, over: Map<String, Json>) {
-    for (key, value) in over {
-        match (under.get_mut(&key), value) {
-            (Some(Json::Object(below)), Json::Object(above)) => merge(below, above),
+fn merge(under: &golang::value::Map, over: &golang::value::Map) {
+    for (key, value) in over.entries() {
+        match (under.get(&key), value) {
+            (Some(Value::Map(below)), Value::Map(above)) => merge(&below, &above),
             (_, value) => {
                 under.insert(key, value);
             }
@@ -400,6 +405,16 @@ impl Decoder {
 }
 
 /// What Go's JSON calls the shape of a value.
+fn shape_of(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "bool",
+        Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::List(_) => "array",
+        _ => "object",
+    }
+}
+
 fn shape(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",

@@ -99,8 +99,8 @@ impl Files {
     }
 }
 
-fn bytes(data: &[u8]) -> Value {
-    Value::Bytes(Str::from(data))
+fn bytes(data: &Arc<[u8]>) -> Value {
+    Value::Bytes(Str::from(Arc::clone(data)))
 }
 
 impl Object for Files {

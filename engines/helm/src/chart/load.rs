@@ -156,9 +156,17 @@ pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
     let rules = rules.map(|file| String::from_utf8_lossy(&file.data));
     let rules = Rules::parse(&rules.unwrap_or_default())?;
     let mut kept = Vec::with_capacity(files.len());
+    // The last folder of which a file was kept: nothing on the way to it is ignored.
+    let mut known = String::new();
     for mut file in files {
-        if is_ignored(&rules, &file.name) {
+        let folder = file.name.rfind('/').map_or("", |slash| &file.name[..slash]);
+        let is_known = !folder.is_empty() && folder == known;
+        if !is_known && is_folder_ignored(&rules, &file.name) || rules.is_ignored(&file.name, false)
+        {
             continue;
+        }
+        if !is_known {
+            known = folder.to_owned();
         }
         if file.data.len() as u64 > MAX_FILE_SIZE {
             return Err(LoadError::FileTooLarge(quoted(base(&file.name))));
@@ -236,10 +244,10 @@ fn check_version(chart_yaml: &[u8]) -> Result<(), LoadError> {
     }
 }
 
-/// Whether a file or a folder that it is in is ignored.
-fn is_ignored(rules: &Rules, path: &str) -> bool {
+/// Whether a folder that a file is in is ignored.
+fn is_folder_ignored(rules: &Rules, path: &str) -> bool {
     let mut folders = path.match_indices('/').map(|(slash, _)| &path[..slash]);
-    folders.any(|folder| rules.is_ignored(folder, true)) || rules.is_ignored(path, false)
+    folders.any(|folder| rules.is_ignored(folder, true))
 }
 
 /// Loads charts, and what counts across all of them.

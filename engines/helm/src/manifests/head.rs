@@ -2,13 +2,11 @@
 //!
 //! Helm reads into a struct, so keys match without regard to case, numbers and truths become texts, and a value of
 //! another shape is an error in the words of Go's `encoding/json`.
-//! Elsewhere: manifests of which only a part has to be read (`plain.rs`), YAML (`goyaml`).
+//! Elsewhere: YAML (`goyaml`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
-
-use super::plain;
 
 /// The part of a manifest that Helm reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,14 +54,8 @@ impl Head {
     /// # Errors
     /// It is no YAML, or has another shape than an object.
     pub fn parse(text: &[u8]) -> Result<Self, HeadError> {
-        // An error is about the whole text: it names lines.
-        let head = plain::entries(text, is_read).and_then(|text| Self::read(text.as_bytes()).ok());
-        head.map_or_else(|| Self::read(text), Ok)
-    }
-
-    pub(super) fn read(text: &[u8]) -> Result<Self, HeadError> {
         let mut head = Self::default();
-        match goyaml::to_json(text)? {
+        match goyaml::to_json_of(text, is_read)? {
             Value::Null => Ok(head),
             Value::Object(object) => head.fill(&object).map(|()| head),
             other => Err(misfit(&other, ROOT)),
@@ -118,13 +110,23 @@ impl Head {
     }
 }
 
-/// Whether anything is read of the entry with this key.
-pub(super) fn is_read(key: &str) -> bool {
-    ["apiVersion", "kind", "metadata"].iter().any(|field| is_field(key, field))
+/// Whether anything is read of the entry with this key, in so many maps.
+///
+/// Most of the time would go into what is not: definitions have megabytes.
+fn is_read(depth: usize, key: &str) -> bool {
+    let fields: &[&str] = match depth {
+        1 => &["apiVersion", "kind", "metadata"],
+        2 => &["name", "annotations"],
+        _ => return true,
+    };
+    fields.iter().any(|field| is_field(key, field))
 }
 
 /// Whether `encoding/json` takes a key for this field: two letters outside of ASCII count as their ASCII ones.
 fn is_field(key: &str, field: &str) -> bool {
+    if key.is_ascii() {
+        return key.eq_ignore_ascii_case(field);
+    }
     let folded = |character: char| match character {
         'ſ' => 's',
         '\u{212a}' => 'k',

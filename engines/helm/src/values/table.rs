@@ -19,11 +19,11 @@ pub(crate) fn copied(table: &Map, budget: &mut Budget) -> Result<Map, Error> {
 }
 
 fn copied_table(table: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
-    let copy = Map::new(table.item_type().clone(), []);
-    for (key, value) in table.entries() {
-        copy.insert(key, copied_value(&value, depth + 1, budget)?);
+    let mut entries = table.entries();
+    for (_, value) in &mut entries {
+        *value = copied_value(value, depth + 1, budget)?;
     }
-    Ok(copy)
+    Ok(Map::new(table.item_type().clone(), entries))
 }
 
 fn copied_value(value: &Value, depth: usize, budget: &mut Budget) -> Result<Value, Error> {

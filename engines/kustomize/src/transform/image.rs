@@ -13,7 +13,8 @@ use crate::resources::Resources;
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
     image: Image,
-    pattern: Regexp,
+    /// Which images are meant; none if the name means itself, as most do, since an expression takes long to make.
+    pattern: Option<Regexp>,
     specs: Vec<FieldSpec>,
 }
 
@@ -22,11 +23,16 @@ impl Images {
     /// The image's name is no regular expression. Differs(kustomize): it crashes.
     pub(crate) fn new(image: Image, specs: Vec<FieldSpec>) -> Result<Self> {
         let name = &image.name;
+        let means_itself =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
+        if name.bytes().all(means_itself) {
+            return Ok(Self { image, pattern: None, specs });
+        }
         let pattern = format!("^{name}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$");
         let pattern = Regexp::new(&pattern).map_err(|error| {
             Error::new(error.to_string()).within(format_args!("image {name:?}"))
         })?;
-        Ok(Self { image, pattern, specs })
+        Ok(Self { image, pattern: Some(pattern), specs })
     }
 
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
@@ -78,7 +84,11 @@ impl Images {
 
     fn set(&self, node: &mut Node) -> Result<()> {
         edit::check_kind(node, Kind::Scalar)?;
-        if !self.pattern.is_match(&node.value) {
+        let is_meant = match &self.pattern {
+            Some(pattern) => pattern.is_match(&node.value),
+            None => is_version_of(&node.value, &self.image.name),
+        };
+        if !is_meant {
             return Ok(());
         }
         let changed = self.image.applied(&node.value);
@@ -111,6 +121,20 @@ impl Image {
     }
 }
 
+/// Whether an image is the one of that name, perhaps with a tag and a digest.
+fn is_version_of(image: &str, name: &str) -> bool {
+    let Some(rest) = image.strip_prefix(name) else { return false };
+    let is_of_version =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'{' | b'}' | b'-');
+    let (tag, digest) = match rest.split_once('@') {
+        Some((tag, digest)) => (tag, Some(digest)),
+        None => (rest, None),
+    };
+    let tag = if tag.is_empty() { Some("") } else { tag.strip_prefix(':') };
+    let digest = digest.map_or(Some(""), |digest| digest.strip_prefix("sha256:"));
+    [tag, digest].iter().all(|part| part.is_some_and(|part| part.bytes().all(is_of_version)))
+}
+
 /// Name, tag and digest. A colon in front of the first slash belongs to the name.
 fn split(image: &str) -> (&str, &str, &str) {
     let from = image.find('/').filter(|slash| *slash > 0).unwrap_or(0);
@@ -122,5 +146,27 @@ fn split(image: &str) -> (&str, &str, &str) {
         }
         (Some(colon), Some(at)) => (&image[..colon], &image[colon + 1..at], &image[at + 1..]),
         (Some(colon), None) | (None, Some(colon)) => (&image[..colon], &image[colon + 1..], ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::regexp::Regexp;
+
+    use super::is_version_of;
+
+    #[test]
+    fn names_that_mean_themselves_are_found_as_their_expression_finds_them() {
+        const CLASS: &str = "[a-zA-Z0-9_.{}-]*";
+        let parts = ["", "web", "x", ":", "1.2", "{}", "@", "sha256:", "/", "\n", "é"];
+        for name in ["web", "a/web", ""] {
+            let pattern = Regexp::new(&format!("^{name}(:{CLASS})?(@sha256:{CLASS})?$")).unwrap();
+            for number in 0..parts.len().pow(4) {
+                let part = |place: u32| parts[number / parts.len().pow(place) % parts.len()];
+                let image: String = (0..4).map(part).collect();
+                let image = format!("{name}{image}");
+                assert_eq!(is_version_of(&image, name), pattern.is_match(&image), "{image:?}");
+            }
+        }
     }
 }

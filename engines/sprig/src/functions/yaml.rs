@@ -72,10 +72,7 @@ fn mismatch(error: &str) -> String {
 fn read(call: &mut Call<'_>, args: &[Value]) -> Result<Result<Value, String>, Failure> {
     let text = text(args, 0);
     call.work(text.len())?;
-    Ok(match goyaml::to_json(text) {
-        Ok(json) => Ok(Value::from_json(&json)),
-        Err(error) => Err(format!("error converting YAML to JSON: {error}")),
-    })
+    Ok(crate::read_yaml(text).map_err(|error| format!("error converting YAML to JSON: {error}")))
 }
 
 /// YAML without its last newline, or why there is none.

@@ -1,0 +1,215 @@
+//! Keys and scalars that are on one line, and block scalars.
+
+use std::borrow::Cow;
+
+use super::{MAX_KEY, Maker, is_end, number};
+use crate::Dialect;
+use crate::resolve::{Scalar, resolve};
+
+/// A key as text, and what is behind its colon.
+pub(super) fn key(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let (key, rest) = match text.as_bytes().first()? {
+        b'"' | b'\'' => quoted(text)?,
+        _ => {
+            let (key, rest) = text.split_at(plain_key_length(text));
+            (plain_key(key)?, rest)
+        }
+    };
+    let value = rest.strip_prefix(':').filter(|value| is_end(value))?;
+    (text.len() - rest.len() <= MAX_KEY).then_some((key, value))
+}
+
+/// How many bytes at the beginning may belong to a key without quotes.
+pub(super) fn plain_key_length(text: &str) -> usize {
+    let is_of_key =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+    text.bytes().take_while(is_of_key).count()
+}
+
+/// The text of a key that is written without quotes.
+pub(super) fn plain_key(key: &str) -> Option<Cow<'_, str>> {
+    if key.starts_with('-') {
+        return None;
+    }
+    match resolve(Dialect::V2, "", key).ok()? {
+        Scalar::Str | Scalar::Timestamp => Some(Cow::Borrowed(key)),
+        Scalar::Bool(truth) => Some(truth.to_string().into()),
+        Scalar::Int(int) => Some(int.to_string().into()),
+        Scalar::Null | Scalar::Uint(_) | Scalar::Float(_) | Scalar::Binary | Scalar::Other => None,
+    }
+}
+
+/// A text without the comment behind it.
+pub(super) fn without_comment(text: &str) -> &str {
+    match text.as_bytes().contains(&b'#').then(|| text.find(" #")).flatten() {
+        Some(end) => text[..end].trim_end_matches(' '),
+        None => text,
+    }
+}
+
+/// Whether there is nothing more in a line but a comment.
+pub(super) fn is_over(rest: &str) -> bool {
+    let text = rest.trim_start_matches(' ');
+    text.is_empty() || text.starts_with('#') && text.len() < rest.len()
+}
+
+/// What a scalar in quotes says, and what is behind it.
+pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let (quote, inside) = (*text.as_bytes().first()?, text.get(1..)?);
+    let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
+    let mut said = Cow::Borrowed("");
+    let mut rest = inside;
+    loop {
+        let at = rest.bytes().position(is_special)?;
+        let (before, behind) = rest.split_at(at);
+        if said.is_empty() {
+            said = Cow::Borrowed(before);
+        } else {
+            said.to_mut().push_str(before);
+        }
+        let escaped = match (behind.as_bytes(), quote) {
+            ([b'\\', b'"', ..], _) => '"',
+            ([b'\\', b'\\', ..], _) => '\\',
+            ([b'\\', b'n', ..], _) => '\n',
+            ([b'\\', b't', ..], _) => '\t',
+            // The others are left to the whole reader.
+            ([b'\\', ..], _) => return None,
+            ([b'\'', b'\'', ..], b'\'') => '\'',
+            _ => return Some((said, &behind[1..])),
+        };
+        said.to_mut().push(escaped);
+        rest = &behind[2..];
+    }
+}
+
+/// What a scalar without quotes means that is the rest of a line.
+pub(super) fn plain<M: Maker>(text: &str) -> Option<M::Value> {
+    let is_key = text.ends_with(':') || text.contains(": ");
+    if is_key || !begins_plain(text) {
+        return None;
+    }
+    meaning::<M>(text)
+}
+
+/// Whether a scalar without quotes may begin like this in a list or map of lines.
+fn begins_plain(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'-', second, ..] => *second != b' ',
+        [
+            b'-' | b'?' | b':' | b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!'
+            | b'|' | b'>' | b'\'' | b'"' | b'%' | b'@' | b'`',
+            ..,
+        ]
+        | [] => false,
+        _ => true,
+    }
+}
+
+/// What a text without quotes means.
+pub(super) fn meaning<M: Maker>(text: &str) -> Option<M::Value> {
+    Some(match resolve(Dialect::V2, "", text).ok()? {
+        Scalar::Null => M::null(),
+        Scalar::Bool(truth) => M::bool(truth),
+        Scalar::Int(int) => M::int(int),
+        Scalar::Uint(uint) => M::uint(uint),
+        Scalar::Float(float) => M::number(number(float)?),
+        Scalar::Str | Scalar::Timestamp => M::text(text),
+        Scalar::Binary | Scalar::Other => return None,
+    })
+}
+
+/// What becomes of the line breaks at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chomping {
+    Strip,
+    Clip,
+    Keep,
+}
+
+/// A literal or folded scalar that has begun.
+pub(super) struct BlockScalar {
+    is_folded: bool,
+    chomping: Chomping,
+    /// The column of the collection that it is in.
+    outer: usize,
+    /// The column of its text, once there is some.
+    indent: Option<usize>,
+    /// Whether its text is wanted.
+    is_kept: bool,
+    content: String,
+    /// Whether the last line of text ended, and how many empty ones came behind it.
+    is_ended: bool,
+    breaks: usize,
+    /// Whether the last line of text began with a space.
+    was_blank: bool,
+}
+
+impl BlockScalar {
+    /// By its first line.
+    pub(super) fn begin(text: &str, outer: usize, is_kept: bool) -> Option<Self> {
+        let chomping = match text.get(1..)? {
+            "" => Chomping::Clip,
+            "-" => Chomping::Strip,
+            "+" => Chomping::Keep,
+            _ => return None,
+        };
+        Some(Self {
+            is_folded: text.starts_with('>'),
+            chomping,
+            outer,
+            indent: None,
+            is_kept,
+            content: String::new(),
+            is_ended: false,
+            breaks: 0,
+            was_blank: false,
+        })
+    }
+
+    /// Takes a line whose first character that is no space is in this column, if it belongs here.
+    pub(super) fn line(&mut self, line: &str, column: usize, is_ended: bool) -> Option<bool> {
+        let is_blank = line.len() == column;
+        if is_blank && (!is_ended || self.indent.is_none() && column > 0) {
+            // Spaces in front of the text count if there are more of them.
+            return None;
+        }
+        if is_blank && column <= self.indent.unwrap_or(0) {
+            self.breaks += 1;
+            return Some(true);
+        }
+        if !is_blank && column <= self.outer {
+            return Some(false);
+        }
+        let text = line.get(*self.indent.get_or_insert(column)..)?;
+        if column < line.len() - text.len() {
+            return None;
+        }
+        if !self.is_kept {
+            return Some(true);
+        }
+        let begins_blank = text.starts_with(' ');
+        if self.is_folded && self.is_ended && !self.was_blank && !begins_blank {
+            if self.breaks == 0 {
+                self.content.push(' ');
+            }
+        } else if self.is_ended {
+            self.content.push('\n');
+        }
+        self.content.extend(std::iter::repeat_n('\n', std::mem::take(&mut self.breaks)));
+        self.content.push_str(text);
+        (self.is_ended, self.was_blank) = (is_ended, begins_blank);
+        Some(true)
+    }
+
+    /// What it says.
+    pub(super) fn finish(self) -> String {
+        let mut content = self.content;
+        if self.is_ended && self.chomping != Chomping::Strip {
+            content.push('\n');
+        }
+        if self.chomping == Chomping::Keep {
+            content.extend(std::iter::repeat_n('\n', self.breaks));
+        }
+        content
+    }
+}
