@@ -41,6 +41,7 @@ use objects::ObjectId;
 use reconcile::{
     Edge, Facts, Gate, Node, Rest, Time, Wake, WindowState, after_resolve, before_resolve,
 };
+use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::{Desired, Release};
 
@@ -95,6 +96,24 @@ impl Wish {
     /// A text without what came from Secrets.
     fn masked(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "****"))
+    }
+
+    /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.
+    fn masked_live(&self, mut live: Live) -> Live {
+        let hook = match &mut live.hook {
+            Some(HookObject::Ours { health, .. }) => Some(health),
+            _ => None,
+        };
+        for health in hook.into_iter().chain(&mut live.objects) {
+            match health {
+                Health::Done => {}
+                Health::Failed(text) => *text = self.masked(text),
+                Health::Pending(texts) => {
+                    texts.iter_mut().for_each(|text| *text = self.masked(text));
+                }
+            }
+        }
+        live
     }
 }
 
@@ -417,6 +436,12 @@ impl Session {
         if world.is_outdated() {
             return None;
         }
+        // Another HelmRelease in the way is no object of the target, and is no dependency.
+        let in_the_way = match &rest {
+            Rest::Blocked(_, _, wake) => wake.on.clone(),
+            _ => BTreeSet::new(),
+        };
+        self.context.hub.set_edges(&self.node, Edge::Waits, in_the_way);
         let awaited = rest.wake().map(|wake| world.places(wake)).unwrap_or_default();
         target.observer().await_objects(&self.node, &awaited);
         let mut memory = self.memory();

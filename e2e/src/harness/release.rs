@@ -3,15 +3,16 @@
 //! Here: charts in a repository, HelmReleases, what becomes of them, the records that they leave, the stock `helm`.
 //! Elsewhere: the repository's server ([`crate::servers::charts`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::flux::{NEVER, SOON, condition};
-use super::manifests::{Pods, job};
+use super::flux::{NEVER, REQUESTED_AT, SOON, condition};
+use super::manifests::{Pods, deployment, job};
 use super::{Story, Target};
 use crate::oracle::Oracle;
 use crate::servers::charts::ChartServer;
@@ -31,6 +32,16 @@ pub type Files<'f> = [(&'f str, &'f str)];
 /// A ConfigMap that holds a value.
 pub const CONFIG: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-config}\n\
     data:\n  value: {{ .Values.value | default \"none\" | quote }}\n  chart: {{ .Chart.Version }}\n";
+
+/// A ConfigMap that holds all values as JSON.
+pub const VALUES: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-values}\n\
+    data:\n  all: {{ .Values | toJson | quote }}\n";
+
+/// A Deployment `web` whose pods behave as the value `pods` says.
+pub fn by_value() -> String {
+    let says = "windlass.dev/testbed: {{ .Values.pods | default \"ready\" }}";
+    deployment("web", Pods::Ready).replace("windlass.dev/testbed: ready", says)
+}
 
 impl Target {
     /// A HelmRelease of Flux.
@@ -78,6 +89,20 @@ impl<'s> Charts<'s> {
         self.story.request(&Target::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
     }
 
+    /// Waits until everything that was published is known, for stories in which a release must not begin with less.
+    ///
+    /// # Errors
+    /// The repository is not looked at.
+    pub async fn seen(&self) -> Result<()> {
+        let repository = Target::new(SOURCES, "HelmRepository", "charts");
+        let is_seen = |object: &DynamicObject| {
+            let asked = object.metadata.annotations.as_ref().and_then(|it| it.get(REQUESTED_AT));
+            let handled = object.data["status"]["lastHandledReconcileAt"].as_str();
+            asked.map(String::as_str) == handled && condition(object, "Ready")["status"] == "True"
+        };
+        self.story.await_object(&repository, SOON, is_seen).await.map(drop)
+    }
+
     /// Releases the chart `app` in whatever version is newest.
     ///
     /// # Errors
@@ -117,6 +142,22 @@ impl Story {
         outcome.with_context(|| format!("{target} did not become ready with revision {version}"))
     }
 
+    /// Waits until an object is not Ready and its message has this part; gives the message, with its reason before it.
+    ///
+    /// # Errors
+    /// It does not become so.
+    pub async fn await_told(&self, target: &Target, part: &str) -> Result<String> {
+        let told = |object: &DynamicObject| {
+            let ready = condition(object, "Ready");
+            let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
+            (ready["status"] == "False").then(|| format!("{}: {}", word("reason"), word("message")))
+        };
+        let has = |object: &DynamicObject| told(object).is_some_and(|text| text.contains(part));
+        let outcome = self.await_object(target, SOON, has).await;
+        let object = outcome.with_context(|| format!("{target} did not say `{part}`"))?;
+        Ok(told(&object).unwrap_or_default())
+    }
+
     /// Runs the stock `helm` 4.2 in the story's namespace.
     ///
     /// # Errors
@@ -149,14 +190,77 @@ impl Story {
 
     fn run_helm(&self, helm: &PathBuf, arguments: &[&str]) -> Result<Output> {
         let home = tempfile::tempdir()?;
-        let output = Command::new(helm)
+        self.helm_command(helm, home.path(), arguments).output().context("cannot run helm")
+    }
+
+    fn helm_command(&self, helm: &PathBuf, home: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(helm);
+        command
             .env_clear()
-            .env("HOME", home.path())
+            .env("HOME", home)
             .env("KUBECONFIG", self.kubeconfig())
             .args(arguments)
-            .args(["--namespace", &self.namespace])
-            .output();
-        output.context("cannot run helm")
+            .args(["--namespace", &self.namespace]);
+        command
+    }
+
+    /// Runs the stock `helm` 4.2 until `is_reached`, and kills it there, so that it leaves its work unfinished.
+    ///
+    /// # Errors
+    /// It cannot be run, ends by itself, or does not come so far.
+    pub async fn helm_killed(
+        &self,
+        arguments: &[&str],
+        mut is_reached: impl AsyncFnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let (helm, home) = (Oracle::Helm.ensure()?, tempfile::tempdir()?);
+        let mut child = self.helm_command(&helm, home.path(), arguments).spawn()?;
+        let reached = self
+            .await_until("helm to come so far", SOON, async || {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(Some(Some(status)));
+                }
+                Ok(is_reached().await?.then_some(None))
+            })
+            .await;
+        child.kill().ok();
+        child.wait()?;
+        ensure!(reached?.is_none(), "helm {arguments:?} ended by itself");
+        Ok(())
+    }
+
+    /// Lets the pods of a Job complete that were made to run for ever, once there are any.
+    ///
+    /// # Errors
+    /// There are none, or the API server refuses.
+    pub async fn let_complete(&self, job: &str) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
+        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
+        let what = format!("pods of Job {job}");
+        let there = self.await_until(&what, SOON, async || {
+            let items = pods.list(&of_job).await?.items;
+            Ok((!items.is_empty()).then_some(items))
+        });
+        let patch = json!({"metadata": {"annotations": {"windlass.dev/testbed": null}}});
+        for pod in there.await? {
+            let name = pod.metadata.name.unwrap_or_default();
+            let patched = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+            // One that goes meanwhile is as good.
+            if !matches!(&patched, Err(kube::Error::Api(status)) if status.code == 404) {
+                patched?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a user can read about a HelmRelease: its status and its events, as one text.
+    ///
+    /// # Errors
+    /// It is not there, or the API server refuses.
+    pub async fn all_told(&self, target: &Target, name: &str) -> Result<String> {
+        let object = self.expect(target).await?;
+        let events = self.events("HelmRelease", name).await?;
+        Ok(format!("{}\n{}", object.data["status"], events.join("\n")))
     }
 
     /// The history of a release as the stock `helm` shows it: revision, status, chart, description.

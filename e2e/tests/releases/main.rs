@@ -2,10 +2,23 @@
 //!
 //! Elsewhere: stories about all other kinds (`tests/stories`), the words they are told in (`e2e::harness`).
 
+mod adoption;
+mod appliers;
+mod bad_input;
+mod definitions;
 mod drift;
 mod faults;
 mod hooks;
 mod install_and_upgrade;
 mod interop;
+mod places;
+mod post_renderers;
+mod readiness;
 mod remediation;
+mod remedies;
+mod requests;
+mod settings;
+mod suspension;
+mod tenants;
 mod tests;
+mod values_from;

@@ -39,7 +39,7 @@ impl World {
     pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
         let members = match self.members(record).await? {
             Ok(members) => members,
-            Err(text) => return Ok(Drift::Error(text)),
+            Err(text) => return Ok(Drift::Error(self.wish.masked(&text))),
         };
         let looks: Vec<_> = members.iter().map(|member| self.compared(member)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -70,7 +70,7 @@ impl World {
             }
         }
         if !faults.is_empty() {
-            return Ok(Drift::Error(faults.join("; ")));
+            return Ok(Drift::Error(self.wish.masked(&faults.join("; "))));
         }
         if drifted.is_empty() {
             return Ok(Drift::None);

@@ -315,6 +315,7 @@ impl World {
     async fn correct(&self, version: i64) -> Result<(), Rest> {
         let record = self.record(version)?;
         let (changed, faults) = self.correct_objects(&record).await?;
+        let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
         let object = self.object();
         for news in report::corrected(&status::read(&object), &record, &changed, &faults) {
             report::log(&object, &news);
@@ -372,6 +373,8 @@ impl World {
             }
             Step::CorrectDrift { version, .. } => self.correct(*version).await?,
         }
+        // The API server quotes what it refuses.
+        outcome.error = outcome.error.map(|text| self.wish.masked(&text));
         Ok(outcome)
     }
 
@@ -397,7 +400,7 @@ impl reconcile::World<Release> for World {
         match (need(desired, &status, &revisions), last) {
             (Need::Operation(look), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
-                live = self.live(&last.record, journal, look).await?;
+                live = self.wish.masked_live(self.live(&last.record, journal, look).await?);
             }
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => {}

@@ -237,6 +237,8 @@ impl At<'_> {
         }
         let text = match task {
             Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),
+            // What stops before a hook is no failure of hooks.
+            _ if !counts => text.to_owned(),
             _ => self.told(text),
         };
         journal.failure =

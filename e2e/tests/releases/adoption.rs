@@ -1,0 +1,155 @@
+//! What others made becomes ours, is left to them, or is put right: releases, objects, records.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, config_map};
+use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+fn record(revision: i64) -> Target {
+    Target::new("v1", "Secret", &format!("sh.helm.release.v1.app.v{revision}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<()> {
+    let story = Story::with_windlass("release-claims").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let other =
+        charts.release("other", json!({"releaseName": "app", "values": {"value": "x"}})).await?;
+    let text = story.await_failure(&other, "StateError").await?;
+    ensure!(text.contains(&format!("belongs to HelmRelease {}/app", story.namespace)), "{text}");
+    ensure!(story.history("app")?.len() == 1, "the second one did something");
+    // Nor does its end.
+    story.delete(&other).await?;
+    story.await_gone(&other, SOON).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    ensure!(story.history("app")?.len() == 1);
+    // Once the first one is gone the next is alone.
+    let other =
+        charts.release("other", json!({"releaseName": "app", "values": {"value": "x"}})).await?;
+    story.await_failure(&other, "StateError").await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_revision(&other, 1).await?;
+    let config = story.expect(&Target::config_map("app-config")).await?;
+    ensure!(config.data["data"]["value"] == "x", "{:?}", config.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_others_are_taken_over_unless_the_spec_forbids_it() -> Result<()> {
+    let story = Story::with_windlass("release-take-over").await?;
+    let charts = Charts::of(&story).await?;
+    story.apply(&config_map("app-config", "theirs")).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({"install": {"disableTakeOwnership": true}})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    let refusal = format!(
+        "Unable to continue with install: ConfigMap \"app-config\" in namespace \"{}\" exists and cannot be imported \
+         into the current release: invalid ownership metadata; label validation error: missing key \
+         \"app.kubernetes.io/managed-by\": must be set to \"Helm\"",
+        story.namespace
+    );
+    ensure!(text.contains(&refusal), "{text}");
+    let config = Target::config_map("app-config");
+    ensure!(story.expect(&config).await?.data["data"]["value"] == "theirs");
+    ensure!(story.read(&record(1)).await?.is_none(), "there is a record of what was not begun");
+    story.merge(&app, json!({"spec": {"install": null}})).await?;
+    story.await_revision(&app, 1).await?;
+    let live = story.expect(&config).await?;
+    ensure!(live.data["data"]["value"] == "none", "{:?}", live.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_put_right()
+-> Result<()> {
+    let story = Story::with_windlass("release-by-hand").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
+    story.helm_says(&["install", "app", &chart, "--set", "value=theirs"])?;
+    let config = Target::config_map("app-config");
+    let before = story.expect(&config).await?.metadata.uid;
+    let app = charts.release("app", json!({"values": {"value": "ours"}})).await?;
+    story.await_revision(&app, 2).await?;
+    let live = story.expect(&config).await?;
+    ensure!(live.data["data"]["value"] == "ours" && live.metadata.uid == before, "{:?}", live.data);
+    ensure!(
+        story.history("app")?
+            == [
+                "1 | superseded | app-1.0.0 | Install complete",
+                "2 | deployed | app-1.0.0 | Upgrade complete",
+            ]
+    );
+
+    story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
+    ensure!(story.expect(&config).await?.data["data"]["value"] == "theirs");
+    story.request(&app).await?;
+    story.await_revision(&app, 4).await?;
+    ensure!(story.expect(&config).await?.data["data"]["value"] == "ours");
+
+    story.helm_says(&["uninstall", "app"])?;
+    ensure!(story.read(&config).await?.is_none());
+    story.request(&app).await?;
+    story.await_revision(&app, 1).await?;
+    ensure!(story.expect(&config).await?.data["data"]["value"] == "ours");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_somebody_left_pending_is_unlocked() -> Result<()> {
+    let story = Story::with_windlass("release-pending").await?;
+    let charts = Charts::of(&story).await?;
+    let slow = hook("slow", "pre-install", 0, "", Pods::Unready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
+    let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
+    let job = Target::new("batch/v1", "Job", "slow");
+    story
+        .helm_killed(&["install", "app", &chart], async || Ok(story.read(&job).await?.is_some()))
+        .await?;
+    ensure!(story.history("app")?[0].starts_with("1 | pending-install"));
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    charts.seen().await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 2).await?;
+    story.await_event("HelmRelease", "app", "in pending-install state").await?;
+    let history = story.history("app")?;
+    let unlocked =
+        "1 | superseded | app-1.0.0 | Release unlocked from stale 'pending-install' state";
+    ensure!(history[0] == unlocked, "{history:?}");
+    ensure!(history[1].starts_with("2 | deployed | app-1.1.0"), "{history:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can() -> Result<()> {
+    let story = Story::with_windlass("release-corrupt").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let data = story.expect(&record(1)).await?.data["data"]["release"].clone();
+    for broken in ["aGVsbG8=", ""] {
+        story.merge(&record(1), json!({"data": {"release": broken}})).await?;
+        story.request(&app).await?;
+        let text = story.await_failure(&app, "StateError").await?;
+        let secret = format!("Secret {}/sh.helm.release.v1.app.v1", story.namespace);
+        ensure!(text.contains(&secret) && text.contains("restore the Secret"), "{text}");
+        story.merge(&app, json!({"spec": {"values": {"value": format!("x{broken}")}}})).await?;
+        story.await_failure(&app, "StateError").await?;
+        story.expect(&record(1)).await?;
+        let live = story.expect(&Target::config_map("app-config")).await?;
+        ensure!(live.data["data"]["value"] == "none", "{:?}", live.data);
+    }
+    story.merge(&record(1), json!({"data": {"release": data}})).await?;
+    story.request(&app).await?;
+    let object = story.await_revision(&app, 2).await?;
+    ensure!(newest(&object)["status"] == "deployed", "{}", newest(&object));
+    ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
+    story.end().await
+}

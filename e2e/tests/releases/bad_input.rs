@@ -1,0 +1,157 @@
+//! What cannot be released is told with its reason, changes nothing, and goes on once it is put right.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, job};
+use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_the_schema_forbids_are_named() -> Result<()> {
+    let story = Story::with_windlass("release-schema").await?;
+    let charts = Charts::of(&story).await?;
+    let schema = r#"{"properties": {"replicas": {"type": "integer"}}}"#;
+    charts
+        .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("values.schema.json", schema)])
+        .await?;
+    let app = charts.release("app", json!({"values": {"replicas": "three"}})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("/replicas") && text.contains("integer"), "{text}");
+    ensure!(story.helm(&["status", "app"])?.status.code() == Some(1), "there is a release");
+    story.merge(&app, json!({"spec": {"values": {"replicas": 3}}})).await?;
+    story.await_revision(&app, 1).await?;
+    story.merge(&app, json!({"spec": {"values": {"replicas": "four"}}})).await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    ensure!(text.contains("/replicas"), "{text}");
+    ensure!(story.history("app")?.len() == 1);
+    let skipped = json!({"spec": {"upgrade": {"disableSchemaValidation": true}}});
+    story.merge(&app, skipped).await?;
+    story.await_revision(&app, 2).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> Result<()> {
+    let story = Story::with_windlass("release-template").await?;
+    let charts = Charts::of(&story).await?;
+    let failing = "{{ if .Values.password }}{{ fail (printf \"bad password %s!\" .Values.password) }}{{ end }}";
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", failing)]).await?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "own"},
+        "stringData": {"values.yaml": "password: hunter2-s3cret"}});
+    story.apply_value(secret).await?;
+    let app =
+        charts.release("app", json!({"valuesFrom": [{"kind": "Secret", "name": "own"}]})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("app/templates/f.yaml") && text.contains("bad password ****!"), "{text}");
+    story.await_event("HelmRelease", "app", "bad password ****!").await?;
+    let told = story.all_told(&app, "app").await?;
+    ensure!(!told.contains("hunter2"), "{told}");
+    // An API server may quote what it refuses, too.
+    let refused = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  \
+                   type: {{ .Values.password }}\n  ports: [{port: 80}]\n";
+    let odd = json!({"stringData": {"values.yaml": "password: Hunter2_S3cret"}});
+    story.merge(&Target::new("v1", "Secret", "own"), odd).await?;
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", refused)]).await?;
+    story.await_told(&app, "InstallFailed: Helm install failed for release").await?;
+    let is_refused = |it: &kube::api::DynamicObject| {
+        let text = condition(it, "Released")["message"].to_string();
+        text.contains("app@1.1.0") && text.contains("spec.type")
+    };
+    story.await_object(&app, SOON, is_refused).await?;
+    let told = story.all_told(&app, "app").await?;
+    ensure!(!told.contains("Hunter2"), "{told}");
+    charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_not_there_is_awaited() -> Result<()> {
+    let story = Story::with_windlass("release-version").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let chart = json!({"spec": {"chart": "app", "version": "9.x",
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+    let app = charts.release("app", json!({"chart": chart})).await?;
+    let text = story.await_failure(&app, "SourceNotReady").await?;
+    ensure!(text.contains(&format!("HelmChart/{0}/{0}-app", story.namespace)), "{text}");
+    charts.publish("9.9.9", &[("templates/a.yaml", CONFIG)]).await?;
+    let object = story.await_revision(&app, 1).await?;
+    ensure!(newest(&object)["chartVersion"] == "9.9.9", "{}", newest(&object));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Result<()> {
+    let story = Story::with_windlass("release-endless").await?;
+    let charts = Charts::of(&story).await?;
+    let endless = hook("endless", "pre-install", 0, "hook-failed", Pods::Unready);
+    charts
+        .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &endless)])
+        .await?;
+    let app = charts.release("app", json!({"install": {"timeout": "2s"}})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    let named = format!(
+        "failed pre-install: timeout waiting for: [Job/{}/endless status: 'InProgress']",
+        story.namespace
+    );
+    ensure!(text.contains(&named), "{text}");
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    // Its policy takes it away.
+    story.await_gone(&Target::new("batch/v1", "Job", "endless"), SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_may_not_change_is_told_with_its_object() -> Result<()> {
+    let story = Story::with_windlass("release-immutable").await?;
+    let charts = Charts::of(&story).await?;
+    let once = job("once", Pods::Ready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &once)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let before = story.expect(&Target::new("batch/v1", "Job", "once")).await?.metadata.uid;
+    let other = once.replace("app:1", "app:2");
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &other)]).await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    ensure!(
+        text.contains("/once batch/v1, Kind=Job") && text.contains("field is immutable"),
+        "{text}"
+    );
+    let live = story.expect(&Target::new("batch/v1", "Job", "once")).await?;
+    ensure!(live.metadata.uid == before, "a Job was deleted that nobody asked to delete");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_being_deleted_is_told_and_a_new_one_is_enough() -> Result<()> {
+    let story = Story::with_windlass("release-leaving").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let name = format!("{}-leaving", story.namespace);
+    let namespace = Target::new("v1", "Namespace", &name);
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    story.apply_value(object.clone()).await?;
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held",
+        "namespace": name, "finalizers": ["example.com/hold"]}});
+    story.apply_value(held).await?;
+    story.delete(&namespace).await?;
+    let more = json!({"targetNamespace": name, "releaseName": "app"});
+    let app = charts.release("app", more).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("app-config") && text.contains("is being terminated"), "{text}");
+    let held = Target::config_map("held").in_namespace(&name);
+    story.merge(&held, json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&namespace, SOON).await?;
+    story.apply_value(object).await?;
+    story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.expect(&Target::config_map("app-config").in_namespace(&name)).await?;
+    // When it goes with all that was in it, the release goes easily.
+    story.delete(&namespace).await?;
+    story.await_gone(&namespace, SOON).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.end().await
+}

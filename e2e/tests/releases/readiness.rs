@@ -1,0 +1,67 @@
+//! When objects are ready: by expressions of the spec, by Helm 3's list of kinds; what fails is named.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, job, widget, widget_definition};
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> Result<()> {
+    let story = Story::with_windlass("release-checked").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let (definition, own) = (widget_definition(&group), widget(&group, "w"));
+    let files = [
+        ("crds/w.yaml", definition.as_str()),
+        ("templates/w.yaml", own.as_str()),
+        ("templates/a.yaml", CONFIG),
+    ];
+    charts.publish("1.0.0", &files).await?;
+    let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "current": "status.phase == 'Up'", "failed": "status.phase == 'Broken'"}]);
+    let app = charts.release("app", json!({"healthCheckExprs": checks, "timeout": "10m"})).await?;
+    let widget = Target::new(&format!("{group}/v1"), "Widget", "w");
+    story.await_object(&widget, SOON, |_| true).await?;
+    story.await_condition(&app, "Ready", "Unknown", SOON).await?;
+    story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
+    story.await_revision(&app, 1).await?;
+    story.merge_status(&widget, json!({"status": {"phase": "Starting"}})).await?;
+    story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
+    let config = Target::config_map("app-config");
+    story.await_object(&config, SOON, |it| it.data["data"]["value"] == "x").await?;
+    story.merge_status(&widget, json!({"status": {"phase": "Broken"}})).await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    ensure!(text.contains(&format!("Widget/{}/w", story.namespace)), "{text}");
+
+    let bad = json!([{"apiVersion": "v1", "kind": "Pod", "current": "status.phase =="}]);
+    story.merge(&app, json!({"spec": {"healthCheckExprs": bad}})).await?;
+    let object = story.await_condition(&app, "Stalled", "True", SOON).await?;
+    ensure!(condition(&object, "Stalled")["reason"] == "InvalidCELExpression", "{:?}", object.data);
+    story.merge(&app, json!({"spec": {"healthCheckExprs": null}})).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    let name = format!("widgets.{group}");
+    story
+        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
+    let story = Story::with_windlass("release-jobs").await?;
+    let charts = Charts::of(&story).await?;
+    let slow = job("{{ .Release.Name }}", Pods::Unready);
+    charts.publish("1.0.0", &[("templates/j.yaml", &slow)]).await?;
+    let waits = charts.release("waits", json!({"install": {"timeout": "10m"}})).await?;
+    let runs = charts.release("runs", json!({"install": {"disableWaitForJobs": true}})).await?;
+    story.await_revision(&runs, 1).await?;
+    story.await_object(&Target::new("batch/v1", "Job", "waits"), SOON, |_| true).await?;
+    story.await_condition(&waits, "Ready", "Unknown", SOON).await?;
+    story.let_complete("waits").await?;
+    story.await_revision(&waits, 1).await?;
+    story.end().await
+}

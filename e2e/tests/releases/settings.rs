@@ -1,0 +1,187 @@
+//! How objects are merged, what is kept of the past, what is waited for and cleaned up: as the spec says.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::{Pods, deployment};
+use e2e::harness::release::{CONFIG, Charts, VALUES, hook};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_server_does_not_merge_we_do() -> Result<()> {
+    let story = Story::with_windlass("release-merged").await?;
+    let charts = Charts::of(&story).await?;
+    let more = format!("{CONFIG}{{{{ if .Values.extra }}}}  extra: x\n{{{{ end }}}}");
+    charts.publish("1.0.0", &[("templates/a.yaml", &more)]).await?;
+    let spec = json!({"install": {"serverSideApply": false}, "values": {"extra": true}});
+    let app = charts.release("app", spec).await?;
+    story.await_revision(&app, 1).await?;
+    let metadata = story.helm_says(&["get", "metadata", "app"])?;
+    ensure!(metadata.contains("client-side apply"), "{metadata}");
+    let config = Target::config_map("app-config");
+    let live = story.expect(&config).await?;
+    ensure!(live.data["data"]["extra"] == "x", "{:?}", live.data);
+    let is_update = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
+        it.operation.as_deref() == Some("Update")
+    };
+    ensure!(live.metadata.managed_fields.iter().flatten().all(is_update), "the server merged");
+    story.merge(&config, json!({"data": {"theirs": "y"}})).await?;
+    // By default an upgrade goes on as the installation did.
+    story.merge(&app, json!({"spec": {"values": {"extra": false, "value": "z"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    let live = story.expect(&config).await?;
+    let wanted = json!({"chart": "1.0.0", "theirs": "y", "value": "z"});
+    ensure!(live.data["data"] == wanted, "{:?}", live.data);
+    ensure!(live.metadata.managed_fields.iter().flatten().all(is_update), "the server merged");
+    // The server takes over, and still knows which fields were ours.
+    let spec = json!({"upgrade": {"serverSideApply": "enabled"}, "values": {"extra": true}});
+    story.merge(&app, json!({"spec": spec})).await?;
+    story.await_revision(&app, 3).await?;
+    let metadata = story.helm_says(&["get", "metadata", "app"])?;
+    ensure!(metadata.contains("server-side apply"), "{metadata}");
+    story.merge(&app, json!({"spec": {"values": {"extra": false}}})).await?;
+    story.await_revision(&app, 4).await?;
+    let live = story.expect(&config).await?;
+    ensure!(
+        live.data["data"]["extra"].is_null() && live.data["data"]["theirs"] == "y",
+        "{:?}",
+        live.data
+    );
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() -> Result<()> {
+    let story = Story::with_windlass("release-cleaned").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app =
+        charts.release("app", json!({"upgrade": {"timeout": "2s", "cleanupOnFail": true}})).await?;
+    story.await_revision(&app, 1).await?;
+    let new = CONFIG.replace("-config", "-new");
+    let web = deployment("web", Pods::Unready);
+    let files =
+        [("templates/a.yaml", CONFIG), ("templates/b.yaml", &new), ("templates/d.yaml", &web)];
+    charts.publish("1.1.0", &files).await?;
+    story.await_failure(&app, "UpgradeFailed").await?;
+    story.await_gone(&Target::config_map("app-new"), SOON).await?;
+    story.await_gone(&Target::new("apps/v1", "Deployment", "web"), SOON).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    // Without the wish they stay.
+    story
+        .merge(&app, json!({"spec": {"upgrade": {"timeout": "2s", "cleanupOnFail": false}}}))
+        .await?;
+    story
+        .await_until("a second failure", SOON, async || {
+            Ok((story.history("app")?.len() == 3).then_some(()))
+        })
+        .await?;
+    story.await_failure(&app, "UpgradeFailed").await?;
+    story.expect(&Target::config_map("app-new")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Result<()> {
+    let story = Story::with_windlass("release-kept").await?;
+    let charts = Charts::of(&story).await?;
+    let web = deployment("web", Pods::Unready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &web)]).await?;
+    let spec = json!({"maxHistory": 2, "install": {"disableWait": true},
+        "upgrade": {"disableWait": true}, "uninstall": {"keepHistory": true}});
+    let app = charts.release("app", spec.clone()).await?;
+    story.await_revision(&app, 1).await?;
+    for revision in 2..=4 {
+        story.merge(&app, json!({"spec": {"values": {"value": format!("v{revision}")}}})).await?;
+        story.await_revision(&app, revision).await?;
+    }
+    ensure!(
+        story.history("app")?
+            == [
+                "3 | superseded | app-1.0.0 | Upgrade complete",
+                "4 | deployed | app-1.0.0 | Upgrade complete",
+            ]
+    );
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_gone(&Target::config_map("app-config"), SOON).await?;
+    let history = story.history("app")?;
+    ensure!(history.last().is_some_and(|it| it.starts_with("4 | uninstalled")), "{history:?}");
+
+    // The name is taken by what was kept, unless it may be replaced.
+    let app = charts.release("app", spec).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("cannot reuse a name that is still in use"), "{text}");
+    story.merge(&app, json!({"spec": {"install": {"replace": true}}})).await?;
+    story.await_revision(&app, 5).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_says_so()
+-> Result<()> {
+    let story = Story::with_windlass("release-ways").await?;
+    let charts = Charts::of(&story).await?;
+    let broken = hook("migrate", "pre-install,pre-upgrade,pre-delete", 0, "", Pods::Fail);
+    let odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\nbogus: 1\n";
+    let files = [
+        ("templates/a.yaml", VALUES),
+        ("templates/h.yaml", broken.as_str()),
+        ("templates/o.yaml", odd),
+    ];
+    charts.publish("1.0.0", &files).await?;
+    // Where the server merges it refuses unknown fields itself.
+    let without =
+        json!({"disableHooks": true, "disableOpenAPIValidation": true, "serverSideApply": false});
+    let install = json!({"disableHooks": true, "serverSideApply": false});
+    let spec = json!({"values": {"a": 1}, "install": install, "uninstall": {"disableHooks": true}});
+    let app = charts.release("app", spec).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("odd") && text.contains("unknown field \"bogus\""), "{text}");
+    let upgrade =
+        json!({"disableHooks": true, "disableOpenAPIValidation": true, "preserveValues": true});
+    let spec = json!({"install": without, "upgrade": upgrade});
+    story.merge(&app, json!({"spec": spec})).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.merge(&app, json!({"spec": {"values": {"a": null, "b": 2}}})).await?;
+    let both = |it: &kube::api::DynamicObject| it.data["data"]["all"] == r#"{"a":1,"b":2}"#;
+    story.await_object(&Target::config_map("app-values"), SOON, both).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    ensure!(story.read(&Target::new("batch/v1", "Job", "migrate")).await?.is_none());
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(story.read(&Target::config_map("app-values")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() -> Result<()> {
+    let story = Story::with_windlass("release-orphans").await?;
+    let charts = Charts::of(&story).await?;
+    let kept = CONFIG.replace(
+        "{name: {{ .Release.Name }}-config}",
+        "{name: kept, annotations: {helm.sh/resource-policy: keep}}",
+    );
+    let web = deployment("web", Pods::Ready);
+    let files =
+        [("templates/a.yaml", CONFIG), ("templates/k.yaml", &kept), ("templates/d.yaml", &web)];
+    charts.publish("1.0.0", &files).await?;
+    let app =
+        charts.release("app", json!({"uninstall": {"deletionPropagation": "orphan"}})).await?;
+    story.await_revision(&app, 1).await?;
+    let sets = async || {
+        let api = kube::Api::<k8s_openapi::api::apps::v1::ReplicaSet>::namespaced(
+            story.client.clone(),
+            &story.namespace,
+        );
+        anyhow::Ok(api.list(&kube::api::ListParams::default()).await?.items.len())
+    };
+    ensure!(sets().await? == 1);
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(story.read(&Target::new("apps/v1", "Deployment", "web")).await?.is_none());
+    ensure!(sets().await? == 1, "what the Deployment owned went with it");
+    story.expect(&Target::config_map("kept")).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.end().await
+}

@@ -1,0 +1,150 @@
+//! Suspended releases are left as they are, also in the middle of something; what is newer ends a wait.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, deployment};
+use e2e::harness::release::{CONFIG, Charts, by_value, hook, newest};
+use e2e::harness::{Story, Target};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+/// A wait that ends because of something newer does so within this time; it would last for ten minutes.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+fn suspend(it: bool) -> serde_json::Value {
+    json!({"spec": {"suspend": it}})
+}
+
+/// Waits until the newest revision says that it was stopped by a suspension.
+async fn await_stopped(story: &Story, revision: usize) -> Result<()> {
+    let line = format!(
+        "{revision} | failed | app-1.1.0 | Upgrade \"app\" failed: suspended during the upgrade"
+    );
+    story
+        .await_until("the upgrade to stop", SOON, async || {
+            let history = story.history("app")?;
+            Ok((history.last() == Some(&line)).then_some(()))
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
+    let story = Story::with_windlass("release-left").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    story.merge(&app, suspend(true)).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    ensure!(story.history("app")? == ["1 | deployed | app-1.0.0 | Install complete"]);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Result<()> {
+    let story = Story::with_windlass("release-held-hook").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let slow = hook("slow", "pre-upgrade", 0, "", Pods::Unready);
+    let next = hook("next", "pre-upgrade", 1, "", Pods::Ready);
+    let files =
+        [("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow), ("templates/i.yaml", &next)];
+    charts.publish("1.1.0", &files).await?;
+    let job = |name: &str| Target::new("batch/v1", "Job", name);
+    story.await_object(&job("slow"), SOON, |_| true).await?;
+    story.merge(&app, suspend(true)).await?;
+    // What was begun comes to its end, and nothing new begins.
+    story.let_complete("slow").await?;
+    await_stopped(&story, 2).await?;
+    ensure!(story.read(&job("next")).await?.is_none(), "a hook began while it was suspended");
+    let config = story.expect(&Target::config_map("app-config")).await?;
+    ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
+
+    story.merge(&app, suspend(false)).await?;
+    let object = story
+        .await_until("the upgrade to be done", SOON, async || {
+            story.let_complete("slow").await?;
+            let object = story.expect(&app).await?;
+            let is_done =
+                condition(&object, "Ready")["status"] == "True" && newest(&object)["version"] == 3;
+            Ok(is_done.then_some(object))
+        })
+        .await?;
+    let status = &object.data["status"];
+    ensure!(status["upgradeFailures"].is_null(), "a suspension is no failure: {status}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Result<()> {
+    let story = Story::with_windlass("release-held-wait").await?;
+    let charts = Charts::of(&story).await?;
+    let web = |pods| deployment("web", pods);
+    charts.publish("1.0.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
+    let app = charts.release("app", json!({"timeout": "10m"})).await?;
+    story.await_revision(&app, 1).await?;
+    charts.publish("1.1.0", &[("templates/d.yaml", &web(Pods::Unready))]).await?;
+    story.await_condition(&app, "Ready", "Unknown", SOON).await?;
+    story.merge(&app, suspend(true)).await?;
+    await_stopped(&story, 2).await?;
+    // A new version is not looked at while it is suspended.
+    charts.publish("1.2.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
+    let chart = Target::helm_chart(&format!("{}-app", story.namespace));
+    story
+        .await_object(&chart, SOON, |it| it.data["status"]["artifact"]["revision"] == "1.2.0")
+        .await?;
+    ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
+    story.merge(&app, suspend(false)).await?;
+    let object = story.await_revision(&app, 3).await?;
+    ensure!(newest(&object)["chartVersion"] == "1.2.0", "{}", newest(&object));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
+    let story = Story::with_windlass("release-superseded").await?;
+    let charts = Charts::of(&story).await?;
+    let web = by_value();
+    charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
+    let more = json!({"timeout": "10m", "values": {"pods": "unready"}});
+    let app = charts.release("app", more).await?;
+    let deployment = Target::new("apps/v1", "Deployment", "web");
+    let waits = async |generation: i64| {
+        story
+            .await_object(&deployment, SOON, |it| {
+                it.data["status"]["observedGeneration"] == generation
+            })
+            .await?;
+        story.await_condition(&app, "Ready", "Unknown", SOON).await.map(drop)
+    };
+    let is_done = |version: i64| {
+        move |it: &DynamicObject| {
+            condition(it, "Ready")["status"] == "True" && newest(it)["version"] == version
+        }
+    };
+    // An installation by new values.
+    waits(1).await?;
+    story.merge(&app, json!({"spec": {"values": {"pods": "ready"}}})).await?;
+    story.await_object(&app, AT_ONCE, is_done(2)).await?;
+    // An upgrade by a new chart.
+    story.merge(&app, json!({"spec": {"values": {"pods": "unready"}}})).await?;
+    waits(3).await?;
+    let mended = deployment_that_is_ready();
+    charts.publish("1.1.0", &[("templates/d.yaml", &mended)]).await?;
+    story.await_object(&app, AT_ONCE, is_done(4)).await?;
+    let history = story.history("app")?;
+    ensure!(history[0].contains("failed: superseded by"), "{history:?}");
+    ensure!(history[2].contains("failed: superseded by"), "{history:?}");
+    story.end().await
+}
+
+fn deployment_that_is_ready() -> String {
+    deployment("web", Pods::Ready)
+}

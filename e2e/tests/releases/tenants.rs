@@ -1,0 +1,123 @@
+//! Releases are made as whom the spec says; what that account may not do is told with both names.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use serde_json::{Value, json};
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// Lets the account `tenant` do anything with these resources of the story's namespace, and nothing else.
+async fn allow(story: &Story, resources: &[&str]) -> Result<()> {
+    let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["*"]}]);
+    let role =
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "tenant"}, "rules": rules});
+    story.apply_value(role).await?;
+    let reference =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"});
+    let subject = json!({"kind": "ServiceAccount", "name": "tenant", "namespace": story.namespace});
+    let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": {"name": "tenant"},
+        "roleRef": reference, "subjects": [subject]});
+    story.apply_value(binding).await.map(drop)
+}
+
+async fn account(story: &Story) -> Result<()> {
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}});
+    story.apply_value(account).await.map(drop)
+}
+
+fn as_tenant(more: Value) -> Value {
+    let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
+    let mut spec =
+        json!({"serviceAccountName": "tenant", "install": strategy, "upgrade": strategy});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_account_may_not_do_is_told_and_done_once_it_may() -> Result<()> {
+    let story = Story::with_windlass("release-tenant").await?;
+    let charts = Charts::of(&story).await?;
+    account(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", as_tenant(json!({}))).await?;
+    let user = format!("system:serviceaccount:{}:tenant", story.namespace);
+    let text = story.await_told(&app, &user).await?;
+    ensure!(text.contains("secrets is forbidden"), "{text}");
+    allow(&story, &["secrets"]).await?;
+    let text = story.await_told(&app, "app-config").await?;
+    ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    allow(&story, &["secrets", "configmaps"]).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    // It goes as it came; without the account nobody may remove it.
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    let app = charts.release("app", as_tenant(json!({}))).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.delete(&Target::new("v1", "ServiceAccount", "tenant")).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    story.await_event("HelmRelease", "app", "ServiceAccount 'tenant' does not exist").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()> {
+    let (story, other) =
+        (Story::with_windlass("release-tenant-a").await?, Story::begin("release-tenant-b").await?);
+    let charts = Charts::of(&story).await?;
+    account(&story).await?;
+    allow(&story, &["secrets", "configmaps"]).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let more = json!({"targetNamespace": other.namespace, "releaseName": "app"});
+    let app = charts.release("app", as_tenant(more)).await?;
+    let text = story.await_told(&app, "app-config").await?;
+    ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
+    ensure!(other.read(&Target::config_map("app-config")).await?.is_none());
+    // Nor may a template read there.
+    let peeks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: peeked}\ndata:\n  \
+                 found: {{ (lookup \"v1\" \"ConfigMap\" .Values.there \"kube-root-ca.crt\") | toJson | quote }}\n";
+    charts.publish("1.1.0", &[("templates/a.yaml", peeks)]).await?;
+    let more = json!({"values": {"there": other.namespace}});
+    let peek = charts.release("peek", as_tenant(more)).await?;
+    let text = story.await_told(&peek, "kube-root-ca.crt").await?;
+    ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
+    ensure!(story.read(&Target::config_map("peeked")).await?.is_none());
+    other.end().await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<()> {
+    let story = Story::with_windlass("release-kubeconfig").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let more = json!({"kubeConfig": {"secretRef": {"name": "remote"}}});
+    let app = charts.release("app", more).await?;
+    story.await_told(&app, "it does not exist").await?;
+    let secret = async |text: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
+            "stringData": {"value": text}});
+        story.apply_value(object).await.map(drop)
+    };
+    let exec = "{apiVersion: v1, kind: Config, current-context: c, \
+        contexts: [{name: c, context: {cluster: a, user: u}}], \
+        clusters: [{name: a, cluster: {server: 'https://127.0.0.1:9'}}], \
+        users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, \
+        args: [x], interactiveMode: Never}}}]}";
+    secret(exec).await?;
+    let text = story.await_told(&app, "may not be used here").await?;
+    ensure!(text.contains("exec"), "{text}");
+    secret(&std::fs::read_to_string(story.bed.operator_kubeconfig())?).await?;
+    story.await_revision(&app, 1).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    story.end().await
+}
