@@ -63,6 +63,10 @@ fn made(object: &HTTPArchive) -> ExternalArtifact {
     external
 }
 
+/// How often the watch is asked whether it shows a write, and the pause between.
+const SHOWN_LOOKS: u32 = 100;
+const SHOWN_POLL: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// Has the ExternalArtifact say what the artifact is. Nothing is written when it does already.
 pub(super) async fn offer(
     context: &Context,
@@ -112,11 +116,14 @@ pub(super) async fn unoffer(
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let seen = context.sources.external_artifacts.get(&ObjectRef::new(&name).within(&namespace));
-    let is_offered = |external: &ExternalArtifact| {
-        is_of(external, object) && external.status.as_ref().is_some_and(|it| it.artifact.is_some())
+    let has_artifact = |external: &ExternalArtifact| {
+        external.status.as_ref().is_some_and(|it| it.artifact.is_some())
     };
-    let Some(external) = seen.filter(|external| is_offered(external)) else { return Ok(()) };
+    // After a start the watch may not have shown it yet.
+    let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await?;
+    let is_offered =
+        |external: &ExternalArtifact| is_of(external, object) && has_artifact(external);
+    let Some(external) = found.filter(is_offered) else { return Ok(()) };
     let conditions = json!([{
         "type": "Ready", "status": "False", "reason": "Progressing",
         "lastTransitionTime": crds::Time(jiff::Timestamp::now()),
@@ -124,7 +131,17 @@ pub(super) async fn unoffer(
         "observedGeneration": external.metadata.generation.unwrap_or_default(),
     }]);
     let patch = json!({"artifact": null, "conditions": conditions});
-    context.cluster.write_status(&*external, MANAGER, &patch).await.map(drop)
+    context.cluster.write_status(&external, MANAGER, &patch).await?;
+    // Whoever offers it again goes by the watch, which must not show what was before.
+    let named = ObjectRef::new(&name).within(&namespace);
+    for _ in 0..SHOWN_LOOKS {
+        let seen = context.sources.external_artifacts.get(&named);
+        if !seen.is_some_and(|seen| has_artifact(&seen)) {
+            break;
+        }
+        tokio::time::sleep(SHOWN_POLL).await;
+    }
+    Ok(())
 }
 
 /// Deletes the ExternalArtifact, if it is that of the HTTPArchive.
