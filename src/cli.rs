@@ -6,7 +6,7 @@ mod template;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// Keep Kubernetes clusters equal to what is declared in Git
 #[derive(Debug, Parser)]
@@ -27,8 +27,8 @@ enum Command {
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
-    let Cli { command } = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let command = match parse() {
+        Ok(command) => command,
         Err(error) => return wrong_usage(&error),
     };
     let outcome = match command {
@@ -50,6 +50,27 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Parses the command line.
+///
+/// The flags of `serve` alone take as long to declare as a small build takes, so that other commands get only their
+/// own. What is wrong and what asks for help is left to the whole, which knows all texts.
+fn parse() -> Result<Command, clap::Error> {
+    let named = std::env::args_os().nth(1).unwrap_or_default();
+    let quick = match named.to_str() {
+        Some("build") => alone("build").map(|args| Command::Build(Box::new(args))),
+        Some("template") => alone("template").map(|flags| Command::Template(Box::new(flags))),
+        _ => None,
+    };
+    quick.map_or_else(|| Cli::try_parse().map(|cli| cli.command), Ok)
+}
+
+/// The arguments of one command, if they are right.
+fn alone<A: Args>(name: &'static str) -> Option<A> {
+    let command = A::augment_args(clap::Command::new(name));
+    let matches = command.try_get_matches_from(std::env::args_os().skip(1)).ok()?;
+    A::from_arg_matches(&matches).ok()
 }
 
 /// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.

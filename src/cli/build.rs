@@ -101,7 +101,11 @@ fn build(args: &Args) -> anyhow::Result<()> {
     let files = charts::WithCharts { command: &args.helm_command, disk: Disk::default() };
     let built = kustomize::build(&files, path, &options, &mut warnings);
     warnings.iter().for_each(warn);
-    write(&built?, &args.output)
+    let built = built?;
+    let written = write(&built, &args.output);
+    // The process ends; taking nodes apart would only delay it.
+    std::mem::forget(built);
+    written
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

@@ -6,14 +6,16 @@
 //! Here: both sides of that. Elsewhere: who measures what (`bench`, `fuzz`).
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use nix::sys::ptrace;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 
 /// What is run, and where its peak is written.
 #[derive(Debug, Args)]
@@ -34,7 +36,7 @@ pub(crate) struct Cost {
     pub(crate) status: Option<i32>,
     /// How long it ran.
     pub(crate) seconds: f64,
-    /// Its highest resident memory in MiB. What is less than this program itself has is not told apart.
+    /// Its highest resident memory in MiB. Where processes may not be traced, at least what this program itself has.
     pub(crate) peak: f64,
     /// What it said on standard error.
     pub(crate) stderr: String,
@@ -77,27 +79,51 @@ pub(crate) fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (program, arguments) = options.command.split_first().context("no command")?;
     let mut child = Command::new(program).args(arguments).spawn().context("cannot be started")?;
+    let id = Pid::from_raw(i32::try_from(child.id()).context("no process id")?);
+    // The kernel counts what this process had before it became the command as memory of the command, so that a small
+    // one cannot be told from `getrusage`: it is stopped at its end and asked then.
+    let is_traced = ptrace::seize(id, ptrace::Options::PTRACE_O_TRACEEXIT).is_ok();
+    let mut peak = None;
     let deadline = Instant::now() + Duration::from_secs(options.limit);
     let mut pause = Duration::from_micros(200);
     let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break told(status);
+        match waitpid(id, Some(WaitPidFlag::WNOHANG)).context("cannot be waited for")? {
+            WaitStatus::Exited(_, code) => break u8::try_from(code).unwrap_or(u8::MAX),
+            WaitStatus::Signaled(_, signal, _) => {
+                break u8::try_from(signal as i32 + 128).unwrap_or(u8::MAX);
+            }
+            // The end is the only event that was asked for.
+            WaitStatus::PtraceEvent(..) => {
+                peak = highest(id);
+                ptrace::cont(id, None).context("cannot go on")?;
+            }
+            WaitStatus::Stopped(_, signal) => ptrace::cont(id, signal).context("cannot go on")?,
+            _ => {
+                if Instant::now() > deadline {
+                    child.kill()?;
+                    child.wait()?;
+                    break TOO_LONG;
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(10));
+            }
         }
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            break TOO_LONG;
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
     };
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the kernel does not say")?;
-    std::fs::write(&options.report, usage.max_rss().to_string()).context("cannot report")?;
+    let peak = match peak.filter(|_| is_traced) {
+        Some(peak) => peak,
+        // It had ended too early, or processes may not be traced here.
+        None => {
+            let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+            usage.context("the kernel does not say")?.max_rss().to_string()
+        }
+    };
+    std::fs::write(&options.report, peak).context("cannot report")?;
     Ok(ExitCode::from(status))
 }
 
-/// An exit status as shells tell it.
-fn told(status: ExitStatus) -> u8 {
-    let signal = || status.signal().map(|signal| signal + 128);
-    status.code().or_else(signal).and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX)
+/// Its highest resident memory in KiB, while it is still there.
+fn highest(id: Pid) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.to_owned())
 }

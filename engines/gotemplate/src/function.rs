@@ -7,6 +7,7 @@ use std::sync::Arc;
 use golang::Value;
 use golang::value::Signature;
 
+use crate::builtin::{self, Builtin};
 use crate::error::Failure;
 use crate::exec;
 use crate::limits::Budget;
@@ -27,19 +28,29 @@ const LISTS: usize = 512;
 /// Functions by name. One with the name of a function of Go's replaces it.
 #[derive(Clone)]
 pub struct Functions {
-    /// Each function is in the list that [`place`] says of its name, as each call looks for one.
-    lists: Vec<Vec<(Box<str>, Entry)>>,
+    all: Vec<(Box<str>, Entry)>,
+    /// The places of functions in `all`; each is in the list that [`list_of`] says of its name.
+    lists: Vec<Vec<u32>>,
 }
 
 impl Default for Functions {
     fn default() -> Self {
-        Self { lists: vec![Vec::new(); LISTS] }
+        Self { all: Vec::new(), lists: vec![Vec::new(); LISTS] }
     }
 }
 
-fn place(name: &str) -> usize {
+fn list_of(name: &str) -> usize {
     let add = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(usize::from(byte));
     name.bytes().fold(name.len(), add) % LISTS
+}
+
+/// What a name in a template was found to mean when it was parsed, so that a call has not to look for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Callee {
+    /// The place of a function of the caller's.
+    Given(u32),
+    /// One of Go's own.
+    Go(Builtin),
 }
 
 impl Functions {
@@ -53,16 +64,21 @@ impl Functions {
         body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync + 'static,
     ) {
         let entry = Entry { signature: Arc::new(signature), body: Arc::new(body) };
-        let list = &mut self.lists[place(name)];
-        match list.iter_mut().find(|(known, _)| **known == *name) {
+        let known = self.place(name).and_then(|place| self.all.get_mut(place as usize));
+        match known {
             Some((_, known)) => *known = entry,
-            None => list.push((name.into(), entry)),
+            None => {
+                // There are as many as somebody has written.
+                let place = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+                self.lists[list_of(name)].push(place);
+                self.all.push((name.into(), entry));
+            }
         }
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let mut names: Vec<&str> = self.lists.iter().flatten().map(|(name, _)| &**name).collect();
+        let mut names: Vec<&str> = self.all.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
         names.into_iter()
     }
@@ -73,8 +89,24 @@ impl Functions {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
-        let mut list = self.lists[place(name)].iter();
-        list.find(|(known, _)| **known == *name).map(|(_, entry)| entry)
+        self.at(self.place(name)?, name.as_bytes())
+    }
+
+    /// The function at a place, if it is still the one of that name.
+    pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&Entry> {
+        let (known, entry) = self.all.get(place as usize)?;
+        (known.as_bytes() == name).then_some(entry)
+    }
+
+    /// What a name means.
+    pub(crate) fn callee(&self, name: &str) -> Option<Callee> {
+        let given = self.place(name).map(Callee::Given);
+        given.or_else(|| builtin::find(name).map(Callee::Go))
+    }
+
+    fn place(&self, name: &str) -> Option<u32> {
+        let mut list = self.lists[list_of(name)].iter().copied();
+        list.find(|place| self.at(*place, name.as_bytes()).is_some())
     }
 }
 

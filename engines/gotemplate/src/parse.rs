@@ -15,6 +15,7 @@ pub(crate) use node::{Branch, Control, Form, Id, Pipe, Span, Tree};
 pub(crate) use number::Number;
 
 use crate::error::ParseError;
+use crate::function::Functions;
 
 /// What parsing depends on besides the text.
 pub(crate) struct Settings<'a> {
@@ -22,7 +23,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) right: &'a str,
     /// How deep blocks and parentheses may be nested.
     pub(crate) nesting: usize,
-    pub(crate) has_function: &'a dyn Fn(&str) -> bool,
+    pub(crate) functions: &'a Functions,
 }
 
 /// Parses a text to its own template, and all templates in it by name.

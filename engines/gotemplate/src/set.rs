@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use golang::Value;
 
-use crate::builtin;
 use crate::error::{Failure, ParseError};
 use crate::exec;
 use crate::function::Functions;
@@ -120,14 +119,11 @@ impl Set {
             let message = "the text is longer than 4 GiB".to_owned();
             return Err(ParseError { template: name.to_owned(), line: 1, message });
         }
-        let functions = &self.functions;
-        let has_function =
-            |name: &str| functions.get(name).is_some() || builtin::find(name).is_some();
         let settings = Settings {
             left: &self.delimiters.0,
             right: &self.delimiters.1,
             nesting: self.limits.nesting,
-            has_function: &has_function,
+            functions: &self.functions,
         };
         let (own, all) = parse::parse(name, text, &settings)?;
         Ok(Parsed { own, all })

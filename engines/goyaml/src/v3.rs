@@ -27,6 +27,7 @@
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
 //! 5. `encode` makes the nodes that Go writes for a value ([`encode()`]).
+//! 6. `stable` says of which nodes writing and reading again would change nothing ([`is_stable`]).
 //!
 //! What a key means to kustomize or Kubernetes is not known here.
 
@@ -36,6 +37,7 @@ mod decode;
 mod emit;
 mod encode;
 mod node;
+mod stable;
 mod tag;
 
 pub use compose::{Documents, parse};
@@ -44,3 +46,4 @@ pub use decode::to_json;
 pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
 pub use encode::encode;
 pub use node::{Kind, Node, Style};
+pub use stable::is_stable;

@@ -256,11 +256,8 @@ impl Build<'_> {
         self.sort(&mut resources, sort_options)?;
         let schema = self.schema();
         if managed_by_label {
-            let spec = FieldSpec {
-                path: "metadata/labels".to_owned(),
-                create: true,
-                ..FieldSpec::default()
-            };
+            let spec =
+                FieldSpec { path: "metadata/labels".into(), create: true, ..FieldSpec::default() };
             let label = ("app.kubernetes.io/managed-by".to_owned(), MANAGED_BY.to_owned());
             let texts = Texts { texts: BTreeMap::from([label]), specs: vec![spec] };
             Transformer::Labels(texts).transform(&mut resources, &schema)?;

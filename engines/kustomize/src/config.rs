@@ -66,17 +66,22 @@ static BUILTIN: LazyLock<Config> = LazyLock::new(Config::of_table);
 
 fn specs(entries: &[defaults::Entry]) -> Vec<FieldSpec> {
     let spec = |(kind, path, create): &defaults::Entry| {
-        let Gvk { group, version, kind } = gvk(kind);
-        FieldSpec { group, version, kind, path: (*path).to_owned(), create: *create }
+        let [group, version, kind] = parts(kind).map(Into::into);
+        FieldSpec { group, version, kind, path: (*path).into(), create: *create }
     };
     entries.iter().map(spec).collect()
 }
 
-/// Reads `group/version/kind`; a group may contain a slash.
-fn gvk(text: &str) -> Gvk {
+/// The parts of `group/version/kind`; a group may contain a slash.
+fn parts(text: &str) -> [&str; 3] {
     let (rest, kind) = text.rsplit_once('/').unwrap_or(("", text));
     let (group, version) = rest.rsplit_once('/').unwrap_or(("", rest));
-    Gvk { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+    [group, version, kind]
+}
+
+fn gvk(text: &str) -> Gvk {
+    let [group, version, kind] = parts(text).map(str::to_owned);
+    Gvk { group, version, kind }
 }
 
 impl Config {
@@ -212,7 +217,8 @@ impl Config {
 
 /// The kinds that a field specification is about.
 pub(crate) fn selection(spec: &FieldSpec) -> Gvk {
-    let FieldSpec { group, version, kind, .. } = spec.clone();
+    let [group, version, kind] =
+        [&spec.group, &spec.version, &spec.kind].map(|part| part.clone().into_owned());
     Gvk { group, version, kind }
 }
 

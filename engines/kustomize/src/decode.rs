@@ -1,6 +1,7 @@
 //! JSON values into structs as Go's `encoding/json` does it: names in any case, the first error counts, and its text
 //! names struct and field.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -144,6 +145,18 @@ impl Decode for String {
             }
             other => decoder.mismatch(other, "string"),
         }
+    }
+}
+
+impl Decode for Cow<'static, str> {
+    fn go_type() -> String {
+        String::go_type()
+    }
+
+    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+        let mut text = std::mem::take(self).into_owned();
+        text.decode(value, decoder);
+        *self = text.into();
     }
 }
 

@@ -41,7 +41,7 @@ pub fn dress<'t>(
             Garment::Labels => "metadata/labels",
             Garment::Annotations => "metadata/annotations",
         };
-        let spec = FieldSpec { path: path.to_owned(), create: true, ..FieldSpec::default() };
+        let spec = FieldSpec { path: path.to_owned().into(), create: true, ..FieldSpec::default() };
         let texts = Texts { texts: texts.clone(), specs: vec![spec] };
         Transformer::Labels(texts).transform(&mut resources, &schema)?;
     }

@@ -3,6 +3,7 @@
 //! Here: following a spec's path through one object. Elsewhere: which specs each transformer has, and what it does
 //! to the fields.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use goyaml::v3::{Kind, Node};
@@ -10,16 +11,18 @@ use goyaml::v3::{Kind, Node};
 use crate::{field, path};
 
 /// A path in objects of certain kinds. What is empty of group, version and kind means any.
+///
+/// The texts of those that hold without being said are part of the program: every kustomization copies hundreds of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSpec {
     /// The API group; empty also for the core group.
-    pub group: String,
+    pub group: Cow<'static, str>,
     /// The API version, without its group.
-    pub version: String,
+    pub version: Cow<'static, str>,
     /// The kind.
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Keys, separated by `/`; `\/` is a slash in a key, `[]` behind a key says that its value is a list.
-    pub path: String,
+    pub path: Cow<'static, str>,
     /// Whether what is missing on the way is created.
     pub create: bool,
 }

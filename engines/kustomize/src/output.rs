@@ -13,6 +13,12 @@ use crate::resource::{self, Resource};
 /// # Errors
 /// What cannot be read back, such as keys that are no texts, or texts that do not fit their tags.
 pub(crate) fn value(node: &Node) -> Result<Value> {
+    // Most nodes stay what they are; errors name lines of the text, so that a node with one is written all the same.
+    if goyaml::v3::is_stable(node)
+        && let Ok(value) = goyaml::v3::to_json(node, &Limits::default())
+    {
+        return Ok(value);
+    }
     let failed = |error: &dyn std::fmt::Display| Error::new(error.to_string());
     let text = goyaml::v3::emit(node, &edit::LAYOUT).map_err(|error| failed(&error))?;
     let documents = goyaml::v3::parse(text.as_bytes(), &Limits::default());

@@ -57,9 +57,9 @@ pub(crate) fn update(
                 continue;
             }
             let spec = FieldSpec {
-                group: current.group.clone(),
-                version: current.version.clone(),
-                kind: current.kind.clone(),
+                group: current.group.clone().into(),
+                version: current.version.clone().into(),
+                kind: current.kind.clone().into(),
                 ..(*spec).clone()
             };
             let resource = &mut resources.list_mut()[at];

@@ -6,6 +6,7 @@
 
 mod read;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -18,6 +19,9 @@ static BUILTIN: LazyLock<Schema> =
 /// How often a reference may lead to another one.
 const MAX_REFERENCES: usize = 100;
 
+/// A name, which is part of the program where it is built in: the table is read by every process.
+type Text = Cow<'static, str>;
+
 /// What is known about kinds.
 ///
 /// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: that a field is known
@@ -26,11 +30,11 @@ const MAX_REFERENCES: usize = 100;
 pub struct Schema {
     /// Shared: documents are added to a copy.
     shapes: Arc<Vec<Shape>>,
-    definitions: Arc<BTreeMap<String, usize>>,
+    definitions: Arc<BTreeMap<Text, usize>>,
     /// By API version and kind.
-    kinds: Arc<BTreeMap<(String, String), usize>>,
+    kinds: Arc<BTreeMap<(Text, Text), usize>>,
     /// Whether kinds live in namespaces.
-    scopes: Arc<BTreeMap<(String, String), bool>>,
+    scopes: Arc<BTreeMap<(Text, Text), bool>>,
 }
 
 /// What is known of one definition or field.
@@ -38,7 +42,7 @@ pub struct Schema {
 struct Shape {
     /// The definition that it is instead.
     reference: Option<String>,
-    fields: BTreeMap<String, usize>,
+    fields: BTreeMap<Text, usize>,
     /// Of fields that are not named.
     additional: Option<usize>,
     is_list: bool,
@@ -76,13 +80,13 @@ impl Schema {
 
     /// What is known of a kind.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Resource<'_>> {
-        let shape = *self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
+        let shape = *find(&self.kinds, api_version, kind)?;
         Some(Resource { schema: self, shapes: None, shape })
     }
 
     /// Whether objects of a kind live in namespaces; `None` if that is not known, where kustomize takes them to.
     pub fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
-        self.scopes.get(&(api_version.to_owned(), kind.to_owned())).copied()
+        find(&self.scopes, api_version, kind).copied()
     }
 
     /// What a comment says about its field, if it is a schema in JSON.
@@ -104,6 +108,15 @@ impl Schema {
         let shape = *self.definitions.get(name)?;
         Some(Resource { schema: self, shapes: None, shape })
     }
+}
+
+/// What is noted of a kind.
+fn find<'m, 'k, T>(
+    map: &'m BTreeMap<(Cow<'k, str>, Cow<'k, str>), T>,
+    api_version: &'k str,
+    kind: &'k str,
+) -> Option<&'m T> {
+    map.get(&(Cow::Borrowed(api_version), Cow::Borrowed(kind)))
 }
 
 /// What is known of a kind, of a field, or of the items of a list.

@@ -5,38 +5,54 @@ use golang::strconv::{Quoting, quote};
 use golang::value::{Signature, Type};
 
 use super::{Result, Run, SHOWN};
-use crate::builtin::{self, Builtin, Outcome};
+use crate::builtin::{Builtin, Outcome};
 use crate::error::Failure;
-use crate::function::Call;
-use crate::parse::Id;
+use crate::function::{Call, Callee};
+use crate::parse::{Id, Span};
 use crate::slot::Slot;
 
 impl<'s> Run<'s, '_> {
-    /// Calls a function by name; `node` is what an error of it is about. The first of `arguments`, if there are
-    /// any, is the name itself.
+    /// Calls a function; `node` is what an error of it is about. The first of `arguments`, if there are any, is the
+    /// name itself.
     pub(super) fn function(
         &mut self,
         dot: &Slot,
-        name: &str,
+        (name, callee): (Span, Callee),
         node: Id,
         arguments: &'s [Id],
         last: Option<Slot>,
     ) -> Result<Slot> {
         self.step()?;
-        let set = self.set;
-        if let Some(entry) = set.functions().get(name) {
-            let signature = &entry.signature;
-            let values = self.arguments(dot, name, signature, arguments, last)?;
-            let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
-            let mut call = Call { set, host: self.host, budget: self.budget };
-            let result = (entry.body)(&mut call, &values);
-            return self.result(name, node, result, &signature.result);
-        }
-        let Some(builtin) = builtin::find(name) else {
+        let (set, name) = (self.set, self.name(name));
+        let place = match callee {
+            Callee::Given(place) => place,
+            Callee::Go(builtin) => return self.builtin(dot, builtin, name, node, arguments, last),
+        };
+        // A set can run what another one has parsed.
+        let functions = set.functions();
+        let entry = functions.at(place, name.as_bytes()).or_else(|| functions.get(name));
+        let Some(entry) = entry else {
             let name = quote(name.as_bytes(), Quoting::Printable);
             let name = String::from_utf8_lossy(&name);
             return Err(self.error(format!("{name} is not a defined function")));
         };
+        let signature = &entry.signature;
+        let values = self.arguments(dot, name, signature, arguments, last)?;
+        let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+        let mut call = Call { set, host: self.host, budget: self.budget };
+        let result = (entry.body)(&mut call, &values);
+        self.result(name, node, result, &signature.result)
+    }
+
+    fn builtin(
+        &mut self,
+        dot: &Slot,
+        builtin: Builtin,
+        name: &str,
+        node: Id,
+        arguments: &'s [Id],
+        last: Option<Slot>,
+    ) -> Result<Slot> {
         let signature = builtin.signature();
         if let Some(until) = builtin.stops_at() {
             return self.junction(dot, name, signature, until, arguments, last);

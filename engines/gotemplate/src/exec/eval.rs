@@ -53,9 +53,9 @@ impl<'s> Run<'s, '_> {
                 return self.chain(dot, dot.clone(), *first, names, arguments, last);
             }
             Form::Chain(..) => return self.chained(dot, *first, arguments, last),
-            Form::Identifier(name) => {
+            Form::Identifier(name, callee) => {
                 self.node = Some(*first);
-                return self.function(dot, self.name(name), id, arguments, last);
+                return self.function(dot, (name, callee), id, arguments, last);
             }
             Form::Pipe(_) => {
                 self.refuse_arguments(arguments, last.as_ref())?;
@@ -151,7 +151,7 @@ impl<'s> Run<'s, '_> {
             Form::Field(names) => self.chain(dot, dot.clone(), id, self.names(names), &[], None)?,
             Form::Variable(_) => self.variable_node(dot, id, &[], None)?,
             Form::Pipe(_) => self.pipeline(dot, id)?,
-            Form::Identifier(name) => self.function(dot, self.name(name), id, &[], None)?,
+            Form::Identifier(name, callee) => self.function(dot, (name, callee), id, &[], None)?,
             Form::Chain(..) => self.chained(dot, id, &[], None)?,
             _ => return self.literal(wanted.unwrap_or(&Type::Any), id),
         };

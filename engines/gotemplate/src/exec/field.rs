@@ -25,9 +25,9 @@ impl<'s> Run<'s, '_> {
         let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
         let mut receiver = receiver;
         for name in names {
-            receiver = self.field(dot, &receiver, node, self.name(*name), &[], None)?;
+            receiver = self.field(dot, &receiver, node, *name, &[], None)?;
         }
-        self.field(dot, &receiver, node, self.name(*final_name), arguments, last)
+        self.field(dot, &receiver, node, *final_name, arguments, last)
     }
 
     fn field(
@@ -35,16 +35,17 @@ impl<'s> Run<'s, '_> {
         dot: &Slot,
         receiver: &Slot,
         node: Id,
-        name: &str,
+        name: Span,
         arguments: &'s [Id],
         last: Option<Slot>,
     ) -> Result<Slot> {
         let has_arguments = arguments.len() > 1 || last.is_some();
         if let (Value::Map(map), false) = (receiver.value(), has_arguments)
-            && let Some(value) = map.get(name.as_bytes())
+            && let Some(value) = map.get(self.tree.source.text(name))
         {
             return Ok(Slot::of(value, map.item_type()));
         }
+        let name = self.name(name);
         let quoted =
             || String::from_utf8_lossy(&quote(name.as_bytes(), Quoting::Printable)).into_owned();
         if receiver.is_absent() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use golang::strconv::{Quoting, quote};
 
 use super::number::Number;
+use crate::function::Callee;
 
 /// The place of a node in [`Source::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,8 @@ pub(crate) enum Form {
     Action(Id),
     Pipe(Pipe),
     Command(Span),
-    Identifier(Span),
+    /// A function: its name, and what that means.
+    Identifier(Span, Callee),
     /// The name with its dollar sign, and fields.
     Variable(Span),
     Dot,
@@ -233,7 +235,7 @@ impl Source {
                     self.show_operand(*id, open);
                 }
             }
-            Form::Identifier(name) => open.push(named(&name)),
+            Form::Identifier(name, _) => open.push(named(&name)),
             Form::Variable(names) => {
                 for (index, name) in self.names(names).iter().enumerate() {
                     open.extend([Fixed(if index > 0 { "." } else { "" }), named(name)]);

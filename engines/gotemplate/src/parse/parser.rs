@@ -81,8 +81,8 @@ enum Item {
 impl<'a> Parser<'a> {
     pub(super) fn new(name: &'a str, text: &'a [u8], settings: &'a Settings<'a>) -> Self {
         let mut lexer = Lexer::new(text, settings.left.as_bytes(), settings.right.as_bytes());
-        lexer.has_break = (settings.has_function)("break");
-        lexer.has_continue = (settings.has_function)("continue");
+        lexer.has_break = settings.functions.callee("break").is_some();
+        lexer.has_continue = settings.functions.callee("continue").is_some();
         Self {
             settings,
             name,
@@ -619,10 +619,12 @@ impl<'a> Parser<'a> {
         };
         let form = match token.kind {
             Kind::Identifier => {
-                if !std::str::from_utf8(text).is_ok_and(self.settings.has_function) {
+                let name = std::str::from_utf8(text).ok();
+                let Some(callee) = name.and_then(|name| self.settings.functions.callee(name))
+                else {
                     return Err(self.error(format!("function {} not defined", quoted())));
-                }
-                Form::Identifier(span(token))
+                };
+                Form::Identifier(span(token), callee)
             }
             Kind::Dot => Form::Dot,
             Kind::Nil => Form::Nil,

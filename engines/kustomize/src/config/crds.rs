@@ -100,8 +100,8 @@ impl Reader<'_, '_> {
             let path = [path, &[property]].concat();
             let extension = |name: &str| schema.get(name).and_then(Value::as_str);
             let spec = |path: &[&str]| FieldSpec {
-                kind: self.kind.to_owned(),
-                path: path.join("/"),
+                kind: self.kind.to_owned().into(),
+                path: path.join("/").into(),
                 ..FieldSpec::default()
             };
             if extension("x-kubernetes-annotation").is_some() {

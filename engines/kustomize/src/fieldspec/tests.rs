@@ -14,7 +14,7 @@ fn parse(text: &str) -> Node {
 
 fn set(text: &str, path: &str, create: bool) -> String {
     let mut object = parse(text);
-    let spec = FieldSpec { path: path.to_owned(), create, ..FieldSpec::default() };
+    let spec = FieldSpec { path: path.to_owned().into(), create, ..FieldSpec::default() };
     let created = Some(Created { kind: Kind::Scalar, tag: "!!str" });
     let walked = walk(&mut object, &spec, created, |node| {
         node.value = "new".to_owned();

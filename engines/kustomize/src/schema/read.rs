@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Schema, Shape};
+use super::{Schema, Shape, Text};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const STRATEGY: &str = "x-kubernetes-patch-strategy";
@@ -34,7 +34,7 @@ pub(super) fn add(schema: &mut Schema, document: &str) -> Result<(), ReadError> 
     if let Some(Value::Object(added)) = document.get("definitions") {
         for (name, definition) in added {
             let shape = add_shape(&mut shapes, definition);
-            definitions.insert(name.clone(), shape);
+            definitions.insert(name.clone().into(), shape);
             for kind in definition.get(KINDS).and_then(Value::as_array).into_iter().flatten() {
                 kinds.extend(kind_of(kind).map(|kind| (kind, shape)));
             }
@@ -95,8 +95,11 @@ fn add_shape(shapes: &mut Vec<Shape>, schema: &Value) -> usize {
             shapes.len() - 1
         };
         let fields = schema.get("properties").and_then(Value::as_object);
-        let fields = fields.into_iter().flatten().map(|(name, field)| (name.clone(), later(field)));
-        let fields: BTreeMap<String, usize> = fields.collect();
+        let fields = fields
+            .into_iter()
+            .flatten()
+            .map(|(name, field)| (Text::Owned(name.clone()), later(field)));
+        let fields: BTreeMap<Text, usize> = fields.collect();
         let additional = schema.get("additionalProperties").filter(|it| it.is_object());
         let additional = additional.map(&mut later);
         let items = schema.get("items").filter(|items| items.is_object()).map(&mut later);
@@ -143,53 +146,44 @@ fn keys(schema: &Value) -> Vec<String> {
 }
 
 /// The API version and the kind that an extension names.
-fn kind_of(kind: &Value) -> Option<(String, String)> {
+fn kind_of(kind: &Value) -> Option<(Text, Text)> {
     let text = |key| kind.get(key).and_then(Value::as_str);
     let version = text("version")?;
     let api_version = match text("group") {
         Some(group) if !group.is_empty() => format!("{group}/{version}"),
         _ => version.to_owned(),
     };
-    Some((api_version, text("kind")?.to_owned()))
+    Some((api_version.into(), text("kind")?.to_owned().into()))
 }
 
 /// Reads the built-in table. A line that is none is skipped; a test sees that there is none.
-pub(super) fn builtin(table: &str) -> Schema {
-    let mut shapes = Vec::new();
-    let (mut definitions, mut kinds, mut scopes) =
-        (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let mut section = "";
-    for line in table.lines().filter(|line| !line.starts_with('#')) {
-        if let Some(name) = line.strip_prefix("= ") {
-            section = name;
-            continue;
-        }
-        let mut words = line.split(' ');
-        match (section, words.next(), words.next(), words.next()) {
-            ("shapes", ..) => shapes.push(shape(line)),
-            ("definitions", Some(name), Some(place), None) => {
-                definitions.extend(place.parse().map(|place: usize| (name.to_owned(), place)));
-            }
-            ("kinds", Some(api_version), Some(kind), Some(place)) => {
-                let kind = (api_version.to_owned(), kind.to_owned());
-                kinds.extend(place.parse().map(|place: usize| (kind, place)));
-            }
-            ("scopes", Some(api_version), Some(kind), Some(scope)) => {
-                scopes.insert((api_version.to_owned(), kind.to_owned()), scope == "namespace");
-            }
-            _ => {}
-        }
-    }
+pub(super) fn builtin(table: &'static str) -> Schema {
+    let lines = |name: &str| {
+        let begin = table.find(name).map_or("", |at| &table[at + name.len()..]);
+        begin.split("\n= ").next().unwrap_or_default().lines()
+    };
+    // Three words of a line, of which the first two may name a kind.
+    let words = |line: &'static str| {
+        let mut words = line.split_ascii_whitespace();
+        let kind = (Text::Borrowed(words.next()?), Text::Borrowed(words.next()?));
+        Some((kind, words.next()?))
+    };
+    let definition = |line: &'static str| {
+        let mut words = line.split_ascii_whitespace();
+        Some((Text::Borrowed(words.next()?), words.next()?.parse().ok()?))
+    };
+    let kind = |line| words(line).and_then(|(kind, place)| Some((kind, place.parse().ok()?)));
+    let scope = |line| words(line).map(|(kind, scope)| (kind, scope == "namespace"));
     Schema {
-        shapes: Arc::new(shapes),
-        definitions: Arc::new(definitions),
-        kinds: Arc::new(kinds),
-        scopes: Arc::new(scopes),
+        shapes: Arc::new(lines("\n= shapes\n").map(shape).collect()),
+        definitions: Arc::new(lines("\n= definitions\n").filter_map(definition).collect()),
+        kinds: Arc::new(lines("\n= kinds\n").filter_map(kind).collect()),
+        scopes: Arc::new(lines("\n= scopes\n").filter_map(scope).collect()),
     }
 }
 
-fn shape(line: &str) -> Shape {
-    let mut words = line.split(' ');
+fn shape(line: &'static str) -> Shape {
+    let mut words = line.split_ascii_whitespace();
     let what = words.next().unwrap_or_default();
     let (what, keys) = what.split_once(':').unwrap_or((what, ""));
     let mut shape = Shape {
@@ -204,7 +198,7 @@ fn shape(line: &str) -> Shape {
             "[]" => shape.items = Some(place),
             "*" => shape.additional = Some(place),
             _ => {
-                shape.fields.insert(name.to_owned(), place);
+                shape.fields.insert(name.into(), place);
             }
         }
     }

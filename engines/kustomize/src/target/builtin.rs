@@ -183,7 +183,7 @@ impl Target<'_> {
                         .within(|| "failed to merge template fieldSpec")?;
                 }
                 let own = FieldSpec {
-                    path: "metadata/labels".to_owned(),
+                    path: "metadata/labels".into(),
                     create: true,
                     ..FieldSpec::default()
                 };

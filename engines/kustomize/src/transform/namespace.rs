@@ -47,7 +47,7 @@ impl Namespace {
         let id = resource.id(schema);
         if !id.is_cluster_scoped {
             let spec = FieldSpec {
-                path: "metadata/namespace".to_owned(),
+                path: "metadata/namespace".into(),
                 create: true,
                 ..FieldSpec::default()
             };
@@ -62,7 +62,7 @@ impl Namespace {
         let is_core = resource.api_version() == "v1";
         let created = Created { kind: Kind::Scalar, tag: edit::STR };
         for spec in &self.specs {
-            let is_done = match spec.path.as_str() {
+            let is_done = match &*spec.path {
                 "metadata/namespace" => true,
                 "metadata/name" => !is_core,
                 "subjects/namespace" => binds && is_binding(&spec.kind),

@@ -1,0 +1,249 @@
+//! Which nodes are the same after they were written and read again, so that nobody has to do that.
+
+use super::node::{Kind, Node, Style};
+use super::tag;
+
+/// How much text is judged. What is longer or deeper may reach a limit of writing or reading.
+const MAX_TEXT: usize = 1 << 20;
+const MAX_NODES: usize = 100_000;
+const MAX_DEPTH: usize = 100;
+
+/// A longer key is written in another form.
+const MAX_KEY: usize = 100;
+
+/// Whether it is certain that a node has the same tags and values after [`super::emit()`] and [`super::parse`].
+///
+/// It says no in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
+/// written, keys that are no short texts, texts beyond printable ASCII or with unusual line breaks.
+///
+/// # Assumes
+/// The node is the root of a document.
+pub fn is_stable(root: &Node) -> bool {
+    let (mut text, mut nodes) = (0, 0);
+    root.kind == Kind::Mapping
+        && root.walk().all(|(depth, node)| {
+            text += node.value.len();
+            nodes += 1;
+            depth <= MAX_DEPTH && text <= MAX_TEXT && nodes <= MAX_NODES && is_stable_alone(node)
+        })
+}
+
+fn is_stable_alone(node: &Node) -> bool {
+    let is_bare = node.anchor.is_empty()
+        && node.head_comment.is_empty()
+        && node.line_comment.is_empty()
+        && node.foot_comment.is_empty()
+        && !node.style.contains(Style::TAGGED);
+    is_bare
+        && match node.kind {
+            Kind::Mapping => {
+                node.tag == tag::MAP
+                    && node.content.len() % 2 == 0
+                    && node.entries().all(|(key, _)| is_stable_key(key))
+            }
+            Kind::Sequence => node.tag == tag::SEQ,
+            Kind::Scalar if node.tag == tag::STR => is_line(node) || is_block(node),
+            // Of dates some get quotes, and so become texts.
+            Kind::Scalar => {
+                !node.value.is_empty()
+                    && node.tag != "!!timestamp"
+                    && !node.style.is_quoted()
+                    && is_line(node)
+                    && node.tag == tag::of_text(&node.value)
+            }
+            Kind::Document | Kind::Alias => false,
+        }
+}
+
+fn is_stable_key(key: &Node) -> bool {
+    key.kind == Kind::Scalar
+        && key.tag == tag::STR
+        && key.value.len() <= MAX_KEY
+        && key.value != "<<"
+        && is_line(key)
+}
+
+/// Whether a text is one line, which any kind of quotes can hold.
+fn is_line(node: &Node) -> bool {
+    let is_in_block = node.style.contains(Style::LITERAL) || node.style.contains(Style::FOLDED);
+    !is_in_block && node.value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+/// Whether a text has lines as they stand in a block after `|`.
+fn is_block(node: &Node) -> bool {
+    let text = node.value.as_bytes();
+    let is_literal = !node.style.is_quoted() || node.style.contains(Style::LITERAL);
+    is_literal
+        && !node.style.contains(Style::FOLDED)
+        && text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n'))
+        && !matches!(text, [] | [b' ' | b'\n', ..] | [.., b' '] | [.., b'\n', b'\n'])
+        && !text.windows(2).any(|pair| pair == b" \n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::Limits;
+    use crate::v3::{Layout, emit, parse, to_json};
+
+    const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+
+    /// The value of a node, and that of what is read after it was written.
+    fn both(root: &Node) -> (Result<Value, String>, Result<Value, String>) {
+        let value = |node: &Node| to_json(node, &Limits::default()).map_err(|e| e.to_string());
+        let text = emit(root, &LAYOUT).unwrap();
+        let again = parse(text.as_bytes(), &Limits::default()).unwrap_or_else(|error| {
+            panic!("{error} in what was written:\n{text}");
+        });
+        (value(root), value(&again[0]))
+    }
+
+    fn root_of(text: &str) -> Node {
+        parse(text.as_bytes(), &Limits::default()).unwrap().remove(0).content.remove(0)
+    }
+
+    #[test]
+    fn what_is_usual_is_stable_and_what_is_not_is_left_to_the_writer() {
+        for text in [
+            "a: 1\nb: [x, 'y', \"5\", 1.5e3, null, ~, true, '2020-01-02']\nc: {}\n",
+            "data:\n  f: |\n    # no comment\n    a: b\n\n    c\n",
+            "data:\n  f: |-\n    a\n    b\n",
+        ] {
+            let root = root_of(text);
+            assert!(is_stable(&root), "{text}");
+            let (own, again) = both(&root);
+            assert_eq!(own, again, "{text}");
+            assert!(own.is_ok(), "{text}");
+        }
+        for text in [
+            "a: 1 # comment\n",
+            "# comment\na: 1\n",
+            "a: &x 1\n",
+            "a: !!str 1\n",
+            "a: >\n  folded\n",
+            "a: |+\n  kept\n\n",
+            "a: \"tab\\t\"\n",
+            "a: ü\n",
+            "1: a\n",
+            "a: 2020-01-02\n",
+            "? [a]\n: b\n",
+            "a:\n",
+            "<<: {a: b}\n",
+            "[a]\n",
+        ] {
+            assert!(!is_stable(&root_of(text)), "{text}");
+        }
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let odd = prop::sample::select(vec![
+            "",
+            " ",
+            "-",
+            "- a",
+            "a: b",
+            "a:",
+            ": a",
+            "#",
+            "a #b",
+            "<<",
+            "null",
+            "~",
+            "0x1f",
+            "1e3",
+            "1_000",
+            "0o7",
+            "yes",
+            "2020-01-02",
+            "1:30",
+            "---",
+            "...",
+            "'",
+            "\"",
+            "{",
+            "}",
+            "[a]",
+            "a, b",
+            "%",
+            "@",
+            "`",
+            "!",
+            "&a",
+            "*a",
+            "|",
+            ">",
+            "?",
+            "? a",
+            "a\nb",
+            "a\nb\n",
+            "a\n\nb",
+            "a\n",
+            " a\nb",
+            "a \nb",
+            "a\n b",
+            "#\nb",
+            "a\n#b",
+            "---\nb",
+            "a\n---\n",
+            "- a\n- b",
+            "\n",
+            "a\n\n",
+        ]);
+        prop_oneof![odd.prop_map(str::to_owned), "[ -~\n]{0,12}", "[ -~]{60,160}"]
+    }
+
+    fn styles() -> impl Strategy<Value = Style> {
+        prop::sample::select(vec![
+            Style::default(),
+            Style::DOUBLE_QUOTED,
+            Style::SINGLE_QUOTED,
+            Style::LITERAL,
+            Style::FOLDED,
+            Style::FLOW,
+        ])
+    }
+
+    fn nodes() -> impl Strategy<Value = Node> {
+        let tags = prop::sample::select(vec![
+            "!!str",
+            "!!int",
+            "!!float",
+            "!!bool",
+            "!!null",
+            "!!timestamp",
+            "",
+        ]);
+        let leaf = (tags, texts(), styles())
+            .prop_map(|(tag, value, style)| Node { style, ..Node::scalar(tag, value) });
+        let tree = leaf.prop_recursive(4, 24, 4, |inner| {
+            let entry = (texts(), styles(), inner.clone())
+                .prop_map(|(key, style, value)| (Node { style, ..Node::string(key) }, value));
+            prop_oneof![
+                (prop::collection::vec(inner, 0..4), styles())
+                    .prop_map(|(items, style)| Node { style, ..Node::sequence(items) }),
+                (prop::collection::vec(entry, 0..4), styles())
+                    .prop_map(|(entries, style)| Node { style, ..Node::mapping(entries) }),
+            ]
+        });
+        prop::collection::vec(("[a-z]{1,3}", tree), 1..4).prop_map(|entries| {
+            Node::mapping(entries.into_iter().map(|(key, value)| (Node::string(key), value)))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn a_stable_node_has_the_same_value_after_it_was_written(root in nodes()) {
+            if is_stable(&root) {
+                let (own, again) = both(&root);
+                // Errors name lines, which are others there; that there is one stays.
+                prop_assert_eq!(own.clone().ok(), again.clone().ok());
+                prop_assert_eq!(own.is_ok(), again.is_ok());
+            }
+        }
+    }
+}
