@@ -21,6 +21,7 @@ pub(crate) mod hold;
 pub(crate) mod http_archive;
 pub(crate) mod hub;
 pub(crate) mod kustomization;
+pub(crate) mod login;
 pub(crate) mod marks;
 pub(crate) mod observer;
 pub(crate) mod oci_repository;

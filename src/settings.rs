@@ -206,6 +206,10 @@ const SOURCES: u16 = 2;
 /// The same for what applies.
 const APPLIERS: u16 = 4;
 
+/// Why the number of workers for releases changes nothing.
+const NO_WORKERS: &str =
+    "a release holds a place only while it renders or writes, and none while it waits";
+
 impl Settings {
     /// How many sources are fetched at once.
     pub(crate) fn sources_at_once(&self) -> u16 {
@@ -241,6 +245,16 @@ impl Settings {
         self.gate(gates::RETRY_ON_FAILURE).unwrap_or(false)
     }
 
+    /// Whether templates of releases may ask for addresses of hosts.
+    pub(crate) fn allows_dns_lookups(&self) -> bool {
+        self.gate(gates::DNS_LOOKUPS).unwrap_or(false)
+    }
+
+    /// Whether the version of a chart tells of the digest of its artifact.
+    pub(crate) fn tracks_chart_digests(&self) -> bool {
+        !self.gate(gates::NO_CHART_DIGEST).unwrap_or(false)
+    }
+
     /// Whether releases that do not say otherwise are made as Helm 3 makes them.
     pub(crate) fn has_helm3_defaults(&self) -> bool {
         self.gate(gates::HELM3_DEFAULTS).unwrap_or(false)
@@ -250,9 +264,8 @@ impl Settings {
     pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(Gates::notes);
         let flags = self.accepted.notes().map(|(flag, why)| (flag.to_owned(), why));
-        let helm = self
-            .concurrent_helm
-            .map(|number| (format!("--concurrent-helm={number}"), "no Helm kind runs yet"));
+        let helm =
+            self.concurrent_helm.map(|number| (format!("--concurrent-helm={number}"), NO_WORKERS));
         flags.chain(helm).chain(gates).collect()
     }
 

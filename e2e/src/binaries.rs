@@ -1,6 +1,6 @@
 //! Where the programs of the test bed are, and how they get there.
 //!
-//! Here: looking them up, and building them from the Go modules in `testbed/`.
+//! Here: looking them up, building them from the Go modules in `testbed/`, and installing what is a package of npm.
 //! Elsewhere: running them (`control_plane`), the programs whose answers ours are compared with (`oracle`).
 
 use std::collections::BTreeMap;
@@ -28,6 +28,9 @@ pub(crate) struct Recipe {
     pub(crate) module: &'static str,
     pub(crate) package: &'static str,
     pub(crate) link_flags: &'static str,
+    /// A file that the package embeds and that its module does not carry: an empty one is put there. What the program
+    /// does with it does not work.
+    pub(crate) lacks: Option<&'static str>,
 }
 
 /// Programs that share a folder of the cache: when one would be built otherwise, all are built again.
@@ -40,7 +43,7 @@ pub(crate) struct Set {
 }
 
 const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
-    Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES }
+    Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES, lacks: None }
 }
 
 const BED: Set = Set {
@@ -59,7 +62,7 @@ const BED: Set = Set {
 };
 
 const RECIPES: [Recipe; 6] = [
-    Recipe { name: "etcd", module: "etcd", package: ".", link_flags: STRIP },
+    Recipe { name: "etcd", module: "etcd", package: ".", link_flags: STRIP, lacks: None },
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
@@ -69,6 +72,7 @@ const RECIPES: [Recipe; 6] = [
         module: "kwok",
         package: "sigs.k8s.io/kwok/cmd/kwok",
         link_flags: STRIP,
+        lacks: None,
     },
 ];
 
@@ -137,29 +141,80 @@ impl Set {
 
     /// Twelve hexadecimal digits that change whenever a build would.
     fn key(&self) -> Result<String> {
-        let mut hash = Sha256::new();
-        for file in self.module_files {
-            let path = testbed().join(file);
-            let content =
-                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            hash.update(format!("{file} {}\n", content.len()));
-            hash.update(content);
-        }
+        let mut hash = hash_of(self.module_files)?;
         for recipe in self.recipes {
             hash.update(format!("{} {} {}\n", recipe.name, recipe.package, recipe.link_flags));
         }
-        Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+        Ok(key_of(hash))
     }
 }
 
-fn build_all(folder: &Path, missing: &[&Recipe]) -> Result<()> {
-    let bin = folder.join("bin");
-    std::fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
+/// What files of `testbed` are made of.
+fn hash_of(files: &[impl AsRef<str>]) -> Result<Sha256> {
+    let mut hash = Sha256::new();
+    for file in files {
+        let path = testbed().join(file.as_ref());
+        let content =
+            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        hash.update(format!("{} {}\n", file.as_ref(), content.len()));
+        hash.update(content);
+    }
+    Ok(hash)
+}
+
+fn key_of(hash: Sha256) -> String {
+    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Keeps others from a folder of the cache until it is dropped; waits for whoever has it.
+fn lock(folder: &Path) -> Result<std::fs::File> {
     let lock = std::fs::File::create(folder.join("lock")).context("cannot create the lock file")?;
     if lock.try_lock().is_err() {
         say("waiting for another run that builds the test bed");
         lock.lock().context("cannot lock the cache")?;
     }
+    Ok(lock)
+}
+
+/// Installs the packages of npm that a folder of `testbed` locks; the folder that they are in. Blocks, half a minute the
+/// first time. No script of a package is run by that.
+pub(crate) fn packages(module: &str) -> Result<PathBuf> {
+    let files = ["package.json", "package-lock.json"];
+    let key = key_of(hash_of(&files.map(|file| format!("{module}/{file}")))?);
+    let folder = cache()?.join("testbed").join(key);
+    let packages = folder.join("node_modules");
+    if packages.is_dir() {
+        return Ok(packages);
+    }
+    let unfinished = folder.join("unfinished");
+    std::fs::create_dir_all(&unfinished)
+        .with_context(|| format!("cannot create {}", unfinished.display()))?;
+    let _lock = lock(&folder)?;
+    if packages.is_dir() {
+        return Ok(packages);
+    }
+    say(&format!("installing {module} by npm"));
+    for file in files {
+        let (from, to) = (testbed().join(module).join(file), unfinished.join(file));
+        std::fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    let output = Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"])
+        .current_dir(&unfinished)
+        .stdin(Stdio::null())
+        .output()
+        .context("`npm` is not installed: install Node.js 18 or newer with npm")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`npm ci` of {module} failed:\n{}", said.trim_end());
+    std::fs::rename(unfinished.join("node_modules"), &packages)
+        .context("cannot put the packages in place")?;
+    Ok(packages)
+}
+
+fn build_all(folder: &Path, missing: &[&Recipe]) -> Result<()> {
+    let bin = folder.join("bin");
+    std::fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
+    let _lock = lock(folder)?;
     for (done, recipe) in missing.iter().enumerate() {
         // Another run may have built it while this one waited.
         if !bin.join(recipe.name).is_file() {
@@ -175,13 +230,12 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
     let errors = bin.join(format!(".{name}.log"));
     say(&format!("building {name} ({position}); the first time this takes minutes"));
     let start = Instant::now();
-    let mut go = Command::new("go")
+    let completed = recipe.lacks.map(|path| completed(recipe, bin, path)).transpose()?;
+    let sources = completed.as_ref().map(|it| it.path().to_owned());
+    let mut go = go(&sources.unwrap_or_else(|| testbed().join(recipe.module)))
         .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", recipe.link_flags, "-o"])
         .arg(&unfinished)
         .arg(recipe.package)
-        .current_dir(testbed().join(recipe.module))
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&errors).context("cannot write the build log")?)
@@ -207,6 +261,32 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
     std::fs::remove_file(&errors).ok();
     say(&format!("built {name} in {:.0} s", start.elapsed().as_secs_f64()));
     Ok(())
+}
+
+fn go(folder: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(folder).env("GOFLAGS", "").env("GOWORK", "off");
+    command
+}
+
+/// A copy of a module with all that it needs, and an empty file where one is missing.
+fn completed(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
+    let copy = tempfile::Builder::new().prefix(".sources-").tempdir_in(bin)?;
+    for file in ["go.mod", "go.sum"] {
+        std::fs::copy(testbed().join(recipe.module).join(file), copy.path().join(file))
+            .with_context(|| format!("cannot copy {file} of {}", recipe.module))?;
+    }
+    // With `-e` the missing file is no end.
+    let vendored = go(copy.path()).args(["mod", "vendor", "-e"]).output();
+    let vendored = vendored.context("cannot start `go`")?;
+    let told = String::from_utf8_lossy(&vendored.stderr);
+    ensure!(vendored.status.success(), "`go mod vendor` of {} failed:\n{told}", recipe.name);
+    let file = copy.path().join("vendor").join(missing);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(copy)
 }
 
 /// From Go 1.21 on, `go` fetches by itself the newer toolchain that a module asks for.

@@ -1,4 +1,5 @@
-//! The programs whose answers are right by definition: Helm and Kustomize as their projects release them.
+//! The programs whose answers are right by definition: Helm, Kustomize, Flux's helm-controller and command line as their
+//! projects release them.
 //!
 //! Here: which versions, and how they are built. Elsewhere: the building (`binaries`), the Go modules (`testbed/`),
 //! asking them (`cargo xtask compare`, `cargo xtask bench template`).
@@ -19,8 +20,9 @@ const HELM: Set = Set {
             package: "helm.sh/helm/v4/cmd/helm",
             // Charts see the version; without this it is v4.2, which no release calls itself.
             link_flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.4",
+            lacks: None,
         },
-        Recipe { name: "renders", module: "helm", package: ".", link_flags: STRIP },
+        Recipe { name: "renders", module: "helm", package: ".", link_flags: STRIP, lacks: None },
     ],
     module_files: &["helm/go.mod", "helm/go.sum", "helm/main.go"],
     advice: ADVICE,
@@ -32,6 +34,7 @@ const KUSTOMIZE: Set = Set {
         module: "kustomize",
         package: "sigs.k8s.io/kustomize/kustomize/v5",
         link_flags: STRIP,
+        lacks: None,
     }],
     module_files: &["kustomize/go.mod", "kustomize/go.sum"],
     advice: ADVICE,
@@ -43,8 +46,34 @@ const HELM_3: Set = Set {
         module: "helm3",
         package: "helm.sh/helm/v3/cmd/helm",
         link_flags: STRIP,
+        lacks: None,
     }],
     module_files: &["helm3/go.mod", "helm3/go.sum"],
+    advice: ADVICE,
+};
+
+const HELM_CONTROLLER: Set = Set {
+    recipes: &[Recipe {
+        name: "helm-controller",
+        module: "helm-controller",
+        package: "github.com/fluxcd/helm-controller",
+        link_flags: STRIP,
+        lacks: None,
+    }],
+    module_files: &["helm-controller/go.mod", "helm-controller/go.sum"],
+    advice: ADVICE,
+};
+
+const FLUX: Set = Set {
+    recipes: &[Recipe {
+        name: "flux",
+        module: "flux",
+        package: "github.com/fluxcd/flux2/v2/cmd/flux",
+        link_flags: "-s -w -X main.VERSION=2.9.5",
+        // Only `flux install` and `flux bootstrap` need it.
+        lacks: Some("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
+    }],
+    module_files: &["flux/go.mod", "flux/go.sum"],
     advice: ADVICE,
 };
 
@@ -57,6 +86,10 @@ pub enum Oracle {
     Helm3,
     /// `kustomize`.
     Kustomize,
+    /// Flux's controller of HelmReleases, which takes over and is taken over from.
+    HelmController,
+    /// Flux's command line, by which people look at what windlass keeps, and tell it what to do.
+    Flux,
 }
 
 impl Oracle {
@@ -66,6 +99,8 @@ impl Oracle {
             Self::Helm => "helm",
             Self::Helm3 => "helm3",
             Self::Kustomize => "kustomize",
+            Self::HelmController => "helm-controller",
+            Self::Flux => "flux",
         }
     }
 
@@ -75,6 +110,8 @@ impl Oracle {
             Self::Helm => "helm v4.2.4",
             Self::Helm3 => "helm v3.22.0",
             Self::Kustomize => "kustomize v5.8.1",
+            Self::HelmController => "helm-controller v1.6.3",
+            Self::Flux => "flux v2.9.5",
         }
     }
 
@@ -87,6 +124,8 @@ impl Oracle {
             Self::Helm => program(&HELM, self.name()),
             Self::Helm3 => program(&HELM_3, self.name()),
             Self::Kustomize => program(&KUSTOMIZE, self.name()),
+            Self::HelmController => program(&HELM_CONTROLLER, self.name()),
+            Self::Flux => program(&FLUX, self.name()),
         }
     }
 }
@@ -115,6 +154,8 @@ mod tests {
             (Oracle::Helm, "helm", "helm.sh/helm/v4"),
             (Oracle::Helm3, "helm3", "helm.sh/helm/v3"),
             (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+            (Oracle::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
+            (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();
             let (_, version) = oracle.version().split_once(' ').unwrap();

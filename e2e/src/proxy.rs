@@ -32,16 +32,25 @@ impl Drop for Proxy {
 impl Proxy {
     /// Starts a proxy on the current runtime.
     pub async fn start(user: &str, password: &str) -> Result<Self> {
+        Self::start_to(user, password, None).await
+    }
+
+    /// Starts a proxy that leads to one server, whatever the name that is asked for.
+    pub async fn start_to(user: &str, password: &str, server: Option<&str>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let address = listener.local_addr()?;
         let passed = Arc::<Mutex<Vec<String>>>::default();
         let known = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let record = Arc::clone(&passed);
+        let server = server.map(str::to_owned);
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (record, known) = (Arc::clone(&record), known.clone());
+                let server = server.clone();
                 // Whoever goes away in the middle is of no interest.
-                tokio::spawn(async move { serve(client, &known, &record).await.ok() });
+                tokio::spawn(async move {
+                    serve(client, &known, server.as_deref(), &record).await.ok()
+                });
             }
         };
         let stop = tokio::spawn(accept).abort_handle();
@@ -59,7 +68,12 @@ impl Proxy {
     }
 }
 
-async fn serve(mut client: TcpStream, known: &str, record: &Mutex<Vec<String>>) -> Result<()> {
+async fn serve(
+    mut client: TcpStream,
+    known: &str,
+    server: Option<&str>,
+    record: &Mutex<Vec<String>>,
+) -> Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < LONGEST_HEAD {
         head.push(client.read_u8().await?);
@@ -77,13 +91,13 @@ async fn serve(mut client: TcpStream, known: &str, record: &Mutex<Vec<String>>) 
     let target = rest.split(' ').next().unwrap_or_default();
     record.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
     let mut server = if method == "CONNECT" {
-        let server = TcpStream::connect(target).await?;
+        let server = TcpStream::connect(server.unwrap_or(target)).await?;
         client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await?;
         server
     } else {
         let place = target.strip_prefix("http://").context("not a plain URL")?;
         let (host, path) = place.split_once('/').unwrap_or((place, ""));
-        let mut server = TcpStream::connect(host).await?;
+        let mut server = TcpStream::connect(server.unwrap_or(host)).await?;
         let headers: Vec<&str> =
             head.split("\r\n").skip(1).filter(|line| !is_authorization(line)).collect();
         let head = format!("{method} /{path} HTTP/1.1\r\n{}", headers.join("\r\n"));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::git_server::{Access, GitServer};
 use e2e::servers::charts::ChartServer;
+use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use sources::charts::{
     Answer, Credentials, Files, Index, Repository, Validators, dependency, values, with_metadata,
 };
@@ -64,6 +65,52 @@ async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()
         let wrong = "0".repeat(64);
         ensure!(repository.chart(found.url.context("no URL")?, Some(&wrong)).await.is_err());
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys_to_itself()
+-> Result<()> {
+    let (server, s3) = (ChartServer::start(None)?, S3Server::start().await?);
+    server.publish(&APP)?;
+    s3.bucket("charts").await?;
+    s3.bucket("other").await?;
+    for file in ["index.yaml", "app-1.0.0.tgz"] {
+        let url = format!("{}/{file}", server.url());
+        let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
+        s3.put("charts", &format!("a/b/{file}"), &bytes).await?;
+        s3.put("other", file, &bytes).await?;
+    }
+    let with = |secret: &str, pass| -> Result<Repository> {
+        let endpoint = s3.endpoint();
+        let secret = [("accesskey", ACCESS), ("secretkey", secret), ("endpoint", &endpoint)];
+        let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
+        let credentials = Credentials::for_bucket(Some(&secret), None, true)?;
+        Ok(Repository::new("s3://charts/a/b", credentials, pass, Duration::from_secs(30))?)
+    };
+    let repository = with(SECRET, false)?;
+    let (index, validators) = index(&repository).await?;
+    ensure!(matches!(repository.index(Some(&validators)).await?, Answer::Unchanged));
+    let found = index.choose("app", "1.x")?;
+    let place = found.url.context("no URL")?;
+    let archive = repository.chart(place, found.digest).await?;
+    ensure!(Files::in_archive(&archive)?.chart().metadata.version == "1.0.0");
+    ensure!(repository.chart(place, Some(&"0".repeat(64))).await.is_err());
+    ensure!(repository.chart("s3://charts/a/b/app-1.0.0.tgz", None).await? == archive);
+
+    for (repository, reference, expected) in [
+        (&repository, "s3://other/app-1.0.0.tgz", "spec.passCredentials is not set"),
+        (&repository, "gone.tgz", "object 'a/b/gone.tgz' not found in bucket 'charts'"),
+        (&with("hunter2", false)?, place, "does not accept the keys"),
+    ] {
+        let error = repository.chart(reference, None).await.err().context("it is fetched")?;
+        let error = error.to_string();
+        ensure!(error.contains(expected) && !error.contains("hunter2"), "{error}");
+    }
+    ensure!(with(SECRET, true)?.chart("s3://other/app-1.0.0.tgz", None).await? == archive);
+    // A web server that the index names is asked as by everybody.
+    let url = format!("{}/app-1.0.0.tgz", server.url());
+    ensure!(repository.chart(&url, None).await? == archive);
     Ok(())
 }
 

@@ -3,12 +3,17 @@
 //! Elsewhere: registries that lie or ask for tokens (`sources/src/oci/tests.rs`), OCIRepositories (`stories/oci_repository.rs`).
 
 use std::io::Read as _;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::proxy::Proxy;
+use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN};
 use e2e::servers::registry::{FLUX_LAYER, Layer, PASSWORD, Registry};
+use e2e::servers::s3::{ACCESS, SECRET};
+use futures::future::try_join_all;
 use serde_json::json;
-use sources::http::Tls;
+use sources::http::{self, Tls};
 use sources::oci::{
     Error, Keyring, Known, Limits, Reference, Remote, Repository, Selection, Session, chart,
 };
@@ -121,5 +126,76 @@ async fn the_highest_version_is_found_among_tags_and_charts_are_told_by_their_la
     let mut text = String::new();
     layer.file.read_to_string(&mut text).context("the chart")?;
     ensure!(text == "chart", "{text}");
+    Ok(())
+}
+
+/// A registry by the name that one of AWS has; a proxy leads there.
+const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/app";
+
+/// What a process pulls that has nothing but its environment.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by the test below, with an environment of its own"]
+async fn as_the_environment_says() -> Result<()> {
+    let (known, limit) = (Known::default(), Duration::from_secs(30));
+    let repository = Repository::parse(OF_AWS)?;
+    let many = (0..8).map(|_| known.login_to_aws(&repository, limit));
+    let auth = try_join_all(many).await?.swap_remove(0);
+    let proxy = [("address", "TEST_PROXY"), ("username", "TEST_USER"), ("password", "TEST_USER")];
+    let proxy = proxy.iter().map(|(key, name)| {
+        Ok::<_, anyhow::Error>(((*key).to_owned(), std::env::var(name)?.into_bytes()))
+    });
+    let remote = Remote {
+        repository,
+        auth,
+        tls: Tls::default(),
+        proxy: Some(http::Proxy::from_secret(&proxy.collect::<Result<_>>()?)?),
+        insecure: true,
+        timeout: limit,
+        limits: Limits::default(),
+    };
+    Session::new(&remote, &known)?.resolve(&Reference::tag("v1")?).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
+    let registry = Registry::start_with_password().await?;
+    registry.push_files("team/app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
+    let identity = AwsIdentity::start().await?;
+    let proxy = Proxy::start_to("me", "me", Some(registry.host())).await?;
+    let run = |variables: &[(&str, &str)]| -> Result<(bool, String)> {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
+            .env_clear()
+            .env("TEST_PROXY", proxy.url())
+            .env("TEST_USER", "me")
+            .env("AWS_ENDPOINT_URL_ECR", identity.url())
+            .envs(variables.iter().copied())
+            .output();
+        let output = tokio::task::block_in_place(|| output)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        Ok((output.status.success() && said.contains("1 passed"), said))
+    };
+    let keys = |secret| [("AWS_ACCESS_KEY_ID", ACCESS), ("AWS_SECRET_ACCESS_KEY", secret)];
+    let (is_fine, said) = run(&keys(SECRET))?;
+    let asked = identity.asked();
+    ensure!(is_fine && asked == ["POST /"], "{asked:?} {said}");
+    ensure!(proxy.passed().iter().any(|line| line.contains(".amazonaws.com/v2/team/app/")));
+
+    let pod = format!("{}/v1/credentials", identity.url());
+    let of_pod = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod.as_str()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", POD_TOKEN),
+    ];
+    let (is_fine, said) = run(&of_pod)?;
+    let asked = identity.asked().split_off(1);
+    ensure!(is_fine && asked == ["GET /v1/credentials", "POST /"], "{asked:?} {said}");
+
+    let (is_fine, said) = run(&keys("hunter2"))?;
+    ensure!(!is_fine && said.contains("InvalidSignatureException not for you"), "{said}");
+    ensure!(!said.contains("hunter2"), "{said}");
+    let (is_fine, said) = run(&[("AWS_EC2_METADATA_DISABLED", "true")])?;
+    ensure!(!is_fine && said.contains("no credentials of this machine"), "{said}");
     Ok(())
 }

@@ -2,16 +2,23 @@
 //!
 //! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
 //! ([`Listed`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
-//! In the folder: the protocols (`s3`), what went wrong with them ([`Error`]).
+//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `exchange` and `login` for both of the latter), what went wrong
+//! with them ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
 
+mod asked;
+pub mod azure;
 pub mod bundle;
+mod endpoint;
 mod error;
+mod exchange;
 mod fetch;
+pub mod google;
 mod index;
 mod known;
+mod login;
 mod note;
-mod s3;
+pub(crate) mod s3;
 mod spool;
 
 use std::sync::Arc;
@@ -23,14 +30,14 @@ use objects::Redacted;
 use tree::Limits;
 use url::Url;
 
+pub use endpoint::Endpoint;
 pub use error::Error;
 pub use fetch::{Body, Fetched, Previous, fetch};
 pub use index::{Listed, Object, list};
 pub use known::Known;
 pub use note::Note;
-pub use s3::Endpoint;
 
-use crate::http::{Proxy, Tls};
+use crate::http::{Budgets, Proxy, Tls};
 
 /// Where the objects are, and how they are reached.
 #[derive(Debug, Clone)]
@@ -47,14 +54,14 @@ pub struct Remote {
     pub limits: Limits,
 }
 
-/// A server that speaks S3.
+/// A server that has buckets.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// Its address.
     pub endpoint: Endpoint,
-    /// The region that requests are signed for; without it that of the endpoint, else `us-east-1`.
+    /// The region that requests of S3 are signed for; without it that of the endpoint, else `us-east-1`.
     pub region: Option<String>,
-    /// As whom it is asked.
+    /// As whom it is asked, and by which protocol.
     pub identity: Identity,
     /// Whom connections trust.
     pub tls: Tls,
@@ -62,11 +69,15 @@ pub struct Server {
     pub proxy: Option<Proxy>,
 }
 
-/// As whom a server is asked.
+/// As whom a server is asked. Each protocol has identities of its own; those without its name are of S3.
 #[derive(Debug, Clone)]
 pub enum Identity {
     /// As nobody: requests are not signed.
     Anonymous,
+    /// By the protocol of Google Cloud Storage.
+    Google(google::Identity),
+    /// By the protocol of Azure's blobs.
+    Azure(azure::Identity),
     /// With keys.
     Keys {
         /// The access key.
@@ -82,6 +93,21 @@ pub enum Identity {
         /// Where a web identity is exchanged, instead of AWS's own address.
         sts: Option<Url>,
     },
+    /// With keys that a token service gives to a user of an LDAP directory.
+    Ldap(Ldap),
+}
+
+/// A user of an LDAP directory, and the token service that knows it, as MinIO has one.
+#[derive(Debug, Clone)]
+pub struct Ldap {
+    /// The service.
+    pub endpoint: Url,
+    /// The user.
+    pub username: String,
+    /// Its password.
+    pub password: Redacted<String>,
+    /// Whom connections to the service trust.
+    pub tls: Tls,
 }
 
 /// What is asked about a bucket; shared by all who ask the same server as the same user.
@@ -89,6 +115,10 @@ pub enum Identity {
 pub(crate) enum Client {
     /// S3.
     S3(s3::Client),
+    /// Google Cloud Storage.
+    Google(google::Client),
+    /// Azure's blobs.
+    Azure(azure::Client),
 }
 
 /// Some of the objects, in the order of their keys.
@@ -101,16 +131,41 @@ pub(crate) struct Page {
 
 /// An object on its way.
 pub(crate) struct Got {
-    /// Its entity tag, without quotes.
+    /// Its entity tag, as that of an [`Object`].
     pub(crate) etag: String,
     /// Its bytes.
     pub(crate) body: BoxStream<'static, Result<Bytes, Error>>,
 }
 
 impl Client {
+    fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
+        Ok(match &server.identity {
+            Identity::Google(identity) => {
+                Self::Google(google::Client::new(server, identity, budgets)?)
+            }
+            Identity::Azure(identity) => {
+                Self::Azure(azure::Client::new(server, identity, budgets)?)
+            }
+            Identity::Anonymous
+            | Identity::Keys { .. }
+            | Identity::Environment { .. }
+            | Identity::Ldap(_) => Self::S3(s3::Client::new(server, budgets)?),
+        })
+    }
+
     async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
         match self {
             Self::S3(client) => client.page(remote, next).await,
+            Self::Google(client) => client.page(remote, next).await,
+            Self::Azure(client) => client.page(remote, next).await,
+        }
+    }
+
+    /// Whether a page without objects may be followed by others that have some, as Google and Azure say of theirs.
+    fn may_have_empty_pages(&self) -> bool {
+        match self {
+            Self::S3(_) => false,
+            Self::Google(_) | Self::Azure(_) => true,
         }
     }
 
@@ -118,6 +173,8 @@ impl Client {
     async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
         match self {
             Self::S3(client) => client.head(remote, key).await,
+            Self::Google(client) => client.head(remote, key).await,
+            Self::Azure(client) => client.head(remote, key).await,
         }
     }
 
@@ -130,8 +187,36 @@ impl Client {
     ) -> Result<Option<Got>, Error> {
         match self {
             Self::S3(client) => client.get(remote, key, unless).await,
+            Self::Google(client) => client.get(remote, key, unless).await,
+            Self::Azure(client) => client.get(remote, key, unless).await,
         }
     }
+
+    /// An object that was listed, as it is now.
+    async fn listed(&self, remote: &Remote, object: &Object) -> Result<Option<Got>, Error> {
+        match self {
+            Self::S3(_) | Self::Azure(_) => self.get(remote, &object.key, None).await,
+            Self::Google(client) => client.listed(remote, object).await,
+        }
+    }
+}
+
+/// An entity tag without quotes, as indexes have it.
+fn unquoted(etag: Option<&str>) -> String {
+    let etag = etag.unwrap_or_default();
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned()
+}
+
+/// Opens one object; nothing if it is still the one with the entity tag `unless`.
+///
+/// Limits and time are for the caller, who knows what the object is.
+pub(crate) async fn open(
+    remote: &Remote,
+    key: &str,
+    unless: Option<&str>,
+    known: &Known,
+) -> Result<Option<Got>, Error> {
+    remote.client(known)?.get(remote, key, unless).await
 }
 
 impl Remote {

@@ -15,7 +15,7 @@ pub mod repository;
 pub mod values;
 
 pub use cache::{Indexes, Known};
-pub use credentials::Credentials;
+pub use credentials::{BucketServer, Credentials};
 pub use dependency::Place;
 pub use files::{Files, with_metadata};
 pub use index::Index;

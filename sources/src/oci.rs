@@ -2,7 +2,7 @@
 //!
 //! Here: who is asked and as whom ([`Remote`]), the questions ([`Session`]).
 //! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
-//! certificates (`certificates`), challenges and tokens (`challenge`, `token`), one request with its answers to them (`exchange`), what manifests say (`manifest`),
+//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with its answers to them (`exchange`), what manifests say (`manifest`),
 //! the tag that is the newest version (`version`), Helm charts ([`chart`]), what is remembered (`known`).
 //! Elsewhere: the HTTP client itself ([`crate::http`]), what becomes of a layer ([`crate::archive`], the program).
 //!
@@ -12,6 +12,7 @@ mod answer;
 mod certificates;
 mod challenge;
 pub mod chart;
+mod ecr;
 mod error;
 mod exchange;
 mod keyring;

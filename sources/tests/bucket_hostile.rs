@@ -1,6 +1,6 @@
-//! Servers that claim to speak S3 and are out to harm: slow, endless, huge, lying.
+//! Servers that claim to have buckets and are out to harm: slow, endless, huge, lying. Most speak S3.
 //!
-//! Elsewhere: a real server (`e2e/tests/bucket.rs`).
+//! Elsewhere: a real server (`e2e/tests/bucket`).
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sources::bucket::{
-    Endpoint, Error, Identity, Known, Note, Previous, Remote, Server, bundle, fetch, list,
+    Endpoint, Error, Identity, Known, Note, Previous, Remote, Server, azure, bundle, fetch, google,
+    list,
 };
 use sources::http::Tls;
 use tree::Limits;
@@ -80,6 +81,14 @@ fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
     )
 }
 
+/// The same server, asked by the protocols of the clouds.
+fn by_clouds(remote: &Remote) -> [Remote; 2] {
+    let (mut of_google, mut of_azure) = (remote.clone(), remote.clone());
+    of_google.server.identity = Identity::Google(google::Identity::Anonymous);
+    of_azure.server.identity = Identity::Azure(azure::Identity::Anonymous);
+    [of_google, of_azure]
+}
+
 async fn listed(remote: &Remote) -> Result<usize, Error> {
     list(remote, None, &Note::default(), &Known::default()).await.map(|listed| listed.len())
 }
@@ -99,7 +108,8 @@ async fn a_server_that_never_answers_or_drips_ends_with_the_timeout() {
             thread::sleep(Duration::from_millis(100));
         }
     });
-    for remote in [silent, dripping] {
+    let clouds = [by_clouds(&silent), by_clouds(&dripping)].concat();
+    for remote in [silent, dripping].into_iter().chain(clouds) {
         let start = Instant::now();
         let error = listed(&remote).await.unwrap_err();
         assert!(matches!(error, Error::TooSlow { .. }), "{error:?}");
@@ -121,6 +131,45 @@ async fn pages_without_end_end() {
 }
 
 #[tokio::test]
+async fn an_empty_page_of_a_cloud_is_not_the_end_unless_nothing_else_comes() {
+    let (first, last) = (r#"{"nextPageToken": "t"}"#, r#"{"items": [{"name": "a", "etag": "1"}]}"#);
+    let (remote, count) = serve(move |head, stream| {
+        say(stream, "200 OK", "", if head.contains("pageToken=t") { last } else { first });
+    });
+    let [of_google, _] = by_clouds(&remote);
+    assert_eq!(listed(&of_google).await.unwrap(), 1);
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+
+    let text = "<EnumerationResults><Blobs/><NextMarker>t</NextMarker></EnumerationResults>";
+    let (remote, _) = serve(move |_, stream| say(stream, "200 OK", "", text));
+    let [_, of_azure] = by_clouds(&remote);
+    let error = listed(&of_azure).await.unwrap_err();
+    assert!(matches!(error, Error::TooSlow { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_a_cloud_says_is_told_in_words_that_stay_the_same() {
+    let body = "<Error><Code>Odd</Code><Message>It is odd.\nRequestId:1\nTime:2</Message></Error>";
+    let (remote, _) =
+        serve(move |_, stream| say(stream, "400 Bad Request", "x-ms-error-code: Odd\r\n", body));
+    let [_, of_azure] = by_clouds(&remote);
+    let error = listed(&of_azure).await.unwrap_err().to_string();
+    assert!(error.ends_with("answered a listing with 400 (Odd): It is odd."), "{error}");
+
+    // A busy server is asked again, and what makes no sense is not.
+    let asked = Arc::<AtomicUsize>::default();
+    let (remote, count) = serve(move |_, stream| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => say(stream, "500 Internal Server Error", "", ""),
+        _ => say(stream, "200 OK", "", "<html>"),
+    });
+    for (remote, requests) in by_clouds(&remote).iter().zip([3, 4]) {
+        let error = listed(remote).await.unwrap_err();
+        assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+        assert_eq!(count.load(Ordering::SeqCst), requests);
+    }
+}
+
+#[tokio::test]
 async fn a_listing_of_hundreds_of_megabytes_is_not_read_to_its_end() {
     let (mut remote, _) = serve(|_, stream| {
         let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900000000\r\n\r\n");
@@ -132,11 +181,13 @@ async fn a_listing_of_hundreds_of_megabytes_is_not_read_to_its_end() {
         }
     });
     remote.timeout = Duration::from_secs(60);
-    let start = Instant::now();
-    let error = listed(&remote).await.unwrap_err();
-    assert!(!matches!(error, Error::TooSlow { .. }), "{error:?}");
-    assert!(error.to_string().contains("16777216 bytes"), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(30));
+    for remote in by_clouds(&remote).into_iter().chain([remote]) {
+        let start = Instant::now();
+        let error = listed(&remote).await.unwrap_err();
+        assert!(!matches!(error, Error::TooSlow { .. }), "{error:?}");
+        assert!(error.to_string().contains("16777216 bytes"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,26 @@ impl Cluster {
         items.iter().map(named).collect()
     }
 
+    /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
+    ///
+    /// # Errors
+    /// Every refusal, such as that of an API server that does not reach the kubelet, and no answer.
+    pub(crate) async fn last_lines(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+    ) -> Result<String, ClusterError> {
+        let [namespace, pod, container] = [namespace, pod, container].map(url_encode);
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&{LAST_LINES}"
+        );
+        let request = Request::get(&path).body(Vec::new());
+        let request = request
+            .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
+        Ok(self.unary.request_text(request).await?)
+    }
+
     /// Server-side apply, taking ownership of every field sent.
     ///
     /// # Errors
@@ -251,6 +271,9 @@ impl Cluster {
         }
     }
 }
+
+/// The part of a query for a log that says how much of it is wanted.
+const LAST_LINES: &str = "tailLines=5&limitBytes=8192";
 
 /// The part of a query that makes the server refuse fields that it does not know.
 const STRICT: &str = "&fieldValidation=Strict";

@@ -24,7 +24,7 @@ use super::source::{Memory, Sourced, Wished};
 
 pub(crate) use registry::registry;
 pub(crate) use resolve::secrets;
-pub(crate) use wish::repository;
+pub(crate) use wish::{repository, shared};
 
 /// Interval of a HelmRepository that has none. Parity(flux).
 const DEFAULT_INTERVAL: &str = "1m";
@@ -75,7 +75,7 @@ impl Sourced for HelmRepository {
     ) -> Result<Wished<Self::Work>, Rest> {
         wish::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
-        wish::wish(object, &secrets, context.budgets.clone())
+        wish::wish(object, &secrets, context)
     }
 
     async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Option<File>>, Rest> {
@@ -98,7 +98,8 @@ impl Sourced for HelmRepository {
         // A registry has no artifact that would tell of another address.
         let spec = &self.spec;
         let names = [&spec.secret_ref, &spec.cert_secret_ref].map(|it| format!("{it:?}"));
-        let told = [spec.url.clone(), format!("{:?} {}", spec.type_, spec.insecure)];
+        let reached = format!("{:?} {} {:?}", spec.type_, spec.insecure, spec.provider);
+        let told = [spec.url.clone(), reached];
         told.into_iter().chain(names).collect()
     }
 

@@ -17,6 +17,7 @@ use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::{Context, Memories};
+use super::login::login;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
@@ -61,7 +62,10 @@ impl Sourced for OCIRepository {
         // What is refused is refused before anything is asked for.
         wish::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
-        wish::wish(object, resolved)
+        let mut wished = wish::wish(object, resolved)?;
+        let has_secret = object.spec.secret_ref.is_some();
+        login(context, object.spec.provider, has_secret, &mut wished.work.remote).await?;
+        Ok(wished)
     }
 
     async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {

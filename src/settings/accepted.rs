@@ -32,7 +32,10 @@ const fn flag(name: &'static str, takes: Takes, default: &'static str, why: &'st
 
 const NO_EVENTS: &str = "events are recorded in the cluster and posted nowhere";
 const BOUNDED: &str = "the API server's own priority and fairness bounds requests";
-const NO_HELM: &str = "no Helm kind runs yet";
+const NO_CACHE: &str =
+    "an index is kept once for all charts that choose from it, in a fraction of its size";
+const FIXED: &str = "the limits for charts and indexes are built in";
+const NO_OOM: &str = "what a run may use up is bounded, and what is cut off is taken up again";
 const NO_IMAGES: &str = "no image kind runs yet";
 const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
 const NO_TOKENS: &str = "no cloud tokens are requested yet";
@@ -53,24 +56,29 @@ const FLAGS: &[Flag] = &[
     flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
     flag("gc-interval", Takes::Number, "10", NO_IMAGES),
     flag("graceful-shutdown-timeout", Takes::Duration, "600s", "what is cut off is taken up again"),
-    flag("helm-cache-max-size", Takes::Number, "0", NO_HELM),
-    flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_HELM),
-    flag("helm-cache-ttl", Takes::Duration, "15m", NO_HELM),
-    flag("helm-chart-file-max-size", Takes::Number, "5242880", NO_HELM),
-    flag("helm-chart-max-size", Takes::Number, "10485760", NO_HELM),
-    flag("helm-index-max-size", Takes::Number, "52428800", NO_HELM),
+    flag("helm-cache-max-size", Takes::Number, "0", NO_CACHE),
+    flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_CACHE),
+    flag("helm-cache-ttl", Takes::Duration, "15m", NO_CACHE),
+    flag("helm-chart-file-max-size", Takes::Number, "5242880", FIXED),
+    flag("helm-chart-max-size", Takes::Number, "10485760", FIXED),
+    flag("helm-index-max-size", Takes::Number, "52428800", FIXED),
     flag("http-retry", Takes::Number, "9", "a failed fetch is tried again by another run"),
     flag("insecure-allow-http", Takes::Bool, "true", "plain HTTP is allowed, as in Flux"),
     flag("kube-api-burst", Takes::Number, "300", BOUNDED),
     flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
-    flag("oom-watch-current-memory-path", Takes::Text, "", NO_HELM),
-    flag("oom-watch-interval", Takes::Duration, "500ms", NO_HELM),
-    flag("oom-watch-max-memory-path", Takes::Text, "", NO_HELM),
-    flag("oom-watch-memory-threshold", Takes::Number, "95", NO_HELM),
+    flag("oom-watch-current-memory-path", Takes::Text, "", NO_OOM),
+    flag("oom-watch-interval", Takes::Duration, "500ms", NO_OOM),
+    flag("oom-watch-max-memory-path", Takes::Text, "", NO_OOM),
+    flag("oom-watch-memory-threshold", Takes::Number, "95", NO_OOM),
     flag("rate-limit-interval", Takes::Duration, "5m", NO_RECEIVERS),
     flag("receiverAddr", Takes::Text, ":9292", NO_RECEIVERS),
     flag("reconciliation-timeout", Takes::Duration, "10m", "no ArtifactGenerator runs yet"),
-    flag("snapshot-digest-algo", Takes::OneOf(&DIGESTS), "sha256", NO_HELM),
+    flag(
+        "snapshot-digest-algo",
+        Takes::OneOf(&DIGESTS),
+        "sha256",
+        "revisions are known by SHA-256",
+    ),
     flag("sops-age-secret", Takes::Text, "", NO_SOPS),
     flag("sops-vault-configmap", Takes::Text, "", NO_SOPS),
     flag("ssh-hostkey-algos", Takes::Text, "", SSH),

@@ -30,6 +30,12 @@ const WORKS: &str = "";
 /// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
 pub(super) const ADDITIVE_CEL: &str = "AdditiveCELDependencyCheck";
 
+/// The gate by which templates may ask for addresses of hosts.
+pub(super) const DNS_LOOKUPS: &str = "AllowDNSLookups";
+
+/// The gate by which a chart's version does not tell of the digest of its artifact.
+pub(super) const NO_CHART_DIGEST: &str = "DisableChartDigestTracking";
+
 /// The gate by which actions of releases without a strategy are retried.
 pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 
@@ -42,7 +48,7 @@ const NOT_YET: &str = "what it is about is not supported yet";
 const KNOWN: &[Known] = &[
     gate(ADDITIVE_CEL, false, WORKS),
     gate("AdoptLegacyReleases", false, "it is retired in Flux as well"),
-    gate("AllowDNSLookups", false, NOT_YET),
+    gate(DNS_LOOKUPS, false, WORKS),
     gate("CacheSecretsAndConfigMaps", false, "Secrets are never kept in memory"),
     gate(
         "CancelHealthCheckOnNewRevision",
@@ -53,7 +59,7 @@ const KNOWN: &[Known] = &[
     gate(RETRY_ON_FAILURE, false, WORKS),
     gate("DetectDrift", false, "it is retired in Flux as well"),
     gate("DirectSourceFetch", false, "sources are read from a watch that sees every change"),
-    gate("DisableChartDigestTracking", false, NOT_YET),
+    gate(NO_CHART_DIGEST, false, WORKS),
     gate(
         "DisableConfigWatchers",
         false,

@@ -27,17 +27,32 @@ const NEEDS: [Need; 4] = [
     },
 ];
 
+/// What the stories need beside that: one of their servers is a package of npm.
+const FOR_STORIES: [Need; 1] = [Need { what: "npm", present: || runs("npm"), package: "npm" }];
+
 /// Sees to it that the programs are there.
 ///
 /// # Errors
 /// Names what is missing and how to install it.
 pub(crate) fn ensure() -> anyhow::Result<()> {
+    install(&NEEDS)
+}
+
+/// Sees to it that what the stories need is there as well.
+///
+/// # Errors
+/// Names what is missing and how to install it.
+pub(crate) fn ensure_for_stories() -> anyhow::Result<()> {
+    install(&FOR_STORIES)
+}
+
+fn install(needs: &[Need]) -> anyhow::Result<()> {
     if !runs("go") {
         bail!(
             "`go` is not on the PATH: the test bed is built from Go modules; install Go 1.26 or newer"
         );
     }
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.present)()).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -10,9 +10,23 @@ use crate::progress::{self, step};
 use crate::{compare, crash, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 14] = [
-    "bed", "bucket", "charts", "faults", "kinds", "leader", "oci", "poison", "releases",
-    "restarts", "shards", "sources", "stories", "tenancy",
+const STORIES: [&str; 16] = [
+    "bed",
+    "bucket",
+    "charts",
+    "clouds",
+    "faults",
+    "kinds",
+    "leader",
+    "oci",
+    "poison",
+    "releases",
+    "releases_alone",
+    "restarts",
+    "shards",
+    "sources",
+    "stories",
+    "tenancy",
 ];
 
 /// What to leave out.
@@ -50,6 +64,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         step("our charts and overlays, as recorded", compare::recorded)?;
     }
     if !options.no_cluster {
+        step("what the stories need", setup::ensure_for_stories)?;
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
         step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
         step("stories on a control plane", || {

@@ -30,12 +30,15 @@ custom_resource! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct HelmRepositorySpec {
-    /// The address of the repository, over HTTP or HTTPS, or of the registry as `oci://…`.
-    #[schemars(regex(pattern = "^(http|https|oci)://.*$"))]
+    /// The address of the repository, over HTTP or HTTPS or as `s3://bucket/prefix`, or of the
+    /// registry as `oci://…`.
+    // Differs(flux): there is no `s3://`.
+    #[schemars(regex(pattern = "^(http|https|oci|s3)://.*$"))]
     pub url: String,
 
-    /// A Secret with `username` and `password`, or for a registry one of type
-    /// `kubernetes.io/dockerconfigjson`.
+    /// A Secret with `username` and `password`, for a registry one of type
+    /// `kubernetes.io/dockerconfigjson`, or for a bucket `accesskey` and `secretkey`, with
+    /// `endpoint` and `region` where it is not at AWS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
 
@@ -43,7 +46,8 @@ pub struct HelmRepositorySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_secret_ref: Option<LocalObjectReference>,
 
-    /// Whether credentials are also sent to other hosts that the index refers to.
+    /// Whether credentials are also sent to other hosts that the index refers to, or used for other
+    /// buckets.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub pass_credentials: bool,
 
@@ -51,7 +55,8 @@ pub struct HelmRepositorySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<GoDuration>,
 
-    /// Whether the registry may be reached over plain HTTP. For registries only.
+    /// Whether the registry or the server of the bucket may be reached over plain HTTP. For
+    /// registries and buckets only.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub insecure: bool,
 

@@ -1,16 +1,17 @@
 //! The words in which stories speak about Flux's objects.
 //!
-//! Here: a repository that is followed, Kustomizations, waiting for what becomes of them.
+//! Here: a repository that is followed, Kustomizations, waiting for what becomes of them, the stock `flux`.
 //! Elsewhere: windlass itself (`super::windlass`), manifests to put into repositories
 //! (`super::manifests`), reading and waiting in general (`super::story`).
 //!
 //! Intervals and retries are ten minutes long, so whatever happens within a story happened
 //! because something woke windlass.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Story, Target};
 use crate::git_server::{Access, GitServer, Repository};
+use crate::oracle::Oracle;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
 /// only ever waited for by a story that fails.
@@ -265,5 +267,25 @@ impl Story {
             Err(anyhow!("its events are {events:#?}"))
         })
         .await
+    }
+
+    /// What the stock `flux` prints, in the story's namespace.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn flux(&self, arguments: &[&str]) -> Result<String> {
+        let home = tempfile::tempdir()?;
+        let output = Command::new(Oracle::Flux.ensure()?)
+            .env_clear()
+            .env("HOME", home.path())
+            .env("KUBECONFIG", self.kubeconfig())
+            .args(arguments)
+            .args(["--namespace", &self.namespace, "--timeout", "30s"])
+            .output()
+            .context("cannot run flux")?;
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        ensure!(output.status.success(), "flux {arguments:?}: {told}");
+        Ok(told)
     }
 }

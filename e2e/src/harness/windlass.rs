@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use super::{Bed, Story, await_until};
 use crate::control_plane::free_ports;
-use crate::operator::Operator;
+use crate::operator::{self, Operator};
 
 /// How long the program may take until it works, on a machine that is busy.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -34,6 +34,15 @@ impl Windlass {
     /// Starts windlass on a bed, with more flags, and waits until it works.
     /// The addresses stay the same over restarts.
     pub async fn start(bed: &Bed, more: &[&str]) -> Result<Self> {
+        Self::start_with(bed, more, &[]).await
+    }
+
+    /// As [`Windlass::start`], with more variables in its environment.
+    pub async fn start_with(
+        bed: &Bed,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         create_definitions(&bed.client().await?).await?;
         for _ in 0..3 {
             let [storage, health, metrics] = free_ports()?;
@@ -52,7 +61,7 @@ impl Windlass {
             if !more.iter().any(|flag| flag.starts_with("--storage-path")) {
                 arguments.push("--storage-path={folder}/storage".to_owned());
             }
-            let operator = Operator::start(arguments)?;
+            let operator = Operator::start_with(operator::binary()?, arguments, environment)?;
             let health = format!("http://127.0.0.1:{health}/readyz");
             let artifacts = format!("http://127.0.0.1:{storage}/");
             let metrics = format!("http://127.0.0.1:{metrics}/metrics");
@@ -69,10 +78,19 @@ impl Windlass {
 
     /// Starts windlass for the namespace of one story only.
     pub async fn start_for(story: &Story, more: &[&str]) -> Result<Self> {
+        Self::start_for_with(story, more, &[]).await
+    }
+
+    /// As [`Windlass::start_for`], with more variables in its environment.
+    pub async fn start_for_with(
+        story: &Story,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let own = format!("--runtime-namespace={}", story.namespace);
         let mut flags = vec!["--watch-all-namespaces=false", &own];
         flags.extend(more);
-        Self::start(story.bed, &flags).await
+        Self::start_with(story.bed, &flags, environment).await
     }
 
     /// Starts it again after it ended, and waits until it works.

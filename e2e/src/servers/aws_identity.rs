@@ -1,7 +1,8 @@
 //! Where machines and pods of AWS get their credentials, on loopback: the metadata of an instance, the credentials of a
-//! container or pod, the token service.
+//! container or pod, the token service (with MinIO's action for users of a directory), and who gives logins for registries.
 //!
-//! Every way hands out the same keys, so that a server which checks signatures tells whether they arrived.
+//! Every way hands out the same keys, so that a server which checks signatures tells whether they arrived. That of logins
+//! checks them itself; it gives the login of our registry, since AWS's has no other double.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,15 +11,22 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-use super::s3::{ACCESS, SECRET};
+use super::registry::{PASSWORD, USER};
+use super::s3::{ACCESS, SECRET, hex, hmac};
 
 /// The token that containers must show.
 pub const POD_TOKEN: &str = "token-of-the-pod";
 /// The web identity that is exchanged.
 pub const WEB_IDENTITY: &str = "token-of-the-service-account";
+/// The user of the directory that keys are given to.
+pub const LDAP_USER: &str = "uid=app,dc=example,dc=com";
+/// The password of [`LDAP_USER`].
+pub const LDAP_PASSWORD: &str = "d1rectory & passw0rd";
 /// None: the server takes no keys of a session.
 const SESSION: &str = "";
 const METADATA_TOKEN: &str = "token-of-the-instance";
@@ -95,6 +103,9 @@ async fn answer(State(asked): State<Arc<Mutex<Vec<String>>>>, request: Request) 
     }
     let form = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let form = String::from_utf8_lossy(&form).into_owned();
+    if let Some(target) = parts.headers.get("x-amz-target") {
+        return login(&parts.headers, target.to_str().unwrap_or_default(), &form);
+    }
     if path == "/" && form.contains("Action=AssumeRoleWithWebIdentity") {
         if !form.contains(&format!("WebIdentityToken={WEB_IDENTITY}")) {
             let text = "<ErrorResponse><Error><Type>Sender</Type><Code>InvalidIdentityToken</Code>\
@@ -111,5 +122,84 @@ async fn answer(State(asked): State<Arc<Mutex<Vec<String>>>>, request: Request) 
         )
         .into_response();
     }
+    if path == "/" && form.contains("Action=AssumeRoleWithLDAPIdentity") {
+        let sent: Vec<(String, String)> = url_pairs(&form);
+        let is_sent = |key: &str, value: &str| sent.iter().any(|(k, v)| k == key && v == value);
+        if !is_sent("Version", "2011-06-15")
+            || !is_sent("LDAPUsername", LDAP_USER)
+            || !is_sent("LDAPPassword", LDAP_PASSWORD)
+        {
+            let text = "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type></Type>\
+                        <Code>InvalidParameterValue</Code><Message>LDAP server error: no such user</Message></Error>\
+                        </ErrorResponse>";
+            return (StatusCode::BAD_REQUEST, text).into_response();
+        }
+        return format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<AssumeRoleWithLDAPIdentityResponse \
+             xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleWithLDAPIdentityResult><Credentials>\
+             <AccessKeyId>{ACCESS}</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>\
+             <Expiration>{expiration}</Expiration><SessionToken>{SESSION}</SessionToken></Credentials>\
+             </AssumeRoleWithLDAPIdentityResult><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata>\
+             </AssumeRoleWithLDAPIdentityResponse>"
+        )
+        .into_response();
+    }
     StatusCode::NOT_FOUND.into_response()
+}
+
+/// The keys and values of a form.
+fn url_pairs(form: &str) -> Vec<(String, String)> {
+    let url = reqwest::Url::parse(&format!("http://form/?{form}"));
+    url.map(|url| url.query_pairs().into_owned().collect()).unwrap_or_default()
+}
+
+/// A login for our registry, as ECR gives them, for who signs with our keys.
+fn login(headers: &HeaderMap, target: &str, body: &str) -> Response {
+    let refused = |kind: &str| {
+        let text = json!({"__type": kind, "message": "not for you"}).to_string();
+        (StatusCode::BAD_REQUEST, text).into_response()
+    };
+    if target != "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken" {
+        return refused("UnknownOperationException");
+    }
+    if !is_signed(headers, body, "ecr") {
+        return refused("InvalidSignatureException");
+    }
+    let token = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
+    let until = (Timestamp::now() + SignedDuration::from_hours(12)).as_second();
+    let data =
+        json!([{"authorizationToken": token, "expiresAt": until, "proxyEndpoint": "https://x"}]);
+    json!({"authorizationData": data}).to_string().into_response()
+}
+
+/// Whether a POST to `/` bears the signature of our keys (AWS Signature Version 4).
+fn is_signed(headers: &HeaderMap, body: &str, service: &str) -> bool {
+    let header = |name: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
+    let authorization = header("authorization");
+    let part = |name: &str| {
+        let rest = authorization.split_once(&format!("{name}="))?.1;
+        Some(rest.split(',').next().unwrap_or_default().trim().to_owned())
+    };
+    let (Some(credential), Some(names), Some(signature)) =
+        (part("Credential"), part("SignedHeaders"), part("Signature"))
+    else {
+        return false;
+    };
+    let scope: Vec<&str> = credential.split('/').collect();
+    let [ACCESS, date, region, named, "aws4_request"] = scope.as_slice() else { return false };
+    let lines: String = names.split(';').map(|name| format!("{name}:{}\n", header(name))).collect();
+    let digest = hex(&Sha256::digest(body));
+    let canonical = hex(&Sha256::digest(format!("POST\n/\n\n{lines}\n{names}\n{digest}")));
+    let time = header("x-amz-date");
+    let text =
+        format!("AWS4-HMAC-SHA256\n{time}\n{date}/{region}/{named}/aws4_request\n{canonical}");
+    let mut key = format!("AWS4{SECRET}").into_bytes();
+    for part in [date, region, named, &"aws4_request"] {
+        key = hmac(&key, part.as_bytes());
+    }
+    *named == service
+        && names.split(';').any(|name| name == "host")
+        && hex(&hmac(&key, text.as_bytes())) == signature
 }

@@ -30,6 +30,7 @@ const VERSITYGW: Set = Set {
         name: "versitygw",
         module: "versitygw",
         package: "github.com/versity/versitygw/cmd/versitygw",
+        lacks: None,
         link_flags: STRIP,
     }],
     module_files: &["versitygw/go.mod", "versitygw/go.sum"],
@@ -148,7 +149,7 @@ impl S3Server {
 }
 
 /// A path with everything encoded that a signature wants encoded.
-fn encoded(path: &str) -> String {
+pub(super) fn encoded(path: &str) -> String {
     let mut encoded = String::new();
     for byte in path.bytes() {
         match byte {
@@ -189,7 +190,7 @@ fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'stati
 }
 
 /// HMAC with SHA-256, for keys of no more than a block.
-fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+pub(super) fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let mut block = [0; 64];
     block[..key.len()].copy_from_slice(key);
     let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(text);
@@ -197,7 +198,7 @@ fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     outer.chain_update(inner.finalize()).finalize().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

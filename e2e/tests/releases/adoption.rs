@@ -153,3 +153,48 @@ async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can(
     ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() -> Result<()> {
+    let story = Story::with_windlass("release-one-chart").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    // `NAMESPACE/b-app` and `NAMESPACE-b/app`.
+    let first = charts.release("b-app", json!({})).await?;
+    story.await_revision(&first, 1).await?;
+    let other = format!("{}-b", story.namespace);
+    let namespace = Target::new("v1", "Namespace", &other);
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}))
+        .await?;
+    let source = json!({"kind": "HelmRepository", "name": "charts", "namespace": story.namespace});
+    let spec = json!({"interval": "10m", "chart": {"spec": {"chart": "app", "sourceRef": source}}});
+    story
+        .apply_value(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": other}, "spec": spec}))
+        .await?;
+    let second = Target::helm_release("app").in_namespace(&other);
+    let text = story.await_failure(&second, "ArtifactFailed").await?;
+    ensure!(
+        text.contains(&format!("belongs to HelmRelease '{}/b-app'", story.namespace)),
+        "{text}"
+    );
+    let chart = Target::helm_chart(&format!("{}-b-app", story.namespace));
+    let labels = story.expect(&chart).await?.metadata.labels.unwrap_or_default();
+    ensure!(
+        labels.get("helm.toolkit.fluxcd.io/name").is_some_and(|it| it == "b-app"),
+        "{labels:?}"
+    );
+    // The first one goes on, and once it is gone the second has a chart.
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_revision(&first, 2).await?;
+    story.delete(&first).await?;
+    story.await_gone(&first, SOON).await?;
+    story.await_revision(&second, 1).await?;
+    story.expect(&chart).await?;
+    story.delete(&second).await?;
+    story.await_gone(&second, SOON).await?;
+    story.await_gone(&chart, SOON).await?;
+    story.delete(&namespace).await?;
+    story.end().await
+}

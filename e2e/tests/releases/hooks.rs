@@ -77,6 +77,8 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let named = format!("Job/{}/migrate status: 'Failed'", story.namespace);
     ensure!(text.contains("failed pre-install: ") && text.contains(&named), "{text}");
     ensure!(text.contains("exit code"), "the deepest cause is told: {text}");
+    let printed = "it last printed: this container exists on the test bed only";
+    ensure!(text.contains(printed), "{text}");
     ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
     let object = story
         .await_object(&app, SOON, |it| condition(it, "Stalled")["reason"] == "RetriesExceeded")

@@ -1,19 +1,21 @@
 //! What HelmReleases do for their users, told on a real control plane with the stock `helm`: one module a user story.
 //!
-//! Elsewhere: stories about all other kinds (`tests/stories`), the words they are told in (`e2e::harness`).
+//! Elsewhere: those that need a windlass of their own (`tests/releases_alone`), stories about all other kinds
+//! (`tests/stories`), the words they are told in (`e2e::harness`).
 
 mod adoption;
 mod appliers;
 mod bad_input;
 mod definitions;
 mod drift;
-mod faults;
+mod flux_cli;
 mod hooks;
 mod install_and_upgrade;
 mod interop;
 mod places;
 mod post_renderers;
 mod readiness;
+mod records;
 mod remediation;
 mod remedies;
 mod requests;
@@ -22,3 +24,4 @@ mod suspension;
 mod tenants;
 mod tests;
 mod values_from;
+mod webhooks;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::{Pods, job, widget, widget_definition};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, Charts, by_value};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
@@ -63,5 +63,44 @@ async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
     story.await_condition(&waits, "Ready", "Unknown", SOON).await?;
     story.let_complete("waits").await?;
     story.await_revision(&waits, 1).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_else() -> Result<()> {
+    let story = Story::with_windlass("release-legacy").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let (definition, own) = (widget_definition(&group), widget(&group, "{{ .Release.Name }}"));
+    let files = [("crds/w.yaml", definition.as_str()), ("templates/w.yaml", own.as_str())];
+    charts.publish("1.0.0", &files).await?;
+    let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "current": "status.phase == 'Up'"}]);
+    let spec = |strategy: &str| json!({"healthCheckExprs": checks, "timeout": "10m", "waitStrategy": {"name": strategy}});
+    let legacy = charts.release("legacy", spec("legacy")).await?;
+    let poller = charts.release("poller", spec("poller")).await?;
+    story.await_revision(&legacy, 1).await?;
+    let widget = Target::new(&format!("{group}/v1"), "Widget", "poller");
+    story.await_object(&widget, SOON, |_| true).await?;
+    story.await_condition(&poller, "Ready", "Unknown", SOON).await?;
+    story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
+    story.await_revision(&poller, 1).await?;
+
+    // A Deployment is of those kinds, and awaited.
+    let web = by_value().replace("web", "{{ .Release.Name }}");
+    charts.publish("1.1.0", &[("templates/d.yaml", &web)]).await?;
+    story.await_revision(&legacy, 2).await?;
+    let unready = json!({"values": {"pods": "unready"}, "upgrade": {"timeout": "2s"}});
+    story.merge(&legacy, json!({"spec": unready})).await?;
+    let text = story.await_failure(&legacy, "UpgradeFailed").await?;
+    ensure!(text.contains(&format!("Deployment/{}/legacy", story.namespace)), "{text}");
+    for app in [&legacy, &poller] {
+        story.delete(app).await?;
+        story.await_gone(app, SOON).await?;
+    }
+    let name = format!("widgets.{group}");
+    story
+        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .await?;
     story.end().await
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, Charts, hook, newest};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
@@ -114,5 +114,38 @@ async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
     ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_without_end_go_on_until_it_works() -> Result<()> {
+    let story = Story::with_windlass("release-endless").await?;
+    let charts = Charts::of(&story).await?;
+    // It fails until somebody makes the ConfigMap that it looks for.
+    let text = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}".to_owned()
+        + &hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail)
+        + "{{ end }}";
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &text)]).await?;
+    let endless = json!({"remediation": {"retries": -1}});
+    let app = charts.release("app", json!({"install": endless, "upgrade": endless})).await?;
+    let undone = |count: i64, counter: &'static str, how: &'static str| {
+        move |it: &kube::api::DynamicObject| {
+            let failures = it.data["status"][counter].as_i64();
+            failures.is_some_and(|it| it >= count)
+                && condition(it, "Remediated")["reason"] == how
+                && condition(it, "Stalled").is_null()
+        }
+    };
+    story.await_object(&app, SOON, undone(3, "installFailures", "UninstallSucceeded")).await?;
+    story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
+    story.await_revision(&app, 1).await?;
+
+    story.delete(&Target::config_map("go")).await?;
+    story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
+    story.await_object(&app, SOON, undone(2, "upgradeFailures", "RollbackSucceeded")).await?;
+    story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    let config = story.expect(&Target::config_map("app-config")).await?;
+    ensure!(config.data["data"]["value"] == "two", "{:?}", config.data);
     story.end().await
 }

@@ -1,6 +1,6 @@
 //! How objects are merged, what is kept of the past, what is waited for and cleaned up: as the spec says.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::SOON;
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, VALUES, hook};
@@ -183,5 +183,79 @@ async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() 
     ensure!(sets().await? == 1, "what the Deployment owned went with it");
     story.expect(&Target::config_map("kept")).await?;
     ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_so() -> Result<()> {
+    let story = Story::with_windlass("release-replaced").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let spec = json!({"install": {"serverSideApply": false}, "upgrade": {"force": true}});
+    let app = charts.release("app", spec).await?;
+    story.await_revision(&app, 1).await?;
+    let config = Target::config_map("app-config");
+    let first = story.merge(&config, json!({"data": {"theirs": "y"}})).await?;
+    story.merge(&app, json!({"spec": {"values": {"value": "z"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    let live = story.expect(&config).await?;
+    let wanted = json!({"chart": "1.0.0", "value": "z"});
+    ensure!(live.data["data"] == wanted, "what others wrote stayed: {:?}", live.data);
+    ensure!(live.metadata.uid == first.metadata.uid, "it was created anew");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_created_is_told_as_helm_tells_it() -> Result<()> {
+    let story = Story::with_windlass("release-no-create").await?;
+    let charts = Charts::of(&story).await?;
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n\
+                   spec: {type: {{ .Values.type }}, ports: [{port: 80}]}\n";
+    charts.publish("1.0.0", &[("templates/s.yaml", service)]).await?;
+    let merged = json!({"serverSideApply": false});
+    let spec = json!({"install": merged, "values": {"type": "Odd"}});
+    let app = charts.release("app", spec).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains("failed to create resource: Service \"web\" is invalid"), "{text}");
+    story.merge(&app, json!({"spec": {"values": {"type": "ClusterIP"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    story.merge(&app, json!({"spec": {"values": {"type": "Odd"}}})).await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    ensure!(text.contains("cannot patch \"web\" with kind Service"), "{text}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> Result<()> {
+    let story = Story::with_windlass("release-foreground").await?;
+    let charts = Charts::of(&story).await?;
+    let web = deployment("web", Pods::Ready);
+    charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
+    let uninstall = json!({"deletionPropagation": "foreground", "timeout": "10m"});
+    let app = charts.release("app", json!({"uninstall": uninstall})).await?;
+    story.await_revision(&app, 1).await?;
+    let sets = kube::Api::<k8s_openapi::api::apps::v1::ReplicaSet>::namespaced(
+        story.client.clone(),
+        &story.namespace,
+    );
+    let set = sets.list(&kube::api::ListParams::default()).await?.items.pop();
+    let set = set.and_then(|it| it.metadata.name).context("the Deployment has no ReplicaSet")?;
+    let set = Target::new("apps/v1", "ReplicaSet", &set);
+    story.merge(&set, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await?;
+    story.delete(&app).await?;
+    let deployment = Target::new("apps/v1", "Deployment", "web");
+    story
+        .await_object(&deployment, SOON, |it| {
+            let finalizers = it.metadata.finalizers.as_deref().unwrap_or_default();
+            it.metadata.deletion_timestamp.is_some()
+                && finalizers.iter().any(|it| it == "foregroundDeletion")
+        })
+        .await?;
+    story.expect(&app).await?;
+    story.merge(&set, json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&app, SOON).await?;
+    for gone in [&deployment, &set] {
+        ensure!(story.read(gone).await?.is_none(), "{gone} is still there");
+    }
     story.end().await
 }

@@ -92,6 +92,9 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     story.await_revision(&app, 1).await?;
     charts.publish("1.1.0", &[("templates/d.yaml", &web(Pods::Unready))]).await?;
     story.await_condition(&app, "Ready", "Unknown", SOON).await?;
+    // Before there is a record nothing has begun that could stop.
+    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    story.await_object(&record, SOON, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
     // A new version is not looked at while it is suspended.

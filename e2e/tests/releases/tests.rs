@@ -1,10 +1,10 @@
 //! Tests of charts are run after each revision, filtered by name, and their failure counts or does not.
 
 use anyhow::{Result, ensure};
-use e2e::harness::Story;
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, newest, test_pod};
+use e2e::harness::{Story, Target};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,5 +49,66 @@ async fn tests_are_run_and_filtered() -> Result<()> {
         })
         .await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<()> {
+    let story = Story::with_windlass("release-tests-undone").await?;
+    let charts = Charts::of(&story).await?;
+    let good = test_pod("{{ .Release.Name }}-probe", Pods::Ready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &good)]).await?;
+    let spec = |is_ignored: bool| {
+        let remedy =
+            json!({"retries": 0, "remediateLastFailure": true, "ignoreTestFailures": is_ignored});
+        json!({"test": {"enable": true}, "upgrade": {"remediation": remedy}})
+    };
+    let strict = charts.release("strict", spec(false)).await?;
+    let lenient = charts.release("lenient", spec(true)).await?;
+    story.await_revision(&strict, 1).await?;
+    story.await_revision(&lenient, 1).await?;
+    let bad = test_pod("{{ .Release.Name }}-probe", Pods::Fail);
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &bad)]).await?;
+    let object = story.await_condition(&strict, "Stalled", "True", SOON).await?;
+    ensure!(condition(&object, "Remediated")["reason"] == "RollbackSucceeded", "{:?}", object.data);
+    let history = story.history("strict")?;
+    ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
+
+    // It is told all the same.
+    let text = story.await_failure(&lenient, "TestFailed").await?;
+    ensure!(text.contains("lenient-probe"), "{text}");
+    let object = story.expect(&lenient).await?;
+    ensure!(condition(&object, "Remediated").is_null(), "{:?}", object.data);
+    ensure!(object.data["status"]["upgradeFailures"].is_null(), "{:?}", object.data);
+    let history = story.history("lenient")?;
+    ensure!(history[1..] == ["2 | deployed | app-1.1.0 | Upgrade complete"], "{history:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_test_of_an_installation_is_removed_unless_the_remediation_ignores_it()
+-> Result<()> {
+    let story = Story::with_windlass("release-tests-removed").await?;
+    let charts = Charts::of(&story).await?;
+    let bad = test_pod("{{ .Release.Name }}-probe", Pods::Fail);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &bad)]).await?;
+    let spec = |is_ignored: bool| {
+        let remedy =
+            json!({"retries": 0, "remediateLastFailure": true, "ignoreTestFailures": is_ignored});
+        json!({"test": {"enable": true}, "install": {"remediation": remedy}})
+    };
+    let strict = charts.release("strict", spec(false)).await?;
+    let lenient = charts.release("lenient", spec(true)).await?;
+    let object = story.await_condition(&strict, "Stalled", "True", SOON).await?;
+    ensure!(
+        condition(&object, "Remediated")["reason"] == "UninstallSucceeded",
+        "{:?}",
+        object.data
+    );
+    ensure!(story.read(&Target::config_map("strict-config")).await?.is_none());
+    story.await_failure(&lenient, "TestFailed").await?;
+    story.expect(&Target::config_map("lenient-config")).await?;
+    let history = story.history("lenient")?;
+    ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
     story.end().await
 }

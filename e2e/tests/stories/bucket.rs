@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{NEVER, SOON};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target};
+use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -127,5 +128,34 @@ async fn a_wrong_secret_is_told_and_a_right_one_heals() -> Result<()> {
     object.data["status"]["artifact"].as_object().context("the artifact is gone")?;
     story.apply_value(with(SECRET)).await?;
     story.await_ready(&target("secret")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_a_directory_fetches_with_keys_of_the_token_service() -> Result<()> {
+    let story = Story::with_windlass("bucket-ldap").await?;
+    let (server, identity) = (S3Server::start().await?, AwsIdentity::start().await?);
+    server.bucket("ldap").await?;
+    server.put("ldap", "a.yaml", config_map("a", "1")).await?;
+    let user = |password: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "user"},
+            "stringData": {"username": LDAP_USER, "password": password},
+        })
+    };
+    story.apply_value(user("hunter2")).await?;
+    let bucket = json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "Bucket", "metadata": {"name": "ldap"},
+        "spec": {
+            "interval": NEVER, "endpoint": server.endpoint(), "bucketName": "ldap", "insecure": true,
+            "sts": {"provider": "ldap", "endpoint": identity.url(), "secretRef": {"name": "user"}},
+        },
+    });
+    story.apply_value(bucket).await?;
+    let message = story.await_failure(&target("ldap"), "AuthenticationFailed").await?;
+    ensure!(message.contains("LDAP server error: no such user"), "{message}");
+    ensure!(!message.contains("hunter2"), "{message}");
+    story.apply_value(user(LDAP_PASSWORD)).await?;
+    story.await_ready(&target("ldap")).await?;
     story.end().await
 }

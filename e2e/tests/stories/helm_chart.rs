@@ -23,16 +23,21 @@ const LIB: [(&str, &str); 2] = [
     ),
 ];
 
-const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
+pub(crate) const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
                         data: {value: {{ .Values.value | quote }}}\n";
 
-async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+pub(crate) async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
     Ok(Target::new(API, kind, name))
 }
 
-async fn repository(story: &Story, name: &str, url: &str, more: Value) -> Result<Target> {
+pub(crate) async fn repository(
+    story: &Story,
+    name: &str,
+    url: &str,
+    more: Value,
+) -> Result<Target> {
     let mut spec = json!({"interval": NEVER, "url": url});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -50,14 +55,17 @@ fn chart(version: &str) -> [(String, String); 3] {
     .map(|(path, text)| (path.to_owned(), text))
 }
 
-fn publish(server: &ChartServer, version: &str) -> Result<()> {
+pub(crate) fn publish(server: &ChartServer, version: &str) -> Result<()> {
     let files = chart(version);
     let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
     server.publish(&files)
 }
 
 /// Downloads the artifact of an object into a file that helm reads.
-async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<PathBuf> {
+pub(crate) async fn downloaded(
+    object: &DynamicObject,
+    into: &tempfile::TempDir,
+) -> Result<PathBuf> {
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let latest = object.data["status"]["url"].as_str().context("no url")?;
     let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
@@ -69,7 +77,7 @@ async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<
 }
 
 /// Has the stock `helm` install what is in a file, and waits for the object of the chart.
-async fn installed(
+pub(crate) async fn installed(
     story: &Story,
     server: &ChartServer,
     chart: &Path,

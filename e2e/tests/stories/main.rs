@@ -7,6 +7,7 @@
 mod apply_and_prune;
 mod bad_input;
 mod bucket;
+mod chart_places;
 mod crd_cr_namespace;
 mod deletion_policies;
 mod dependency_cycle;

@@ -372,6 +372,11 @@ pub enum Change {
         /// When.
         at: Time,
     },
+    /// A hook that was about to be created was not: it is as if it had never been due.
+    HookNotBegun {
+        /// Its place.
+        hook: usize,
+    },
     /// A hook ended, well or badly.
     HookEnded {
         /// Its place.
@@ -408,6 +413,11 @@ impl Record {
                         completed: None,
                         phase: RUNNING.to_owned(),
                     };
+                }
+            }
+            Change::HookNotBegun { hook } => {
+                if let Some(hook) = self.hooks.get_mut(*hook) {
+                    hook.last_run = HookRun::default();
                 }
             }
             Change::HookEnded { hook, succeeded, at } => {

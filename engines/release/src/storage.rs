@@ -8,7 +8,7 @@
 //! annotations [`PARTS`] and [`DIGEST`]; each other part is a Secret named by [`part_name`], with the label [`PART_OF`]
 //! and without `owner=helm`, so that nobody takes it for a release. Parts are named by the digest of the whole, so
 //! an update never changes a part that is in use. The order of writes: parts, then the Secret, then the deletion of
-//! the parts that it no longer names.
+//! the parts that it no longer names. What a crash in between leaves is known by [`PART_OWNER`], and goes later.
 //! Helm cannot read the first part alone and skips it; it cannot create the next revision either, since that is there.
 //!
 //! Here: names, labels, packing, unpacking. Elsewhere: the JSON ([`crate::record`]), the journal that stands beside it
@@ -37,6 +37,9 @@ pub const PARTS: &str = "windlass.dev/release-parts";
 pub const DIGEST: &str = "windlass.dev/release-digest";
 /// Label of the other parts: `NAME.vN`.
 pub const PART_OF: &str = "windlass.dev/release-part-of";
+
+/// Label of the other parts: the uid of the HelmRelease that wrote them.
+pub const PART_OWNER: &str = "windlass.dev/release-owner";
 
 /// How much the data of a Secret may be, as Kubernetes counts.
 pub const MAX_PART: usize = 1 << 20;
@@ -113,14 +116,30 @@ pub fn secret_name(release: &str, version: i64) -> String {
 
 /// The Secret of another part of a revision; `part` counts from 1.
 pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> String {
+    format!("{}{part}", part_prefix(release, version, digest))
+}
+
+/// How the names of all other parts of a revision begin, and those of nothing else.
+pub fn part_prefix(release: &str, version: i64, digest: &str) -> String {
     let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
     let short = digits.get(..12).unwrap_or(digits);
-    format!("sh.helm.release.v1.{release}.v{version}.{short}.{part}")
+    format!("{}.{short}.", secret_name(release, version))
 }
 
 /// The value of [`PART_OF`].
 pub fn part_of(release: &str, version: i64) -> String {
     format!("{release}.v{version}")
+}
+
+/// Whether a value of [`PART_OF`] means a revision of this release.
+pub fn is_part_of(release: &str, value: &str) -> bool {
+    let version = value.strip_prefix(release).and_then(|rest| rest.strip_prefix(".v"));
+    version.is_some_and(|version| version.parse::<i64>().is_ok())
+}
+
+/// Selects the parts that a HelmRelease wrote, by its uid.
+pub fn parts_selector(owner: &str) -> String {
+    format!("{PART_OF},{PART_OWNER}={owner}")
 }
 
 /// Selects the Secrets of all revisions of a release.

@@ -435,6 +435,7 @@ fn change_text(change: &crate::record::Change) -> String {
     use crate::record::Change;
     match change {
         Change::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
+        Change::HookNotBegun { hook } => format!("record: hook {hook} was not begun"),
         Change::HookEnded { hook, succeeded: true, .. } => format!("record: hook {hook} succeeded"),
         Change::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
         Change::Status { status, .. } => format!("record: {status}"),

@@ -16,6 +16,15 @@ pub enum Error {
          `minio.example.com:9000` (http is chosen by spec.insecure)"
     )]
     Endpoint(String),
+    /// The endpoint is no account.
+    #[error(
+        "endpoint `{0}` cannot be used; it must be the URL of a storage account, without a query, such as \
+         `https://account.blob.core.windows.net`"
+    )]
+    Account(String),
+    /// The credentials of a Secret cannot be used.
+    #[error("the Secret of spec.secretRef cannot be used: {0}")]
+    BadSecret(String),
     /// There is no such bucket.
     #[error("bucket '{bucket}' not found at {endpoint}")]
     NoBucket {
@@ -46,14 +55,14 @@ pub enum Error {
         code: String,
     },
     /// The keys are wrong.
-    #[error(
-        "{endpoint} does not accept the credentials ({code}); check the access key, the secret key and spec.region"
-    )]
+    #[error("{endpoint} does not accept the credentials ({code}); check {check}")]
     BadCredentials {
         /// The server.
         endpoint: String,
         /// What the server calls it.
         code: String,
+        /// What may be wrong.
+        check: &'static str,
     },
     /// The clocks differ.
     #[error(
@@ -212,7 +221,10 @@ impl Error {
     pub fn is_about_credentials(&self) -> bool {
         matches!(
             self,
-            Self::Denied { .. } | Self::BadCredentials { .. } | Self::NoCredentials { .. }
+            Self::Denied { .. }
+                | Self::BadCredentials { .. }
+                | Self::NoCredentials { .. }
+                | Self::BadSecret(_)
         )
     }
 }

@@ -159,7 +159,7 @@ async fn download(
             let (spool, size) = (spool.clone(), body.len() as u64);
             let place = tokio::task::spawn_blocking(move || spool.put(&body)).await;
             let place = place.map_err(io::Error::other).and_then(|it| it).map_err(Error::Disk)?;
-            Ok(Some((path, Object { key: object.key, etag, size }, place)))
+            Ok(Some((path, Object { etag, size, ..object }, place)))
         }
     };
     let bodies = stream::iter(objects).map(one).buffer_unordered(AT_ONCE);
@@ -173,7 +173,7 @@ async fn whole(
     object: &Object,
 ) -> Result<Option<(String, Vec<u8>)>, Error> {
     let what = format!("object '{}'", object.key);
-    let got = match client.get(remote, &object.key, None).await {
+    let got = match client.listed(remote, object).await {
         Ok(Some(got)) => got,
         Ok(None) | Err(Error::NoObject { .. }) => return Ok(None),
         Err(error) => return Err(error),

@@ -28,10 +28,12 @@ const LARGEST_IGNORE_FILE: u64 = 4 << 20;
 pub struct Object {
     /// Its key.
     pub key: String,
-    /// Its entity tag, without quotes.
+    /// Its entity tag as revisions have it: without quotes, but for Azure.
     pub etag: String,
     /// Its bytes.
     pub size: u64,
+    /// What else names it as it is, where a store has that: Google's generations.
+    pub generation: Option<String>,
 }
 
 /// The objects that an artifact is made of.
@@ -203,9 +205,10 @@ async fn pages(remote: &Remote, client: &Client) -> Result<Vec<Object>, Error> {
             let what = format!("the list of keys of {}", what());
             return Err(too_large(what, bytes as u64, MOST_LISTED_BYTES as u64));
         }
-        // A server that gives nothing and promises more would never end.
+        // A server that gives nothing and promises more would never end; the clouds' own do that and mean it, and there the
+        // limit on the time ends it.
         match page.next {
-            Some(token) if !is_empty => next = Some(token),
+            Some(token) if !is_empty || client.may_have_empty_pages() => next = Some(token),
             _ => return Ok(found),
         }
     }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Client, Error, Identity, Server, s3};
-use crate::http::{Budgets, Proxy};
+use super::{Client, Error, Identity, Ldap, Server, azure, google};
+use crate::http::Budgets;
+use crate::http::clients::client_key;
 
 /// How long a client is kept that nobody used.
 const IDLE: Duration = Duration::from_secs(60 * 60);
@@ -40,7 +41,7 @@ impl Known {
             *used = now;
             return Ok(client.clone());
         }
-        let client = Arc::new(Client::S3(s3::Client::new(server, &self.budgets)?));
+        let client = Arc::new(Client::new(server, &self.budgets)?);
         if clients.len() >= MOST {
             let oldest = clients.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
             oldest.map(|key| clients.remove(&key));
@@ -77,13 +78,49 @@ fn key(server: &Server) -> [u8; 32] {
             put(Some(b"environment"));
             put(sts.as_ref().map(|sts| sts.as_str().as_bytes()));
         }
+        Identity::Ldap(Ldap { endpoint, username, password, tls }) => {
+            put(Some(b"ldap"));
+            put(Some(endpoint.as_str().as_bytes()));
+            put(Some(username.as_bytes()));
+            put(Some(password.expose().as_bytes()));
+            put(Some(&client_key(tls, None)));
+        }
+        Identity::Google(identity) => {
+            put(Some(b"google"));
+            match identity {
+                google::Identity::Anonymous => put(Some(b"anonymous")),
+                google::Identity::Environment => put(Some(b"environment")),
+                google::Identity::ServiceAccount(key) => put(Some(key.expose().as_bytes())),
+            }
+        }
+        Identity::Azure(identity) => {
+            put(Some(b"azure"));
+            match identity {
+                azure::Identity::Anonymous => put(Some(b"anonymous")),
+                azure::Identity::Environment { client } => {
+                    put(Some(b"environment"));
+                    put(client.as_deref().map(str::as_bytes));
+                }
+                azure::Identity::Key { account, key } => {
+                    put(Some(b"key"));
+                    put(Some(account.as_bytes()));
+                    put(Some(key.expose().as_bytes()));
+                }
+                azure::Identity::Signature(signature) => {
+                    put(Some(b"signature"));
+                    put(Some(signature.expose().as_bytes()));
+                }
+                azure::Identity::Application { tenant, client, secret, authority } => {
+                    put(Some(b"application"));
+                    put(Some(tenant.as_bytes()));
+                    put(Some(client.as_bytes()));
+                    put(Some(secret.expose().as_bytes()));
+                    put(authority.as_ref().map(|url| url.as_str().as_bytes()));
+                }
+            }
+        }
     }
-    put(tls.ca.as_deref());
-    put(tls.identity.as_ref().map(|identity| identity.certificate.as_slice()));
-    put(tls.identity.as_ref().map(|identity| identity.key.expose().as_slice()));
-    for part in proxy.as_ref().map(Proxy::parts).unwrap_or_default() {
-        put(part);
-    }
+    put(Some(&client_key(tls, proxy.as_ref())));
     hash.finalize().into()
 }
 

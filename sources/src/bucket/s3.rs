@@ -1,11 +1,11 @@
 //! S3, and everything that speaks it.
 //!
-//! Here: the requests. In the folder: the address of a server (`endpoint`), HTTP (`transport`), as whom it is asked
-//! (`credentials`), what its errors mean (`failure`).
+//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`), what its errors
+//! mean (`failure`).
 
-mod credentials;
-mod endpoint;
+pub(crate) mod credentials;
 mod failure;
+mod ldap;
 mod transport;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +19,10 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
 
-use super::{Error, Got, Object, Page, Remote, Server};
+use super::asked::Asked;
+use super::{Endpoint, Error, Got, Object, Page, Remote, Server, unquoted};
 use crate::http::Budgets;
-pub use endpoint::Endpoint;
-use failure::{Asked, failure};
+use failure::failure;
 use transport::Transport;
 
 /// How often something is asked that a server was too busy for.
@@ -54,10 +54,12 @@ impl Client {
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
-        config = match credentials::provider(&server.identity, &region)? {
-            Some(credentials) => config.credentials_provider(credentials),
-            None => config.allow_no_auth(),
-        };
+        config =
+            match credentials::provider(&server.identity, &region, server.proxy.as_ref(), budgets)?
+            {
+                Some(credentials) => config.credentials_provider(credentials),
+                None => config.allow_no_auth(),
+            };
         let sdk = aws_sdk_s3::Client::from_conf(config.build());
         Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)) })
     }
@@ -86,7 +88,7 @@ impl Client {
             let request = self.sdk().list_objects_v2().bucket(&remote.bucket).set_prefix(prefix);
             request.set_continuation_token(next.clone()).send()
         };
-        let asked = Asked { remote, key: None, action: "a listing".to_owned() };
+        let asked = Asked::listing(remote);
         let mut answer = list().await;
         if let Err(error) = &answer
             && self.moved(failure::region(error))
@@ -97,15 +99,16 @@ impl Client {
         let next = answer.next_continuation_token.filter(|_| answer.is_truncated == Some(true));
         let objects = answer.contents.unwrap_or_default().into_iter().map(|object| Object {
             key: object.key.unwrap_or_default(),
-            etag: unquoted(object.e_tag),
+            etag: unquoted(object.e_tag.as_deref()),
             size: u64::try_from(object.size.unwrap_or_default()).unwrap_or_default(),
+            generation: None,
         });
         Ok(Page { objects: objects.collect(), next })
     }
 
     pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
         let head = || self.sdk().head_object().bucket(&remote.bucket).key(key).send();
-        let asked = Asked { remote, key: Some(key), action: format!("HEAD for '{key}'") };
+        let asked = Asked::object(remote, key, "HEAD");
         let mut answer = head().await;
         if let Err(error) = &answer
             && self.moved(failure::region(error))
@@ -114,7 +117,8 @@ impl Client {
         }
         let answer = answer.map_err(|error| failure(&asked, &error))?;
         let size = u64::try_from(answer.content_length.unwrap_or_default()).unwrap_or_default();
-        Ok(Object { key: key.to_owned(), etag: unquoted(answer.e_tag), size })
+        let etag = unquoted(answer.e_tag.as_deref());
+        Ok(Object { key: key.to_owned(), etag, size, generation: None })
     }
 
     pub(super) async fn get(
@@ -123,10 +127,20 @@ impl Client {
         key: &str,
         unless: Option<&str>,
     ) -> Result<Option<Got>, Error> {
-        let asked = Asked { remote, key: Some(key), action: format!("GET for '{key}'") };
+        let asked = Asked::object(remote, key, "GET");
         let unless = unless.map(|etag| format!("\"{etag}\""));
-        let request = self.sdk().get_object().bucket(&remote.bucket).key(key);
-        let answer = match request.set_if_none_match(unless).send().await {
+        let get = || {
+            let request = self.sdk().get_object().bucket(&remote.bucket).key(key);
+            request.set_if_none_match(unless.clone()).send()
+        };
+        let mut answer = get().await;
+        if let Err(error) = &answer
+            && failure::status(error) != Some(304)
+            && self.moved(failure::region(error))
+        {
+            answer = get().await;
+        }
+        let answer = match answer {
             Ok(answer) => answer,
             Err(error) if failure::status(&error) == Some(304) => return Ok(None),
             Err(error) => return Err(failure(&asked, &error)),
@@ -142,16 +156,9 @@ impl Client {
             Some((chunk, body))
         });
         let body = body.map(move |chunk| chunk.map_err(|error| broken(&error))).boxed();
-        Ok(Some(Got { etag: unquoted(answer.e_tag), body }))
+        Ok(Some(Got { etag: unquoted(answer.e_tag.as_deref()), body }))
     }
 }
 
 /// How long a connection may take to come about.
 const CONNECTING: Duration = Duration::from_secs(10);
-
-/// An entity tag without quotes, as indexes have it.
-fn unquoted(etag: Option<String>) -> String {
-    let etag = etag.unwrap_or_default();
-    let etag = etag.strip_prefix("W/").unwrap_or(&etag);
-    etag.trim_matches('"').to_owned()
-}

@@ -1,9 +1,13 @@
 //! As whom a chart repository is spoken to, and whom it has to be, from the keys that Flux reads in Secrets.
+//!
+//! Differs(flux): those of a repository in a bucket are our own, as Flux knows none: the keys of a Bucket's Secret, and
+//! `endpoint` and `region`, for which a HelmRepository has no fields.
 
 use std::collections::BTreeMap;
 
 use objects::Redacted;
 
+use crate::bucket::{Endpoint, Identity};
 use crate::http::{ClientIdentity, Tls};
 
 /// What Secrets say of a repository.
@@ -13,6 +17,27 @@ pub struct Credentials {
     pub basic: Option<(String, Redacted<String>)>,
     /// Whom we trust besides the system's authorities, and what we show.
     pub tls: Tls,
+    /// Where a bucket is; of no use for a web server.
+    pub bucket: BucketServer,
+}
+
+/// The server of a bucket with charts, and as whom it is asked.
+#[derive(Debug, Clone)]
+pub struct BucketServer {
+    /// The server; AWS over HTTPS if there is none.
+    pub endpoint: Option<Endpoint>,
+    /// The region that requests are signed for.
+    pub region: Option<String>,
+    /// As whom it is asked.
+    pub identity: Identity,
+}
+
+impl Default for BucketServer {
+    /// AWS, as the environment says.
+    fn default() -> Self {
+        let identity = Identity::Environment { sts: None };
+        Self { endpoint: None, region: None, identity }
+    }
 }
 
 /// A Secret that cannot be used. No text of it is repeated.
@@ -29,6 +54,14 @@ pub enum Error {
     /// Bytes that are no text.
     #[error("`{0}` is not text")]
     NotText(&'static str),
+    /// Keys of a bucket that are not there.
+    #[error(
+        "it needs `accesskey` and `secretkey`; both are empty for a bucket that everybody may read"
+    )]
+    NoKeys,
+    /// An address that is none.
+    #[error("`endpoint` is not a host with an optional port, such as `s3.eu-west-1.amazonaws.com`")]
+    Endpoint,
     /// Nothing of use for TLS.
     #[error("it has neither `ca.crt` nor `tls.crt` with `tls.key`")]
     NoTls,
@@ -48,16 +81,57 @@ impl Credentials {
             (None, Some(data)) => tls(data)?.unwrap_or_default(),
             (None, None) => Tls::default(),
         };
-        Ok(Self { basic, tls })
+        Ok(Self { basic, tls, bucket: BucketServer::default() })
+    }
+
+    /// Reads `secret` (keys of a bucket, and where it is) and `certificates` (TLS). Without a Secret the environment
+    /// says who asks, and AWS is asked; `insecure` is for plain HTTP to an endpoint of the Secret.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn for_bucket(
+        secret: Option<&Data>,
+        certificates: Option<&Data>,
+        insecure: bool,
+    ) -> Result<Self, Error> {
+        let tls = match certificates {
+            Some(data) => tls(data)?.ok_or(Error::NoTls)?,
+            None => Tls::default(),
+        };
+        let bucket = secret.map(|data| bucket(data, insecure)).transpose()?;
+        let bucket = bucket.unwrap_or_default();
+        Ok(Self { basic: None, tls, bucket })
     }
 }
 
-fn basic(data: &Data) -> Result<Option<(String, Redacted<String>)>, Error> {
-    let text = |key: &'static str| {
-        let value = data.get(key).cloned().map(String::from_utf8);
-        value.transpose().map_err(|_| Error::NotText(key))
+/// A key of a Secret as text.
+fn text(data: &Data, key: &'static str) -> Result<Option<String>, Error> {
+    let value = data.get(key).cloned().map(String::from_utf8);
+    value.transpose().map_err(|_| Error::NotText(key))
+}
+
+fn bucket(data: &Data, insecure: bool) -> Result<BucketServer, Error> {
+    let some = |key| Ok::<_, Error>(text(data, key)?.filter(|value| !value.is_empty()));
+    let endpoint = some("endpoint")?;
+    let endpoint = endpoint.map(|text| Endpoint::parse(&text, insecure)).transpose();
+    let identity = match (text(data, "accesskey")?, text(data, "secretkey")?) {
+        (Some(access), Some(secret)) => match (access.is_empty(), secret.is_empty()) {
+            (true, true) => Identity::Anonymous,
+            (false, false) => Identity::Keys {
+                access,
+                secret: Redacted::new(secret),
+                session: some("sessiontoken")?.map(Redacted::new),
+            },
+            _ => return Err(Error::NoKeys),
+        },
+        _ => return Err(Error::NoKeys),
     };
-    match (text("username")?, text("password")?) {
+    let endpoint = endpoint.map_err(|_refused| Error::Endpoint)?;
+    Ok(BucketServer { endpoint, region: some("region")?, identity })
+}
+
+fn basic(data: &Data) -> Result<Option<(String, Redacted<String>)>, Error> {
+    match (text(data, "username")?, text(data, "password")?) {
         (Some(username), Some(password)) => Ok(Some((username, Redacted::new(password)))),
         (None, None) => Ok(None),
         (Some(_), None) => Err(Error::Half { given: "username", missing: "password" }),
@@ -115,6 +189,36 @@ mod tests {
             let (secret, certificates) = (data(&keys), certificates.map(|keys| data(&keys)));
             let error = Credentials::from_secrets(Some(&secret), certificates.as_ref());
             assert_eq!(error.unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_secret_of_a_bucket_says_who_asks_and_where() {
+        let read = |keys: &[(&str, &str)]| {
+            Credentials::for_bucket(Some(&data(keys)), None, false).map(|it| it.bucket)
+        };
+        let nobody = Credentials::for_bucket(None, None, false).unwrap().bucket;
+        assert!(matches!(nobody.identity, Identity::Environment { sts: None }));
+        let keys = [("accesskey", "me"), ("secretkey", "hunter2")];
+        let found = read(&keys).unwrap();
+        assert!(matches!(&found.identity, Identity::Keys { access, .. } if access == "me"));
+        assert!(!format!("{found:?}").contains("hunter2"));
+        let place = [("endpoint", "minio:9000"), ("region", "eu")];
+        let found = read(&[&keys[..], &place].concat()).unwrap();
+        assert_eq!(found.endpoint.unwrap().to_string(), "minio:9000");
+        assert_eq!(found.region.as_deref(), Some("eu"));
+        let open = read(&[("accesskey", ""), ("secretkey", "")]).unwrap();
+        assert!(matches!(open.identity, Identity::Anonymous));
+        let wrong = [("endpoint", "https://me:hunter2@minio")];
+        for (keys, expected) in [
+            (vec![], Error::NoKeys),
+            (vec![("accesskey", "me")], Error::NoKeys),
+            (vec![("accesskey", "me"), ("secretkey", "")], Error::NoKeys),
+            ([&keys[..], &wrong].concat(), Error::Endpoint),
+        ] {
+            let error = read(&keys).unwrap_err();
+            assert_eq!(error, expected);
+            assert!(!error.to_string().contains("hunter2"));
         }
     }
 }

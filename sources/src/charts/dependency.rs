@@ -1,4 +1,4 @@
-//! Where the dependencies of a chart are: beside it, in a repository, or in Git.
+//! Where the dependencies of a chart are: beside it, in a repository, in a registry, or in Git.
 //!
 //! Git is what Helm lacks: `git+https://host/repository@folder?ref=v1` names a folder of a repository, in the notation of
 //! the `helm-git` plugin. The folder is the chart, or has it in a folder of the chart's name.
@@ -21,6 +21,8 @@ pub enum Place {
     Folder(RelPath),
     /// In the chart repository at this address.
     Repository(String),
+    /// In a registry, below this address.
+    Registry(String),
     /// In a Git repository.
     Git(GitFolder),
 }
@@ -83,7 +85,7 @@ pub enum Error {
 /// Where a dependency of the chart at `chart` is.
 ///
 /// # Errors
-/// [`Error::BadPlace`]: an alias of Helm's configuration, a registry, a path that leaves the tree, or no address at all.
+/// [`Error::BadPlace`]: a name of Helm's configuration, a path that leaves the tree, or no address at all.
 pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
     let repository = &dependency.repository;
     let bad = |why: &str| Error::BadPlace { repository: shown(repository), why: why.to_owned() };
@@ -94,18 +96,21 @@ pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
     if let Some(path) = repository.strip_prefix("file://") {
         return inside(path.trim_start_matches('/'));
     }
-    if repository.starts_with("http://") || repository.starts_with("https://") {
+    if ["http://", "https://", "s3://"].iter().any(|scheme| repository.starts_with(scheme)) {
         return Ok(Place::Repository(repository.clone()));
+    }
+    if repository.starts_with("oci://") {
+        return Ok(Place::Registry(repository.clone()));
     }
     if let Some(url) = repository.strip_prefix("git+") {
         return git_folder(url).map(Place::Git).map_err(|why| bad(&why));
     }
-    Err(bad(if repository.starts_with("oci://") {
-        "charts of registries are not supported as dependencies by this version of windlass"
-    } else if repository.starts_with('@') || repository.starts_with("alias:") {
-        "aliased repository dependency is not supported; write its URL"
+    // Parity(flux): such names are kept where somebody works with `helm`, and are known nowhere else.
+    Err(bad(if repository.starts_with('@') || repository.starts_with("alias:") {
+        "aliased repository dependency is not supported: that is a name of `helm repo add` on one machine; write the \
+         URL that `helm repo list` shows for it"
     } else {
-        "it must start with http://, https://, file:// or git+https://"
+        "it must start with http://, https://, oci://, s3://, file:// or git+https://"
     }))
 }
 
@@ -240,6 +245,7 @@ mod tests {
         match place(&dependency, &RelPath::parse("charts/app").unwrap()) {
             Ok(Place::Folder(path)) => format!("folder {path}"),
             Ok(Place::Repository(url)) => format!("repository {url}"),
+            Ok(Place::Registry(url)) => format!("registry {url}"),
             Ok(Place::Git(GitFolder { url, path, reference })) => {
                 format!("git {url} {path} {reference}")
             }
@@ -254,6 +260,8 @@ mod tests {
             ("file://../lib", "folder charts/lib"),
             ("file://./sub/lib", "folder charts/app/sub/lib"),
             ("https://charts.example.com", "repository https://charts.example.com"),
+            ("s3://charts/stable", "repository s3://charts/stable"),
+            ("oci://example.com/charts", "registry oci://example.com/charts"),
             (
                 "git+https://example.com/org/repo@deploy/charts?ref=v1&sparse=0",
                 "git https://example.com/org/repo deploy/charts v1",
@@ -272,7 +280,7 @@ mod tests {
         for (repository, expected) in [
             ("file://../../../etc", "leads out"),
             ("@stable", "aliased repository dependency is not supported"),
-            ("oci://example.com/charts", "charts of registries are not supported"),
+            ("alias:stable", "write the URL that `helm repo list` shows"),
             ("ftp://example.com", "it must start with"),
             ("git+ssh://git@example.com/repo?ref=v1", "https:// or http:// only"),
             ("git+https://example.com/repo", "it needs `?ref=`"),

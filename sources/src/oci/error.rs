@@ -39,6 +39,14 @@ pub enum Error {
         /// What was answered.
         said: String,
     },
+    /// The cloud gave no login for its registry.
+    #[error("cannot log in to {registry}: {why}")]
+    Login {
+        /// The registry.
+        registry: String,
+        /// Who was asked, and what they said.
+        why: String,
+    },
     /// There is no such repository, manifest or layer, or we may not see it. It may be pushed later.
     #[error("{request}: {said}")]
     NotFound {

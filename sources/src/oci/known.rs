@@ -8,9 +8,9 @@ use objects::Redacted;
 
 use super::challenge::Challenge;
 use super::token::{self, Token};
-use super::{Auth, Error, Remote, Session};
+use super::{Auth, Error, Remote, Repository, Session, ecr};
 use crate::http::clients::{Key, Lately, client_key, key};
-use crate::http::{self, Budgets, Egress, Trust};
+use crate::http::{self, Budgets, Egress, Logins, Trust};
 
 /// Repositories of which it is remembered what they ask for.
 const MOST_ACCESSES: usize = 4096;
@@ -27,6 +27,8 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 pub struct Known {
     accesses: Mutex<Lately<Arc<Access>>>,
     clients: Mutex<Lately<(reqwest::Client, Instant)>>,
+    /// By the address that gave them.
+    logins: Logins<Auth, Error>,
     budgets: Arc<Budgets>,
 }
 
@@ -35,6 +37,7 @@ impl Default for Known {
         Self {
             accesses: Mutex::new(Lately::new(MOST_ACCESSES)),
             clients: Mutex::new(Lately::new(MOST_CLIENTS)),
+            logins: Logins::default(),
             budgets: Arc::default(),
         }
     }
@@ -56,6 +59,30 @@ impl Known {
     #[must_use]
     pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
         Self { budgets, ..self }
+    }
+
+    /// What logs in to a registry of AWS (ECR), as the environment of this process says who it is.
+    ///
+    /// It is asked for once for all who need it, and again when four fifths of its life are over. The environment may
+    /// name who is asked, as for AWS's own programs: `AWS_ENDPOINT_URL_ECR`, `AWS_ENDPOINT_URL_ECR_PUBLIC`,
+    /// `AWS_ENDPOINT_URL`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`]: the registry is none of AWS. [`Error::Login`]: there are no credentials, or they are not
+    /// accepted.
+    pub async fn login_to_aws(
+        &self,
+        repository: &Repository,
+        limit: Duration,
+    ) -> Result<Auth, Error> {
+        let service = ecr::Service::of(repository.registry())?;
+        let login = ecr::login(&service, &self.budgets);
+        let in_time = async {
+            let registry = repository.registry().to_owned();
+            let slow = |_elapsed| Error::TimedOut { registry, limit };
+            tokio::time::timeout(limit, login).await.map_err(slow)?
+        };
+        self.logins.get(&service.key(), in_time).await.map(|auth| (*auth).clone())
     }
 
     /// How much is asked of each registry.

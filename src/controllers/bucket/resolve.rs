@@ -1,4 +1,4 @@
-//! The Secrets that a Bucket names: credentials, whom its server is trusted by, its proxy.
+//! The Secrets that a Bucket names: credentials, whom its server is trusted by, its proxy, its token service.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,10 @@ pub(super) struct Resolved {
     pub(super) certificates: Option<Data>,
     /// A proxy.
     pub(super) proxy: Option<Data>,
+    /// A user of the token service.
+    pub(super) sts_secret: Option<Data>,
+    /// Whom the token service is trusted by.
+    pub(super) sts_certificates: Option<Data>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes.
@@ -32,6 +36,9 @@ pub(super) async fn resolve(
     object: &Bucket,
 ) -> Result<Resolved, Rest> {
     let spec = &object.spec;
+    let sts = spec.sts.as_ref();
+    let (sts_secret, sts_certificates) =
+        (sts.and_then(|it| it.secret_ref.clone()), sts.and_then(|it| it.cert_secret_ref.clone()));
     let mut references = References::default();
     // All are watched before one is missed.
     let mut read = Vec::new();
@@ -39,13 +46,21 @@ pub(super) async fn resolve(
         ("spec.secretRef", "", &spec.secret_ref),
         ("spec.proxySecretRef", "failed to get proxy URL: ", &spec.proxy_secret_ref),
         ("spec.certSecretRef", "failed to get TLS config: ", &spec.cert_secret_ref),
+        ("spec.sts.secretRef", "failed to get STS secret: ", &sts_secret),
+        ("spec.sts.certSecretRef", "failed to get STS TLS config: ", &sts_certificates),
     ] {
         read.push(data(context, object, &mut references, field, what, reference.as_ref()).await);
     }
     references.watch(context, node);
     let mut read = read.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut next = || read.next().flatten();
-    Ok(Resolved { secret: next(), proxy: next(), certificates: next() })
+    Ok(Resolved {
+        secret: next(),
+        proxy: next(),
+        certificates: next(),
+        sts_secret: next(),
+        sts_certificates: next(),
+    })
 }
 
 /// The data of a Secret; `None` if the spec names none.

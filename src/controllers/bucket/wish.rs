@@ -1,11 +1,13 @@
 //! What a Bucket asks for, checked; every field without support is refused by its name.
 
+mod cloud;
+
 use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
 use objects::Redacted;
 use reconcile::{Reason, Rest, Wake, reason};
-use sources::bucket::{Endpoint, Identity, Remote, Server, bundle};
+use sources::bucket::{Endpoint, Error, Identity, Ldap, Remote, Server, bundle};
 use sources::http::{ClientIdentity, Proxy, Tls};
 use sources::plan::Shape;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
@@ -24,10 +26,10 @@ const INVALID_STS_CONFIGURATION: Reason = Reason::new("InvalidSTSConfiguration")
 fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let BucketSpec {
-        provider,
+        provider: _,
         bucket_name: _,
         endpoint: _,
-        sts,
+        sts: _,
         insecure: _,
         region: _,
         prefix: _,
@@ -40,14 +42,7 @@ fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
         ignore: _,
         suspend: _,
     } = spec;
-    let is_ldap = |sts: &BucketSts| sts.provider == StsProvider::Ldap;
-    let given = [
-        ("spec.provider `gcp`", *provider == Some(BucketProvider::Gcp)),
-        ("spec.provider `azure`", *provider == Some(BucketProvider::Azure)),
-        ("spec.sts.provider `ldap`", sts.as_ref().is_some_and(is_ldap)),
-        ("spec.serviceAccountName", service_account_name.is_some()),
-    ];
-    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+    service_account_name.iter().map(|_| "spec.serviceAccountName").collect()
 }
 
 /// Checks a spec.
@@ -58,9 +53,9 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
         let text = crate::controllers::gate::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
-    let endpoint = Endpoint::parse(&spec.endpoint, spec.insecure)
-        .map_err(|error| Rest::Stalled(URL_INVALID, format!("spec.endpoint: {error}")))?;
-    let identity = identity(spec, resolved.secret.as_ref())?;
+    let endpoint =
+        endpoint(spec).map_err(|e| Rest::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
+    let identity = identity(spec, &endpoint, &resolved)?;
     let tls = tls(spec, resolved.certificates.as_ref())?;
     let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
     let proxy = proxy.map_err(|error| unusable(format!("failed to get proxy URL: {error}")))?;
@@ -97,8 +92,29 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
     Ok(Wished { work: Work { remote, bundle }, shape })
 }
 
+/// Where the store is.
+///
+/// Differs(flux): there nobody reads what is given for `gcp`.
+fn endpoint(spec: &BucketSpec) -> Result<Endpoint, Error> {
+    match spec.provider {
+        Some(BucketProvider::Azure) => Endpoint::parse_account(&spec.endpoint),
+        Some(BucketProvider::Gcp) => {
+            let host = spec.endpoint.strip_prefix("https://").unwrap_or(&spec.endpoint);
+            Endpoint::parse(host, spec.insecure)
+        }
+        Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
+            Endpoint::parse(&spec.endpoint, spec.insecure)
+        }
+    }
+}
+
 fn unusable(text: String) -> Rest {
     Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+}
+
+/// The name of the Secret with credentials.
+fn name_of_secret(spec: &BucketSpec) -> &str {
+    spec.secret_ref.as_ref().map_or("", |reference| reference.name.as_str())
 }
 
 /// A key of a Secret as text.
@@ -106,16 +122,31 @@ fn text<'d>(data: &'d Data, key: &str) -> Option<&'d str> {
     data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
-/// As whom the server is asked.
+/// As whom the server is asked, and by which protocol.
+fn identity(spec: &BucketSpec, endpoint: &Endpoint, resolved: &Resolved) -> Result<Identity, Rest> {
+    let secret = resolved.secret.as_ref();
+    match spec.provider {
+        Some(BucketProvider::Gcp) => cloud::google(spec, endpoint, secret).map(Identity::Google),
+        Some(BucketProvider::Azure) => cloud::azure(spec, endpoint, secret).map(Identity::Azure),
+        Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
+            identity_of_s3(spec, resolved)
+        }
+    }
+}
+
+/// As whom a server of S3 is asked.
 ///
 /// Parity(flux): a Secret goes before the environment, which is asked for `aws` only; keys that are empty mean nobody.
-fn identity(spec: &BucketSpec, secret: Option<&Data>) -> Result<Identity, Rest> {
+fn identity_of_s3(spec: &BucketSpec, resolved: &Resolved) -> Result<Identity, Rest> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
+    if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
+        return ldap(spec, sts, resolved).map(Identity::Ldap);
+    }
     let sts = spec.sts.as_ref().map(|sts| sts_endpoint(spec, sts)).transpose()?;
-    let Some(data) = secret else {
+    let Some(data) = &resolved.secret else {
         return Ok(if is_aws { Identity::Environment { sts } } else { Identity::Anonymous });
     };
-    let name = spec.secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
+    let name = name_of_secret(spec);
     let (Some(access), Some(secret)) = (text(data, "accesskey"), text(data, "secretkey")) else {
         return Err(unusable(format!(
             "invalid '{name}' secret data: required fields 'accesskey' and 'secretkey'"
@@ -138,6 +169,51 @@ fn identity(spec: &BucketSpec, secret: Option<&Data>) -> Result<Identity, Rest> 
     })
 }
 
+/// Keys that would be used, and a service that gives others.
+const BOTH: &str = "spec.sts is of no use with spec.secretRef, whose keys are used as they are; remove one of them";
+
+/// The user that a token service gives keys to.
+///
+/// Differs(flux): there a service is asked for nobody's keys where no Secret names a user.
+fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &Resolved) -> Result<Ldap, Rest> {
+    let wrong = |text: &str| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
+    if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
+        return wrong("STS provider 'ldap' is supported for the 'generic' bucket provider only");
+    }
+    if spec.secret_ref.is_some() {
+        return wrong(BOTH);
+    }
+    let (Some(reference), Some(data)) = (&sts.secret_ref, &resolved.sts_secret) else {
+        return wrong(
+            "spec.sts.provider `ldap` needs spec.sts.secretRef, a Secret with `username` and `password`",
+        );
+    };
+    // An empty password would be accepted by directories that know nobody by it.
+    let some = |key| text(data, key).filter(|value| !value.is_empty());
+    let (Some(username), Some(password)) = (some("username"), some("password")) else {
+        return Err(unusable(format!(
+            "invalid '{}' secret data for 'ldap' STS provider: required fields username, password",
+            reference.name
+        )));
+    };
+    let endpoint = Url::parse(&sts.endpoint)
+        .map_err(|error| Rest::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
+    let is_bare = endpoint.username().is_empty() && endpoint.password().is_none();
+    if !is_bare || !matches!(endpoint.scheme(), "http" | "https") {
+        return wrong(
+            "spec.sts.endpoint must be http:// or https:// and a host, without credentials",
+        );
+    }
+    let name = sts.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
+    let tls = resolved.sts_certificates.as_ref().map(|data| certificates("STS TLS", name, data));
+    Ok(Ldap {
+        endpoint,
+        username: username.to_owned(),
+        password: Redacted::new(password.to_owned()),
+        tls: tls.transpose()?.unwrap_or_default(),
+    })
+}
+
 /// Where a web identity is exchanged.
 ///
 /// Parity(flux): only AWS's own services are asked, since whoever answers gets the token of windlass itself.
@@ -149,8 +225,7 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
         );
     }
     if spec.secret_ref.is_some() {
-        let text = "spec.sts is of no use with spec.secretRef, whose keys are used as they are; remove one of them";
-        return wrong(text.to_owned());
+        return wrong(BOTH.to_owned());
     }
     let field = "spec.sts.endpoint";
     let url = Url::parse(&sts.endpoint)
@@ -174,11 +249,16 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
 fn tls(spec: &BucketSpec, data: Option<&Data>) -> Result<Tls, Rest> {
     let Some(data) = data else { return Ok(Tls::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
-    let wrong = |why: &str| unusable(format!("failed to get TLS config: secret '{name}' {why}"));
     if spec.insecure {
         let text = "spec.certSecretRef is of no use with spec.insecure; remove one of them";
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
+    certificates("TLS", name, data)
+}
+
+/// Certificates of a Secret; `what` they are for.
+fn certificates(what: &str, name: &str, data: &Data) -> Result<Tls, Rest> {
+    let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
     let (certificate, key) = (get("tls.crt", "certFile"), get("tls.key", "keyFile"));

@@ -34,8 +34,8 @@ pub(crate) enum Found {
 pub(super) fn classify(error: &Error) -> Rest {
     let text = chain(error);
     match error {
-        Error::Endpoint(_) => Rest::Stalled(URL_INVALID, text),
-        Error::NoCredentials { .. } | Error::Http(_) => {
+        Error::Endpoint(_) | Error::Account(_) => Rest::Stalled(URL_INVALID, text),
+        Error::NoCredentials { .. } | Error::BadSecret(_) | Error::Http(_) => {
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         Error::Busy(said) => busy(BUCKET_OPERATION_FAILED, said),

@@ -1,7 +1,7 @@
 //! The dependencies of a chart in a tree: those that are not there are fetched.
 //!
 //! Here: finding the HelmRepository that has an address, and asking it. Elsewhere: which are missing and what their
-//! addresses mean (`sources::charts`).
+//! addresses mean (`sources::charts`), charts of registries (`registry.rs`).
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Source as _;
-use crds::source::{HelmChart, HelmRepository};
+use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::Dependency;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake, reason};
@@ -20,7 +20,7 @@ use sources::reason::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
 use tree::{Memory, RelPath};
 
-use super::package;
+use super::{package, registry};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::{self, is_registry, world};
 use crate::controllers::reference::References;
@@ -67,6 +67,7 @@ pub(super) async fn add(
                 found.map_err(|error| chain(&error))
             }
             Place::Repository(url) => from_repository(run, &url, &dependency, &mut opened).await,
+            Place::Registry(url) => from_registry(run, &url, &dependency).await,
             Place::Git(folder) => from_git(run, folder, &dependency).await,
         };
         files = package::with(files, found.map_err(failed)?)?;
@@ -101,21 +102,65 @@ async fn from_repository(
     let place = chosen.url.ok_or_else(|| failed("it has no downloadable URLs".to_owned()))?;
     let archive = repository.chart(place, chosen.digest).await;
     let archive = archive.map_err(|error| failed(chain(&error)))?;
-    let at = repository.url();
-    let dependency = dependency.clone();
-    let load = move || {
-        let files = Files::in_archive(&archive).map_err(|error| chain(&error));
-        Ok(files.and_then(|it| dependency::check(it, &dependency, &at).map_err(|e| chain(&e))))
-    };
-    let loaded = blocking(reason::FAILED, "reading the chart", load).await;
-    loaded.unwrap_or_else(|rest| Err(rest.text().to_owned()))
+    let (dependency, at) = (dependency.clone(), repository.url());
+    reading(move || loaded(&archive, &dependency, &at)).await
+}
+
+/// Does something with a chart that blocks.
+async fn reading(
+    work: impl FnOnce() -> Result<Files, String> + Send + 'static,
+) -> Result<Files, String> {
+    let done = blocking(reason::FAILED, "reading the chart", || Ok(work())).await;
+    done.unwrap_or_else(|rest| Err(rest.text().to_owned()))
+}
+
+/// The chart in an archive, if it is the one that is meant. Blocks.
+fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<Files, String> {
+    let files = Files::in_archive(archive).map_err(|error| chain(&error))?;
+    dependency::check(files, dependency, at).map_err(|error| chain(&error))
+}
+
+/// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
+/// one, everybody may pull from it.
+async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Result<Files, String> {
+    let Dependency { name, version, .. } = dependency;
+    let (context, said) = (&run.context, |rest: Rest| rest.text().to_owned());
+    let found = named(run, |object| is_registry(object) && is_same(&object.spec.url, url));
+    let object = found.unwrap_or_else(|| {
+        let type_ = Some(HelmRepositoryType::Oci);
+        let spec = HelmRepositorySpec { url: url.to_owned(), type_, ..Default::default() };
+        Arc::new(HelmRepository::new("", spec))
+    });
+    // Not watched: a failed build is repeated anyway.
+    let mut references = References::default();
+    let secrets = helm_repository::secrets(context, &object, &mut references).await;
+    let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
+    let (remote, known) = (remote.map_err(said)?, &context.oci_known);
+    let chosen = registry::version(&remote, known, version).await.map_err(|error| {
+        format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
+    })?;
+    let layer = registry::layer(&remote, known, &chosen).await.map_err(|error| {
+        format!("chart download of version '{chosen}' failed: {}", chain(&error))
+    })?;
+    let (dependency, at) = (dependency.clone(), url.to_owned());
+    reading(move || {
+        let archive = registry::read(layer).map_err(|error| error.to_string())?;
+        loaded(&archive, &dependency, &at)
+    })
+    .await
+}
+
+/// Whether two addresses are those of one registry.
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
 /// used; without one, everybody may read it.
 async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
     let context = &run.context;
-    let found = named(run, url);
+    let has_url = |it: &HelmRepository| normalized(&it.spec.url).is_ok_and(|it| it.as_str() == url);
+    let found = named(run, |object| !is_registry(object) && has_url(object));
     let said = |rest: Rest| rest.text().to_owned();
     let repository = match &found {
         Some(object) => {
@@ -127,7 +172,7 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
         None => Repository::new(url, Credentials::default(), false, TIMEOUT)
             .map_err(|error| chain(&error))?,
     };
-    let repository = repository.sharing(context.budgets.clone());
+    let repository = helm_repository::shared(repository, context);
     let index = match found.as_ref().and_then(|object| object.artifact()) {
         Some(artifact) => {
             let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();
@@ -139,15 +184,12 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
     Ok((Arc::new(repository), index))
 }
 
-/// The first HelmRepository by name that has an address.
-fn named(run: &Chart, url: &str) -> Option<Arc<HelmRepository>> {
+/// The first HelmRepository by name that is the one.
+fn named(run: &Chart, is_it: impl Fn(&HelmRepository) -> bool) -> Option<Arc<HelmRepository>> {
     let all = run.context.sources.helm_repositories.state();
-    let is_it = |object: &Arc<HelmRepository>| {
-        object.namespace() == run.object.namespace()
-            && !is_registry(object)
-            && normalized(&object.spec.url).is_ok_and(|it| it.as_str() == url)
-    };
-    all.into_iter().filter(is_it).min_by_key(|object| object.name_any())
+    let is_near = |object: &HelmRepository| object.namespace() == run.object.namespace();
+    let found = all.into_iter().filter(|object| is_near(object) && is_it(object));
+    found.min_by_key(|object| object.name_any())
 }
 
 async fn download(repository: &Repository) -> Result<Arc<Index>, String> {

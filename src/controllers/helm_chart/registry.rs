@@ -2,13 +2,13 @@
 //!
 //! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one (`helm_repository`).
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use crds::source::HelmChart;
 use golang::semver::Version;
 use reconcile::{Reason, Rest, Wake};
-use sources::oci::{Error, Known, Reference, Remote, Selection, Session, chart};
+use sources::oci::{Error, Known, Layer, Reference, Remote, Selection, Session, chart};
 use sources::reason::{AUTHENTICATION_FAILED, CHART_PULL_ERROR, INVALID_CHART_REFERENCE};
 
 use super::world::{Found, failed};
@@ -45,8 +45,6 @@ fn name_of(chart: &str) -> &str {
 }
 
 /// The version that there is.
-///
-/// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
 pub(super) async fn choose(
     remote: &Remote,
     known: &Known,
@@ -55,17 +53,21 @@ pub(super) async fn choose(
 ) -> Result<(Found, String, String), Rest> {
     let refused =
         |error: Error| refused("failed to get chart version for remote reference", &error);
-    let name = name_of(chart).to_owned();
+    let version = version(remote, known, range).await.map_err(refused)?;
+    Ok((Found::Tag(version.clone()), name_of(chart).to_owned(), version))
+}
+
+/// The highest version in a range.
+///
+/// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
+pub(super) async fn version(remote: &Remote, known: &Known, range: &str) -> Result<String, Error> {
     if Version::parse_strict(range).is_ok() {
-        return Ok((Found::Tag(range.to_owned()), name, range.to_owned()));
+        return Ok(range.to_owned());
     }
     let range = if range.is_empty() { "*" } else { range };
-    let selection = Selection::parse(range, None, true).map_err(refused)?;
-    let session = Session::new(remote, known).map_err(refused)?;
-    let tags = session.tags().await.map_err(refused)?;
-    let tag = selection.choose(&tags).map_err(refused)?;
-    let version = chart::version_of(&tag.text());
-    Ok((Found::Tag(version.clone()), name, version))
+    let selection = Selection::parse(range, None, true)?;
+    let tags = Session::new(remote, known)?.tags().await?;
+    Ok(chart::version_of(&selection.choose(&tags)?.text()))
 }
 
 /// Fetches the archive of a version.
@@ -75,18 +77,24 @@ pub(super) async fn pull(
     version: &str,
 ) -> Result<Vec<u8>, Rest> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
-    let session = Session::new(remote, &run.context.oci_known).map_err(refused)?;
-    let tag = Reference::tag(&chart::tag_of(version)).map_err(refused)?;
-    let digest = session.resolve(&tag).await.map_err(refused)?;
-    let (_, layer) = chart::pull(&session, &digest).await.map_err(refused)?;
-    let read = move || {
-        let mut archive = Vec::new();
-        let mut file = layer.file;
-        let read = file.read_to_end(&mut archive);
-        read.map_err(|error| failed(CHART_PULL_ERROR, error.to_string()))?;
-        Ok(archive)
-    };
+    let layer = layer(remote, &run.context.oci_known, version).await.map_err(refused)?;
+    let read = move || read(layer).map_err(|error| failed(CHART_PULL_ERROR, error.to_string()));
     blocking(CHART_PULL_ERROR, "reading the chart", read).await
+}
+
+/// The layer that is the archive of a version.
+pub(super) async fn layer(remote: &Remote, known: &Known, version: &str) -> Result<Layer, Error> {
+    let session = Session::new(remote, known)?;
+    let tag = Reference::tag(&chart::tag_of(version))?;
+    let digest = session.resolve(&tag).await?;
+    chart::pull(&session, &digest).await.map(|(_, layer)| layer)
+}
+
+/// The bytes of a layer. Blocks.
+pub(super) fn read(mut layer: Layer) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    layer.file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use sources::oci::Remote;
 use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
 
 use crate::controllers::context::Context;
-use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
+use crate::controllers::helm_repository::{is_registry, registry, repository, secrets, shared};
 use crate::controllers::reference::References;
 use crate::controllers::source::catalog::SOURCES;
 
@@ -78,10 +78,10 @@ pub(super) async fn resolve(
         let read = secrets(context, &found, &mut references).await;
         references.watch(context, node);
         if is_registry(&found) {
-            let remote = registry(&found, &read?, &object.spec.chart)?;
+            let remote = registry(context, &found, &read?, &object.spec.chart).await?;
             return Ok(Origin::Registry(Box::new(remote)));
         }
-        reached = Some(repository(&found, &read?)?.sharing(context.budgets.clone()));
+        reached = Some(shared(repository(&found, &read?)?, context));
     } else {
         references.watch(context, node);
     }

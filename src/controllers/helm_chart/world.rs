@@ -264,7 +264,7 @@ async fn pull(
         || pull_failed(format!("chart '{}' has no downloadable URLs", run.work.built().name));
     let pulled = repository.chart(url.ok_or_else(no_url)?, digest).await;
     pulled.map_err(|error| match error {
-        RepositoryError::Unauthorized { .. } => {
+        error if error.is_about_credentials() => {
             let text = format!("failed to authenticate with the Helm repository: {error}");
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }

@@ -135,15 +135,29 @@ pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     let read = tokio::task::spawn_blocking(move || load::archive(&bytes)).await;
     let read = read.map_err(|_| failed("reading it broke off".to_owned()))?;
     let mut chart = read.map_err(|error| failed(error.to_string()))?.chart;
-    let is_tracked = source.node.kind != "HelmChart";
-    let oci_digest = match is_tracked {
-        true => marked(&mut chart, &source.node.kind, &source.artifact.revision)
+    let own_version = chart.metadata.version.clone();
+    let (kind, revision) = (&source.node.kind, &source.artifact.revision);
+    let oci_digest = match has_digest(kind, revision) {
+        true => marked(&mut chart, kind, revision)
             .map_err(|text| Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()))?,
         false => String::new(),
     };
+    if !context.settings.tracks_chart_digests() {
+        chart.metadata.version = own_version;
+    }
     let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
     context.charts.keep(key, &loaded);
     Ok(loaded)
+}
+
+/// Whether the revision of a source of this kind names the digest of the chart.
+fn has_digest(kind: &str, revision: &str) -> bool {
+    match kind {
+        "HelmChart" => false,
+        // Whoever offers it may name a version only.
+        "ExternalArtifact" => revision.contains(':'),
+        _ => true,
+    }
 }
 
 /// Puts the beginning of a digest into the chart's version, so that a tag that was moved is another version.
@@ -190,6 +204,19 @@ mod tests {
         chart.metadata.version = version.to_owned();
         let digest = marked(&mut chart, kind, revision)?;
         Ok((chart.metadata.version, digest))
+    }
+
+    #[test]
+    fn only_revisions_that_name_a_digest_are_told_of() {
+        for (kind, revision, wanted) in [
+            ("HelmChart", "1.2.3", false),
+            ("OCIRepository", "sha256:01", true),
+            ("OCIRepository", "1.2.3", true),
+            ("ExternalArtifact", "v1.2.3", false),
+            ("ExternalArtifact", "latest@sha256:01", true),
+        ] {
+            assert_eq!(has_digest(kind, revision), wanted, "{kind} {revision}");
+        }
     }
 
     #[test]

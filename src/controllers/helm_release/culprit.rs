@@ -5,6 +5,7 @@
 use apply::Report;
 use objects::{Gvk, Object};
 use serde_json::Value;
+use sources::bases::without_credentials;
 
 use super::members::Member;
 use crate::cluster::Cluster;
@@ -65,22 +66,54 @@ async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
     cluster.list(&resource, namespace, &selector).await.unwrap_or_default()
 }
 
+/// The last line that a container printed that failed; none where the cluster does not tell.
+///
+/// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; it may hold
+/// secrets that nobody but the container knows.
+pub(super) async fn last_line(
+    cluster: &Cluster,
+    member: &Member,
+    masked: impl Fn(&str) -> String,
+) -> Option<String> {
+    let pods = pods_of(cluster, member).await;
+    let (pod, container) = pods.iter().find_map(|pod| {
+        let mut containers = containers(pod);
+        let failed = containers.find(|it| exit_code(it).is_some_and(|code| code != 0))?;
+        Some((pod, failed.get("name")?.as_str()?))
+    })?;
+    let printed = cluster.last_lines(pod.namespace(), pod.name(), container).await.ok()?;
+    let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
+    let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
+    Some(shortened(&without_credentials(&masked(&line))))
+}
+
+/// The states of a Pod's containers, in the order in which they are started.
+fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
+    let statuses = ["initContainerStatuses", "containerStatuses"];
+    let all = statuses.into_iter().filter_map(move |key| pod.get("status")?.get(key)?.as_array());
+    all.flatten()
+}
+
+/// How a container ended, now or before it was started again.
+fn ended(container: &Value) -> Option<&Value> {
+    let state = container.get("state").and_then(|it| it.get("terminated"));
+    state.or_else(|| container.get("lastState")?.get("terminated"))
+}
+
+fn exit_code(container: &Value) -> Option<i64> {
+    ended(container)?.get("exitCode")?.as_i64()
+}
+
 /// What a Pod says is in its way.
 fn of_pod(pod: &Object) -> Option<String> {
     let status = pod.get("status")?;
     let text = |value: &Value, key: &str| {
         value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let statuses = ["initContainerStatuses", "containerStatuses"];
-    let containers = statuses.iter().filter_map(|key| status.get(key)?.as_array()).flatten();
-    for container in containers {
+    for container in containers(pod) {
         let name = text(container, "name");
-        let state = container.get("state");
-        let waiting = state.and_then(|it| it.get("waiting"));
-        let ended = state
-            .and_then(|it| it.get("terminated"))
-            .or_else(|| container.get("lastState").and_then(|it| it.get("terminated")));
-        let exit = ended.and_then(|it| it.get("exitCode")).and_then(Value::as_i64);
+        let waiting = container.get("state").and_then(|it| it.get("waiting"));
+        let (ended, exit) = (ended(container), exit_code(container));
         if let Some(waiting) = waiting.filter(|it| text(it, "reason") != "ContainerCreating") {
             let (reason, message) = (text(waiting, "reason"), text(waiting, "message"));
             let code = exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();

@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 
 use apply::Health as State;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::Object;
 use reconcile::{Node, Rest};
 use release::Record;
@@ -72,12 +74,12 @@ impl World {
             let is_definition = member.id.kind == DEFINITION;
             return Ok(if is_definition { HookObject::Missing } else { HookObject::Theirs });
         }
-        let health = self.hook_health(&member, &live).await;
+        let health = self.hook_health(record, &member, &live).await;
         Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
     }
 
     /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
-    async fn hook_health(&self, member: &Member, live: &Object) -> Health {
+    async fn hook_health(&self, record: &Record, member: &Member, live: &Object) -> Health {
         let report = match (live.api_version(), live.kind()) {
             ("batch/v1", "Job") => self.judged(live, true),
             ("v1", "Pod") => {
@@ -101,8 +103,15 @@ impl World {
             State::Failed => {
                 let cause = culprit::of(&self.target.cluster, member, &report).await;
                 let cause = cause.map(|it| format!(": {it}")).unwrap_or_default();
+                let secrets = contents_of_secrets(record);
+                let masked = |text: &str| {
+                    let text = self.wish.masked(text);
+                    secrets.iter().fold(text, |text, secret| text.replace(secret, "****"))
+                };
+                let line = culprit::last_line(&self.target.cluster, member, masked).await;
+                let line = line.map(|it| format!("; it last printed: {it}")).unwrap_or_default();
                 Health::Failed(format!(
-                    "failed early due to stalled resources: [{} status: 'Failed'{cause}]",
+                    "failed early due to stalled resources: [{} status: 'Failed'{cause}{line}]",
                     member.id.subject()
                 ))
             }
@@ -177,4 +186,39 @@ impl World {
 
 fn pending(member: &Member) -> String {
     format!("{} status: 'InProgress'", member.id.subject())
+}
+
+/// Every text in the Secrets of a release, which its hooks may print.
+fn contents_of_secrets(record: &Record) -> Vec<String> {
+    let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
+    let all = hooks.chain([record.manifest.as_str()]);
+    let mut contents = Vec::new();
+    for object in all.flat_map(|text| members::read(text).unwrap_or_default()) {
+        if (object.api_version(), object.kind()) != ("v1", "Secret") {
+            continue;
+        }
+        let texts = |key: &str| {
+            let map = object.get(key).and_then(Value::as_object);
+            map.into_iter().flatten().filter_map(|(_, value)| value.as_str())
+        };
+        contents.extend(texts("stringData").map(|text| text.as_bytes().to_vec()));
+        contents.extend(texts("data").filter_map(|text| BASE64.decode(text).ok()));
+    }
+    super::values::hidden(contents.iter().map(Vec::as_slice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_secrets_of_a_release_hold_is_known() {
+        let json = r#"{"name":"web","manifest":"---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  a: plain-secret\n",
+            "hooks":[{"manifest":"apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {b: aGlkZGVuLXNlY3JldA==, c: '%'}\n"},
+                {"manifest":"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {d: told-to-all}\n"}, {"manifest":"{"}]}"#;
+        let record = Record::from_json(json.as_bytes()).unwrap();
+        let mut known = contents_of_secrets(&record);
+        known.sort();
+        assert_eq!(known, ["hidden-secret", "plain-secret"]);
+    }
 }

@@ -34,16 +34,26 @@ fn is_observed(object: &Object) -> bool {
     number(object, ["status", "observedGeneration"]) >= object.generation()
 }
 
-/// How many of so many may be missing: a number, or a share that is rounded up.
-fn missing(object: &Object, path: &[&str], of: i64) -> i64 {
-    let value = path.iter().try_fold(object.get("spec"), |at, key| Some(at?.get(*key)));
-    match value.flatten() {
+/// A number, or a share of so many: a percentage as rollouts have them. What rounds up says so.
+fn share(value: Option<&Value>, of: i64, is_up: bool) -> i64 {
+    match value {
         Some(Value::Number(count)) => count.as_i64().unwrap_or_default(),
         Some(Value::String(share)) => {
             let percent: i64 = share.trim_end_matches('%').parse().unwrap_or_default();
-            (percent.saturating_mul(of) + 99) / 100
+            (percent.saturating_mul(of).saturating_add(if is_up { 99 } else { 0 })) / 100
         }
         _ => 0,
+    }
+}
+
+/// How many Pods of a Deployment may be missing while it is rolled out; one where otherwise nothing could move.
+fn may_miss(object: &Object, of: i64) -> i64 {
+    let rolling = object.get("spec").and_then(|it| it.get("strategy")?.get("rollingUpdate"));
+    let Some(rolling) = rolling.filter(|it| it.is_object() && of > 0) else { return 0 };
+    let surge = share(rolling.get("maxSurge"), of, true);
+    match share(rolling.get("maxUnavailable"), of, false) {
+        0 if surge == 0 => 1,
+        missing => missing.min(of),
     }
 }
 
@@ -67,15 +77,19 @@ pub(super) fn report(object: &Object, jobs: bool) -> Report {
     Report { status, message: String::new(), conditions: Vec::new() }
 }
 
-/// Differs(helm 4): it reads the newest ReplicaSet; here the Deployment's own count of Pods of its newest kind counts.
+/// Differs(helm 4): it reads the newest ReplicaSet; here the Deployment's own counts say how many of the newest Pods are
+/// ready at least, which is exact once the former ones are gone.
 fn is_deployed(object: &Object) -> bool {
     if object.get("spec").and_then(|it| it.get("paused")).and_then(Value::as_bool) == Some(true) {
         return true;
     }
     let wanted = replicas(object);
-    let needed = wanted - missing(object, &["strategy", "rollingUpdate", "maxUnavailable"], wanted);
-    let counts = ["updatedReplicas", "readyReplicas"].map(|key| number(object, ["status", key]));
-    is_observed(object) && counts.iter().all(|count| *count >= needed)
+    let needed = wanted.saturating_sub(may_miss(object, wanted));
+    let count = |key| number(object, ["status", key]);
+    let updated = count("updatedReplicas");
+    let former = count("replicas").saturating_sub(updated).max(0);
+    let ready = count("readyReplicas").saturating_sub(former);
+    is_observed(object) && updated >= needed && ready >= needed
 }
 
 fn is_spread(object: &Object) -> bool {
@@ -84,7 +98,8 @@ fn is_spread(object: &Object) -> bool {
         return true;
     }
     let wanted = number(object, ["status", "desiredNumberScheduled"]);
-    let may_miss = missing(object, &["updateStrategy", "rollingUpdate", "maxUnavailable"], wanted);
+    let rolling = object.get("spec").and_then(|it| it.get("updateStrategy")?.get("rollingUpdate"));
+    let may_miss = share(rolling.and_then(|it| it.get("maxUnavailable")), wanted, true);
     is_observed(object)
         && number(object, ["status", "updatedNumberScheduled"]) == wanted
         && number(object, ["status", "numberReady"]) >= wanted - may_miss
@@ -144,6 +159,16 @@ mod tests {
             &json!({"observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 2})
         ));
         assert!(is_ready("apps/v1", "Deployment", &json!({"paused": true}), &json!({})));
+        // The Pods of before do not count, nor are all new ones dispensable.
+        let beside = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "readyReplicas": 2});
+        assert!(!deployment(&beside));
+        let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
+        let one = json!({"replicas": 1, "strategy": {"rollingUpdate": rolling}});
+        let none = json!({"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1});
+        assert!(!is_ready("apps/v1", "Deployment", &one, &none));
+        let fixed = json!({"maxSurge": 0, "maxUnavailable": "25%"});
+        let alone = json!({"replicas": 1, "strategy": {"rollingUpdate": fixed}});
+        assert!(is_ready("apps/v1", "Deployment", &alone, &none));
         let half = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": "25%"}}});
         let three = json!({"observedGeneration": 2, "updatedReplicas": 3, "readyReplicas": 3});
         assert!(is_ready("apps/v1", "Deployment", &half, &three));

@@ -12,7 +12,7 @@ use golang::time::{Time as GoTime, Zone};
 use golang::value::Map;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::{self, Chart};
-use helm::env::{Env, Lookup, Wanted};
+use helm::env::{Env, Lookup, Resolve, Wanted};
 use helm::release::{Rendered, Request, render};
 use helm::render::{Mode, Release, STACK};
 use helm::values::coalesce;
@@ -164,7 +164,8 @@ impl World {
             api_versions: served.api_versions.clone(),
             ..Capabilities::default()
         };
-        let lookup = Finder { cluster: self.target.cluster.clone(), runtime: Handle::current() };
+        let runtime = Handle::current();
+        let lookup = Finder { cluster: self.target.cluster.clone(), runtime: runtime.clone() };
         Env {
             now: GoTime::from_unix(
                 now.as_second(),
@@ -175,7 +176,11 @@ impl World {
             random: Arc::new(fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
-            names: None,
+            names: self
+                .context
+                .settings
+                .allows_dns_lookups()
+                .then(|| Arc::new(Names(runtime)) as _),
         }
     }
 
@@ -397,4 +402,24 @@ async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, S
     }
     let found = cluster.get(&resource, wanted.namespace, wanted.name).await;
     Ok(found.map_err(|error| error.to_string())?.map(Object::into_value))
+}
+
+/// How long a name may take to be resolved.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The names of hosts that windlass itself can resolve.
+struct Names(Handle);
+
+impl Resolve for Names {
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        self.0.block_on(address_of(host))
+    }
+}
+
+async fn address_of(host: &str) -> Result<String, String> {
+    let missing = |why: &str| format!("lookup {host}: {why}");
+    let found = tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, 0))).await;
+    let found = found.map_err(|_| missing("no answer in time"))?;
+    let address = found.ok().and_then(|mut all| all.next());
+    address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
 }

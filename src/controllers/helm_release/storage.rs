@@ -11,7 +11,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::{Gvk, Object};
 use release::operation::Write;
 use release::record::{Change, Record, Status as Life};
-use release::storage::{self, DATA_KEY, DIGEST, PART_OF, PARTS, PackError, Packed, Written};
+use release::storage::{
+    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackError, Packed, Written,
+};
 use release::{Broken, Journal, Revision, Revisions, journal};
 use serde_json::{Map, Value, json};
 
@@ -42,8 +44,8 @@ struct Stored {
     uid: String,
     version: String,
     labels: BTreeMap<String, String>,
-    /// Whether the Secret is one of several.
-    has_parts: bool,
+    /// The digest of all parts, where the Secret is one of several.
+    parts: Option<String>,
 }
 
 /// See the module.
@@ -54,6 +56,8 @@ pub(super) struct Storage {
     pub(super) namespace: String,
     /// The release.
     pub(super) name: String,
+    /// The uid of the HelmRelease.
+    owner: String,
     known: Mutex<Option<Known>>,
 }
 
@@ -81,6 +85,7 @@ impl Storage {
         cluster: &Cluster,
         namespace: &str,
         name: &str,
+        owner: &str,
     ) -> Result<Self, StorageError> {
         let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await;
         let secrets =
@@ -90,6 +95,7 @@ impl Storage {
             secrets,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            owner: owner.to_owned(),
             known: Mutex::default(),
         })
     }
@@ -147,6 +153,36 @@ impl Storage {
         Ok(known)
     }
 
+    /// How the names begin of the parts of all revisions; none where a revision cannot be read, so that nobody knows.
+    fn parts_of(&self, known: &Known) -> Option<Vec<String>> {
+        let parts = known.stored.iter().filter_map(|(version, stored)| {
+            Some(storage::part_prefix(&self.name, *version, stored.parts.as_ref()?))
+        });
+        known.broken.is_empty().then(|| parts.collect())
+    }
+
+    /// Deletes parts that we wrote and that belong to no revision: a crash between two writes left them.
+    ///
+    /// It looks at all Secrets of the namespace, so it is done where there may be some: before parts are written, and
+    /// once a release is gone.
+    pub(super) async fn sweep(&self) -> Result<(), StorageError> {
+        let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
+        let Some(kept) = kept else { return Ok(()) };
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let selector = storage::parts_selector(&self.owner);
+        let parts = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
+        for part in parts.map_err(failed)? {
+            let is_ours = part.label(PART_OF).is_some_and(|it| storage::is_part_of(&self.name, it));
+            if !is_ours || kept.iter().any(|prefix| part.name().starts_with(prefix)) {
+                continue;
+            }
+            let (name, uid) = (part.name(), part.uid());
+            let deleted = self.cluster.delete(&self.secrets, &self.namespace, name, uid).await;
+            deleted.map_err(failed)?;
+        }
+        Ok(())
+    }
+
     /// A Secret as a revision, or what is wrong with it.
     async fn stored(
         &self,
@@ -176,9 +212,10 @@ impl Storage {
             // A journal that cannot be read is none of ours; what it was about is somebody's unfinished work.
             let journal =
                 annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
-            (record, journal, labels, parts.len() > 1)
+            let digest = annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned();
+            (record, journal, labels, digest)
         });
-        let Ok((record, journal, labels, has_parts)) = read.await else {
+        let Ok((record, journal, labels, parts)) = read.await else {
             return Ok(Err("reading it broke off".to_owned()));
         };
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
@@ -189,7 +226,7 @@ impl Storage {
             uid: secret.uid().to_owned(),
             version: version.to_owned(),
             labels,
-            has_parts,
+            parts,
         }))
     }
 
@@ -202,6 +239,9 @@ impl Storage {
         let version = record.version;
         let labels = storage::labels(&record, Written::New, jiff::Timestamp::now());
         let (record, packed) = packed(record).await?;
+        if packed.parts.len() > 1 {
+            self.sweep().await?;
+        }
         self.write_parts(version, &packed).await?;
         let mut annotations = packed.annotations();
         annotations.insert(journal::ANNOTATION.to_owned(), journal.text());
@@ -210,8 +250,8 @@ impl Storage {
         let created = self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await;
         match created {
             Ok(created) => {
-                let has_parts = packed.parts.len() > 1;
-                self.remember(record, Some(journal.clone()), &created, labels, has_parts);
+                let parts = digest_of(&packed);
+                self.remember(record, Some(journal.clone()), &created, labels, parts);
                 Ok(())
             }
             Err(error) if error.code() == Some(409) => {
@@ -246,7 +286,7 @@ impl Storage {
         journal: Option<Journal>,
         secret: &Object,
         labels: BTreeMap<String, String>,
-        has_parts: bool,
+        parts: Option<String>,
     ) {
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
         let stored = Stored {
@@ -255,7 +295,7 @@ impl Storage {
             uid: secret.uid().to_owned(),
             version: version.to_owned(),
             labels,
-            has_parts,
+            parts,
             record,
         };
         if let Some(known) = self.known().as_mut() {
@@ -265,7 +305,10 @@ impl Storage {
 
     /// Stores all parts of a record but the first. Their names come from their content, so one that is there is right.
     async fn write_parts(&self, version: i64, packed: &Packed) -> Result<(), StorageError> {
-        let labels = BTreeMap::from([(PART_OF.to_owned(), storage::part_of(&self.name, version))]);
+        let labels = BTreeMap::from([
+            (PART_OF.to_owned(), storage::part_of(&self.name, version)),
+            (PART_OWNER.to_owned(), self.owner.clone()),
+        ]);
         for (at, part) in packed.parts.iter().enumerate().skip(1) {
             let name = storage::part_name(&self.name, version, &packed.digest, at);
             let secret = self.secret(&name, &labels, &BTreeMap::new(), Some(part))?;
@@ -284,10 +327,9 @@ impl Storage {
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let selector = format!("{PART_OF}={}", storage::part_of(&self.name, version));
         let parts = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        let kept = digest.map(|digest| storage::part_name(&self.name, version, digest, 0));
-        let kept = kept.as_deref().and_then(|name| name.strip_suffix('0'));
+        let kept = digest.map(|digest| storage::part_prefix(&self.name, version, digest));
         for part in parts.map_err(failed)? {
-            if kept.is_some_and(|kept| part.name().starts_with(kept)) {
+            if kept.as_ref().is_some_and(|kept| part.name().starts_with(kept)) {
                 continue;
             }
             let deleted =
@@ -351,7 +393,7 @@ impl Storage {
             let stand = packed.annotations();
             for key in [PARTS, DIGEST] {
                 let value = stand.get(key).map(|it| Value::from(it.as_str()));
-                if value.is_some() || before.has_parts {
+                if value.is_some() || before.parts.is_some() {
                     annotations.insert(key.to_owned(), value.unwrap_or(Value::Null));
                 }
             }
@@ -373,13 +415,12 @@ impl Storage {
                 });
             }
         };
-        let count = packed_now.as_ref().map(|packed| packed.parts.len());
-        let has_parts = count.map_or(before.has_parts, |count| count > 1);
-        if let (Some(packed), true) = (&packed_now, before.has_parts || has_parts) {
-            self.delete_parts(version, has_parts.then_some(packed.digest.as_str())).await?;
+        let parts = packed_now.as_ref().map_or_else(|| before.parts.clone(), digest_of);
+        if packed_now.is_some() && (before.parts.is_some() || parts.is_some()) {
+            self.delete_parts(version, parts.as_deref()).await?;
         }
         let journal = journal.cloned().or(before.journal);
-        self.remember(record, journal, &written, labels, has_parts);
+        self.remember(record, journal, &written, labels, parts);
         Ok(())
     }
 
@@ -391,7 +432,7 @@ impl Storage {
             let (namespace, name) = (self.namespace.as_str(), stored.secret.as_str());
             let deleted = self.cluster.delete(&self.secrets, namespace, name, &stored.uid).await;
             deleted.map_err(|error| self.refused(*version, error))?;
-            if stored.has_parts {
+            if stored.parts.is_some() {
                 self.delete_parts(*version, None).await?;
             }
             if let Some(known) = self.known().as_mut() {
@@ -400,6 +441,11 @@ impl Storage {
         }
         Ok(())
     }
+}
+
+/// The digest of all parts, if there is more than one.
+fn digest_of(packed: &Packed) -> Option<String> {
+    (packed.parts.len() > 1).then(|| packed.digest.clone())
 }
 
 /// Packing costs time that others on the thread would miss.

@@ -200,31 +200,63 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
             let wake = Wake { at: soon.filter(|_| error.is_transient()), ..Wake::default() };
             Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
-        apply(context, object, &node, &chart).await.map_err(refused)?;
+        let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await;
+        let live = live.map_err(refused)?;
+        if let Some(other) = live.as_ref().and_then(|live| keeper(context, live, object, &node)) {
+            return Err(taken(context, &node, &other));
+        }
+        // It may be only the watch that has not seen yet that it is as wanted.
+        if !live.as_ref().is_some_and(|live| is_as_wanted(live, &chart)) {
+            apply(context, object, &node, &chart, live.is_none()).await.map_err(refused)?;
+        }
     }
     Ok(Some(place(&node)))
 }
 
-/// Applies a HelmChart, unless only the watch has not seen yet that it is as wanted.
+/// Another HelmRelease that keeps a HelmChart, as its labels say, and still means it.
+fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Node) -> Option<Node> {
+    if is_of(chart, object) {
+        return None;
+    }
+    let labels = chart.labels();
+    let (name, namespace) = (labels.get(OWNER_NAME)?, labels.get(OWNER_NAMESPACE)?);
+    let other = context.helm_releases.get(&ObjectRef::new(name).within(namespace))?;
+    let (meant, _) = wanted(&other)?;
+    (meant == *node).then(|| node_named::<HelmRelease>(namespace, name))
+}
+
+/// Namespace and name of two HelmReleases make the same name of a HelmChart, as those of `a-b/c` and `a/b-c` do.
+///
+/// Differs(flux): there each of them changes the HelmChart in turn, and both release one chart.
+fn taken(context: &Context, chart: &Node, other: &Node) -> Rest {
+    let text = format!(
+        "HelmChart '{}' belongs to HelmRelease '{}', whose namespace and name make the same one; rename one of the two, or \
+         make a HelmChart and name it in spec.chartRef",
+        place(chart),
+        place(other)
+    );
+    let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
+    let wake = Wake::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
+    Rest::Blocked(reason::ARTIFACT_FAILED, text, wake)
+}
+
+/// Applies a HelmChart and tells of it.
 async fn apply(
     context: &Context,
     object: &HelmRelease,
     node: &Node,
     chart: &HelmChart,
+    is_new: bool,
 ) -> Result<(), ClusterError> {
-    let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await?;
-    if live.as_ref().is_some_and(|live| is_as_wanted(live, chart)) {
-        return Ok(());
-    }
     let broken = |error: &dyn std::fmt::Display| ClusterError::NoAnswer(error.to_string());
     let manifest = serde_json::to_value(chart).map_err(|error| broken(&error))?;
     let manifest = Object::new(manifest).map_err(|error| broken(&error))?;
     let resource = context.cluster.resource(&manifest.gvk()).await?;
     context.cluster.apply(&resource, &manifest, MANAGER, Mode::Write).await?;
     let source = &chart.spec.source_ref;
-    let (reason, done) = match live {
-        None => ("HelmChartCreated", "Created"),
-        Some(_) => ("HelmChartConfigured", "Configured"),
+    let (reason, done) = match is_new {
+        true => ("HelmChartCreated", "Created"),
+        false => ("HelmChartConfigured", "Configured"),
     };
     let message = format!(
         "{done} HelmChart/{} with SourceRef '{}/{}/{}'",

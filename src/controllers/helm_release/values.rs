@@ -107,12 +107,16 @@ fn compose(namespace: &str, spec: &HelmReleaseSpec, objects: &Objects) -> Result
 /// How long a text has to be that is hidden: shorter ones are words like any other.
 const HIDDEN: usize = 5;
 
-/// Every text that Secrets hold, long ones first: errors of templates may quote values.
 fn secrets(objects: &Objects) -> Vec<String> {
-    let mut texts = Vec::new();
     let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
     let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
-    for bytes in data.flat_map(BTreeMap::values) {
+    hidden(data.flat_map(BTreeMap::values).map(|bytes| &**bytes))
+}
+
+/// Every text in the contents of Secrets, long ones first: errors of templates, API servers and hooks may quote them.
+pub(super) fn hidden<'b>(contents: impl Iterator<Item = &'b [u8]>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for bytes in contents {
         let text = String::from_utf8_lossy(bytes);
         texts.push(text.trim().to_owned());
         let parsed = goyaml::to_json(bytes).unwrap_or_default();

@@ -149,7 +149,8 @@ impl World {
         {
             return Ok(storage);
         }
-        let storage = Storage::new(&self.target.cluster, &namespace, &name).await;
+        let owner = &self.desired().owner;
+        let storage = Storage::new(&self.target.cluster, &namespace, &name, owner).await;
         let storage = Arc::new(storage.map_err(|error| self.not_stored(&error))?);
         let mut known = self.known();
         known.members.clear();
@@ -392,6 +393,9 @@ impl reconcile::World<Release> for World {
         }
         let storage = self.storage().await?;
         let revisions = storage.revisions().await.map_err(|error| self.not_stored(&error))?;
+        if desired.deleted && revisions.last().is_none() {
+            storage.sweep().await.map_err(|error| self.not_stored(&error))?;
+        }
         self.unclaimed(&revisions)?;
         self.known().revisions = revisions.clone();
         let status = status::read(&self.object());

@@ -27,6 +27,19 @@ pub(super) struct Applied {
     pub(super) error: Option<String>,
 }
 
+/// Why an object was not written.
+struct Unwritten {
+    error: ClusterError,
+    /// Whether it was not there.
+    is_new: bool,
+}
+
+impl From<ClusterError> for Unwritten {
+    fn from(error: ClusterError) -> Self {
+        Self { error, is_new: false }
+    }
+}
+
 /// How often an object is written that others write at the same time.
 const ATTEMPTS: u32 = 5;
 
@@ -90,15 +103,17 @@ impl World {
                     self.write(member, original, way, was_merged, journal)
                 })
                 .collect();
-            let done: Vec<Result<bool, ClusterError>> =
+            let done: Vec<Result<bool, Unwritten>> =
                 stream::iter(writes).buffered(self.width()).collect().await;
             for (member, done) in batch.iter().zip(done) {
                 match done {
                     Ok(true) => applied.created.push(member.id.to_string()),
                     Ok(false) => {}
-                    Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
-                    Err(error) => {
-                        applied.error.get_or_insert_with(|| told(member, way, &error));
+                    Err(Unwritten { error, .. }) if error.is_of_server() => {
+                        return Err(self.no_answer(&error));
+                    }
+                    Err(unwritten) => {
+                        applied.error.get_or_insert_with(|| told(member, way, &unwritten));
                     }
                 }
             }
@@ -136,10 +151,10 @@ impl World {
         way: Way,
         was_merged: bool,
         journal: &Journal,
-    ) -> Result<bool, ClusterError> {
+    ) -> Result<bool, Unwritten> {
         for _ in 1..ATTEMPTS {
             match self.write_once(member, original, way, was_merged, journal).await {
-                Err(error) if error.code() == Some(409) => {}
+                Err(Unwritten { error, .. }) if error.code() == Some(409) => {}
                 done => return done,
             }
         }
@@ -153,7 +168,7 @@ impl World {
         way: Way,
         was_merged: bool,
         journal: &Journal,
-    ) -> Result<bool, ClusterError> {
+    ) -> Result<bool, Unwritten> {
         let cluster = &self.target.cluster;
         let Member { id, object, resource } = member;
         let strict = !self.wish.ways.way(journal.action).disable_openapi;
@@ -205,7 +220,7 @@ impl World {
                 if is_observed {
                     observer.released(&self.node, id);
                 }
-                return Err(error);
+                return Err(Unwritten { error, is_new });
             }
         }
         Ok(is_new)
@@ -300,15 +315,19 @@ impl World {
                     let what = if is_missing { "created" } else { "configured" };
                     changed.push(format!("{} {what}", member.id.subject()));
                 }
-                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
-                Err(error) => faults.push(format!("{}: {error}", member.id.subject())),
+                Err(Unwritten { error, .. }) if error.is_of_server() => {
+                    return Err(self.no_answer(&error));
+                }
+                Err(Unwritten { error, .. }) => {
+                    faults.push(format!("{}: {error}", member.id.subject()));
+                }
             }
         }
         Ok((changed, faults))
     }
 }
 
-fn told(member: &Member, way: Way, error: &ClusterError) -> String {
+fn told(member: &Member, way: Way, Unwritten { error, is_new }: &Unwritten) -> String {
     let id = &member.id;
     let gvk = spelled(&member.object.gvk());
     match way {
@@ -320,7 +339,17 @@ fn told(member: &Member, way: Way, error: &ClusterError) -> String {
             "server-side apply failed for object {}/{} {gvk}: {error}",
             id.namespace, id.name
         ),
+        Way::Merged | Way::Replaced if *is_new => not_created(member, &error.to_string()),
         Way::Merged => format!("cannot patch \"{}\" with kind {}: {error}", id.name, id.kind),
         Way::Replaced => format!("failed to replace object: {error}"),
+    }
+}
+
+/// Differs(helm 4): it says so in upgrades only, and does not name the object where the API server does not.
+fn not_created(member: &Member, error: &str) -> String {
+    let name = format!("\"{}\"", member.id.name);
+    match error.contains(&name) {
+        true => format!("failed to create resource: {error}"),
+        false => format!("failed to create resource: {} {name}: {error}", member.id.kind),
     }
 }

@@ -11,13 +11,24 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
 use super::wish::{DEFAULT_TIMEOUT, unsupported};
+use crate::controllers::context::Context;
+use crate::controllers::login::login;
 
-/// The repository of a chart.
-pub(crate) fn registry(
+/// The repository of a chart, with a login if the spec wants one.
+pub(crate) async fn registry(
+    context: &Context,
     object: &HelmRepository,
     secrets: &Secrets,
     chart: &str,
 ) -> Result<Remote, Rest> {
+    let mut remote = remote(object, secrets, chart)?;
+    let has_secret = object.spec.secret_ref.is_some();
+    login(context, object.spec.provider, has_secret, &mut remote).await?;
+    Ok(remote)
+}
+
+/// The repository of a chart, as the Secrets say that it is reached.
+fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Remote, Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {

@@ -1,21 +1,23 @@
 //! What a HelmRepository asks for, checked; every field without support is refused by its name.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
 use reconcile::{Rest, Wake, reason};
 use sources::charts::{self, Credentials, Repository};
-use sources::http::Budgets;
 use sources::plan::Shape;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
 use super::world::Work;
 use crate::cluster::error::chain;
+use crate::controllers::context::Context;
 use crate::controllers::source::Wished;
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the address of a repository in a bucket begins with.
+const BUCKET: &str = "s3://";
 
 /// Fields that were given and have no support, in the spec's order.
 pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
@@ -26,7 +28,7 @@ pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
         cert_secret_ref: _,
         pass_credentials: _,
         interval: _,
-        // Parity(flux): of no meaning without a registry.
+        // Parity(flux): of no meaning for a web server.
         insecure: _,
         timeout: _,
         suspend: _,
@@ -35,8 +37,11 @@ pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
         type_: _,
         provider,
     } = spec;
-    let given =
-        [("spec.provider", provider.is_some_and(|provider| provider != RegistryProvider::Generic))];
+    // Parity(flux): `aws` is of no meaning without a registry.
+    let given = [
+        ("spec.provider `azure`", *provider == Some(RegistryProvider::Azure)),
+        ("spec.provider `gcp`", *provider == Some(RegistryProvider::Gcp)),
+    ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
@@ -64,10 +69,15 @@ pub(super) fn check(object: &HelmRepository) -> Result<(), Rest> {
 pub(super) fn wish(
     object: &HelmRepository,
     secrets: &Secrets,
-    budgets: Arc<Budgets>,
+    context: &Context,
 ) -> Result<Wished<Work>, Rest> {
-    let work = Work { repository: repository(object, secrets)?.sharing(budgets) };
+    let work = Work { repository: shared(repository(object, secrets)?, context) };
     Ok(Wished { work, shape: Shape::default() })
+}
+
+/// A repository that is asked no more than its host can bear, with clients that others use too.
+pub(crate) fn shared(repository: Repository, context: &Context) -> Repository {
+    repository.sharing(context.budgets.clone(), context.buckets_known.clone())
 }
 
 /// How the repository of an object is spoken to.
@@ -79,8 +89,14 @@ pub(crate) fn repository(object: &HelmRepository, secrets: &Secrets) -> Result<R
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT);
     let Secrets { secret, certificates } = secrets;
-    let credentials = Credentials::from_secrets(secret.as_ref(), certificates.as_ref())
-        .map_err(|error| refused(format!("the Secret cannot be used: {error}")))?;
+    let (secret, certificates) = (secret.as_ref(), certificates.as_ref());
+    let credentials = if spec.url.starts_with(BUCKET) {
+        Credentials::for_bucket(secret, certificates, spec.insecure)
+    } else {
+        Credentials::from_secrets(secret, certificates)
+    };
+    let credentials =
+        credentials.map_err(|error| refused(format!("the Secret cannot be used: {error}")))?;
     let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {

@@ -31,7 +31,7 @@ fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
         provider,
         secret_ref: _,
         verify,
-        service_account_name: _,
+        service_account_name,
         cert_secret_ref: _,
         proxy_secret_ref: _,
         interval: _,
@@ -40,8 +40,14 @@ fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
         insecure: _,
         suspend: _,
     } = spec;
+    let is_aws = *provider == Some(RegistryProvider::Aws);
     let given = [
-        ("spec.provider", provider.is_some_and(|p| p != RegistryProvider::Generic)),
+        ("spec.provider `azure`", *provider == Some(RegistryProvider::Azure)),
+        ("spec.provider `gcp`", *provider == Some(RegistryProvider::Gcp)),
+        (
+            "spec.serviceAccountName with spec.provider `aws`",
+            is_aws && service_account_name.is_some(),
+        ),
         ("spec.verify", verify.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()

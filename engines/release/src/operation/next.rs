@@ -233,7 +233,11 @@ impl At<'_> {
         let mut changes = Vec::new();
         // Parity(helm 4): the record of a release that goes does not tell of a hook that failed before.
         if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
-            changes.push(Change::HookEnded { hook, succeeded: false, at: self.now });
+            changes.push(match counts {
+                true => Change::HookEnded { hook, succeeded: false, at: self.now },
+                // What stops early does so before a hook is begun.
+                false => Change::HookNotBegun { hook },
+            });
         }
         let text = match task {
             Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),

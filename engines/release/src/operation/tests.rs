@@ -153,11 +153,16 @@ fn an_operation_stops_early_only_where_nothing_is_half_done() {
         let now = Time::UNIX_EPOCH;
         let next = next(&journal, &record, &Revisions::default(), &live, None, Some("new"), now);
         let Next::Do(Step::Write(write)) = next else { return false };
-        write.journal.failure.is_some_and(|failure| {
-            assert!(!failure.counts);
-            // Also before a hook, since no hook failed.
-            failure.text == "new"
-        })
+        let Some(failure) = &write.journal.failure else { return false };
+        assert!(!failure.counts);
+        let of_hooks = write.changes.iter().filter(|it| !matches!(it, Change::Status { .. }));
+        let not_begun = match present(&journal, &record) {
+            Some(Task::Run { hook }) => Some(Change::HookNotBegun { hook }),
+            _ => None,
+        };
+        assert!(of_hooks.eq(&not_begun), "{:?}", write.changes);
+        // Also before a hook, since no hook failed.
+        failure.text == "new"
     };
     let hook = |hook: HookObject| Live { hook: Some(hook), ..Live::default() };
     let running = || ours(Health::Pending(Vec::new())).unwrap();

@@ -51,6 +51,11 @@ fn a_run_of_a_hook_is_recorded_from_beginning_to_end() {
         record.to_json().unwrap(),
         r#"{"info":{},"hooks":[{"name":"h","last_run":{"started_at":"1970-01-01T00:00:01Z","completed_at":"1970-01-01T00:00:02Z","phase":"Failed"},"delete_policies":["before-hook-creation"]}]}"#
     );
+    record.apply(&Change::HookNotBegun { hook: 0 });
+    assert_eq!(
+        record.to_json().unwrap(),
+        r#"{"info":{},"hooks":[{"name":"h","last_run":{"phase":""},"delete_policies":["before-hook-creation"]}]}"#
+    );
 }
 
 #[test]

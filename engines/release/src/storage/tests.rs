@@ -57,6 +57,17 @@ fn a_record_that_fits_is_one_secret_and_another_one_is_cut() {
     assert_eq!((whole.manifest, whole.version), (manifest, 3));
     let name = part_name("web", 3, &packed.digest, 1);
     assert!(name.starts_with("sh.helm.release.v1.web.v3.") && name.ends_with(".1"), "{name}");
+    assert!(name.starts_with(&part_prefix("web", 3, &packed.digest)));
+    assert!(!name.starts_with(&part_prefix("web", 3, "sha256:0123456789abcdef")));
+}
+
+#[test]
+fn a_part_is_known_by_its_release() {
+    assert!(is_part_of("web", &part_of("web", 12)));
+    for other in ["web.v", "web.vx", "web.v1.v2", "website.v1", "we.v1", "v1", ""] {
+        assert!(!is_part_of("web", other), "{other}");
+    }
+    assert!(is_part_of("web.v1", "web.v1.v2"));
 }
 
 #[test]

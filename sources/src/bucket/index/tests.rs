@@ -8,7 +8,12 @@ fn listed(objects: &[(&str, &str)]) -> Result<Listed, Error> {
     let mut listed = Listed::default();
     for (key, etag) in objects {
         if let Some(path) = place(key)? {
-            let object = Object { key: (*key).to_owned(), etag: (*etag).to_owned(), size: 1 };
+            let object = Object {
+                key: (*key).to_owned(),
+                etag: (*etag).to_owned(),
+                size: 1,
+                generation: None,
+            };
             listed.add(path, object)?;
         }
     }
@@ -79,7 +84,12 @@ fn two_keys_for_one_place_are_refused_and_case_tells_names_apart() {
 #[test]
 fn too_much_is_told_before_anything_is_fetched() {
     let remote = crate::bucket::tests::remote("b");
-    let object = |key: &str, size| Object { key: key.to_owned(), etag: "1".to_owned(), size };
+    let object = |key: &str, size| Object {
+        key: key.to_owned(),
+        etag: "1".to_owned(),
+        size,
+        generation: None,
+    };
     let mut listed = Listed::default();
     listed.add(RelPath::parse("a").unwrap(), object("a", remote.limits.file_bytes + 1)).unwrap();
     assert!(listed.check(&remote).unwrap_err().to_string().starts_with("object 'a' has"));

@@ -16,17 +16,21 @@ use aws_sdk_s3::config::{BehaviorVersion, Region};
 use tokio::sync::OnceCell;
 use url::Url;
 
+use super::ldap::LdapUser;
 use super::transport::Transport;
 use crate::bucket::{Error, Identity};
-use crate::http::Tls;
+use crate::http::{Budgets, Proxy, Tls};
 
-/// Where credentials come from; none for requests without any.
-pub(super) fn provider(
+/// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
+pub(crate) fn provider(
     identity: &Identity,
     region: &str,
+    proxy: Option<&Proxy>,
+    budgets: &Arc<Budgets>,
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
-        Identity::Anonymous => None,
+        // Who asks by another protocol is nobody here; those have clients of their own.
+        Identity::Anonymous | Identity::Google(_) | Identity::Azure(_) => None,
         Identity::Keys { access, secret, session } => {
             let session = session.as_ref().map(|session| session.expose().clone());
             let keys = Credentials::new(access, secret.expose(), session, None, "Secret");
@@ -43,6 +47,11 @@ pub(super) fn provider(
         Identity::Environment { sts: Some(endpoint) } => {
             let transport = Transport::new(&Tls::default(), None, Arc::default())?;
             Some(SharedCredentialsProvider::new(WebIdentity::new(endpoint, region, transport)))
+        }
+        // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
+        Identity::Ldap(ldap) => {
+            let user = LdapUser::new(ldap.clone(), proxy, budgets.clone())?;
+            Some(SharedCredentialsProvider::new(user))
         }
     })
 }

@@ -7,20 +7,12 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use super::transport::Unanswered;
-use crate::bucket::{Error, Remote};
+use crate::bucket::Error;
+use crate::bucket::asked::{Asked, printable};
 use crate::http::{Busy, root_cause};
 
-/// The longest text of a server that is told on.
-const LONGEST_TEXT: usize = 300;
-
-/// What was asked.
-pub(super) struct Asked<'a> {
-    pub(super) remote: &'a Remote,
-    /// The object; none for the bucket itself.
-    pub(super) key: Option<&'a str>,
-    /// As the error tells it.
-    pub(super) action: String,
-}
+/// What may be wrong when keys are not accepted.
+const CHECK: &str = "the access key, the secret key and spec.region";
 
 /// The status of an answer that was an error.
 pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
@@ -40,61 +32,41 @@ pub(super) fn failure<E>(asked: &Asked<'_>, error: &SdkError<E, HttpResponse>) -
 where
     E: StdError + ProvideErrorMetadata + 'static,
 {
-    let remote = asked.remote;
-    let endpoint = remote.server.endpoint.to_string();
-    let unreachable = |why: String| {
-        let why = match &remote.server.proxy {
-            Some(proxy) => format!("{why}, through the proxy {proxy}"),
-            None => why,
-        };
-        Error::Unreachable { endpoint: endpoint.clone(), why }
-    };
     if let Some(unanswered) = find::<Unanswered>(error) {
         let why = unanswered.to_string();
         return match unanswered.is_distrust {
-            true => Error::Distrusted { endpoint, why },
-            false => unreachable(why),
+            true => Error::Distrusted { endpoint: asked.endpoint(), why },
+            false => asked.unreachable(why),
         };
     }
     if let Some(busy) = find::<Busy>(error) {
         return Error::Busy(busy.clone());
     }
     if let Some(refused) = find::<CredentialsError>(error) {
-        return Error::NoCredentials { endpoint, why: printable(&root_cause(refused)) };
+        return asked.no_credentials(refused);
     }
     let Some(status) = status(error) else {
-        return unreachable(printable(&root_cause(error)));
+        return asked.unreachable(printable(&root_cause(error)));
     };
     let service = error.as_service_error().filter(|_| !(200..300).contains(&status));
     let Some(metadata) = service.map(ProvideErrorMetadata::meta) else {
-        let (action, why) = (asked.action.clone(), printable(&root_cause(error)));
-        return Error::Unreadable { action, endpoint, why };
+        return asked.unreadable(printable(&root_cause(error)));
     };
     let code = printable(metadata.code().unwrap_or_default());
-    let bucket = remote.bucket.clone();
-    let what = || match asked.key {
-        Some(key) => format!("object '{key}' in bucket '{bucket}'"),
-        None => format!("bucket '{bucket}'"),
-    };
     match (code.as_str(), status) {
-        ("NoSuchBucket", _) => Error::NoBucket { bucket, endpoint },
+        ("NoSuchBucket", _) => asked.no_bucket(),
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken", _) => {
-            Error::BadCredentials { endpoint, code }
+            asked.refused(code, CHECK)
         }
-        ("RequestTimeTooSkewed" | "RequestExpired", _) => Error::Skewed { endpoint, code },
+        ("RequestTimeTooSkewed" | "RequestExpired", _) => {
+            Error::Skewed { endpoint: asked.endpoint(), code }
+        }
         ("AccessDenied", _) | (_, 401 | 403) => {
-            let code = if code.is_empty() { status.to_string() } else { code };
-            Error::Denied { what: what(), endpoint, code }
+            asked.denied(if code.is_empty() { status.to_string() } else { code })
         }
         // The answer to HEAD has no text that says which of both is missing.
-        ("NoSuchKey" | "NotFound" | "", 404) => match asked.key {
-            Some(key) => Error::NoObject { bucket, key: key.to_owned() },
-            None => Error::NoBucket { bucket, endpoint },
-        },
-        _ => {
-            let text = printable(metadata.message().unwrap_or_default());
-            Error::Answer { action: asked.action.clone(), endpoint, status, code, text }
-        }
+        ("NoSuchKey" | "NotFound" | "", 404) => asked.missing(),
+        _ => asked.answer(status, code, metadata.message().unwrap_or_default()),
     }
 }
 
@@ -108,10 +80,4 @@ fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
         current = error.source();
     }
     None
-}
-
-/// Text of somebody else, as it can be shown.
-fn printable(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect();
-    text.trim().to_owned()
 }

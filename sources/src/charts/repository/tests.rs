@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use objects::Redacted;
+
 use super::*;
 
 /// A server that answers by path, and remembers what was asked.

@@ -31,16 +31,14 @@ fn refused(more: &Value, resolved: Resolved) -> Rest {
 }
 
 /// A value for every field of the schema that has no support.
-fn refused_fields() -> [(&'static str, Value); 3] {
-    [
-        ("provider", json!("gcp")),
-        ("serviceAccountName", json!("x")),
-        ("sts", json!({"provider": "ldap", "endpoint": "https://x"})),
-    ]
+fn refused_fields() -> [(&'static str, Value); 1] {
+    [("serviceAccountName", json!("x"))]
 }
 
-/// Fields of the schema that are used; of `provider` and `sts` only some values are refused.
-const USED: [&str; 12] = [
+/// Fields of the schema that are used.
+const USED: [&str; 14] = [
+    "provider",
+    "sts",
     "bucketName",
     "endpoint",
     "insecure",
@@ -111,6 +109,88 @@ fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
     }
 }
 
+fn cloud(provider: &str, endpoint: &str, secret: &[(&str, &str)]) -> Result<Identity, Rest> {
+    let mut more = json!({"provider": provider, "endpoint": endpoint});
+    let mut resolved = Resolved::default();
+    if !secret.is_empty() {
+        more["secretRef"] = json!({"name": "s"});
+        resolved.secret = Some(data(secret));
+    }
+    wished(&more, resolved).map(|work| work.remote.server.identity)
+}
+
+#[test]
+fn the_credentials_of_the_machine_go_to_the_clouds_own_hosts_only() {
+    use sources::bucket::{azure, google};
+    for (endpoint, is_theirs) in [
+        ("storage.googleapis.com", true),
+        ("https://storage.googleapis.com", true),
+        ("evil.example", false),
+    ] {
+        let found = cloud("gcp", endpoint, &[]).unwrap();
+        let Identity::Google(found) = found else { panic!("{found:?}") };
+        assert_eq!(matches!(found, google::Identity::Environment), is_theirs, "{endpoint}");
+    }
+    for (endpoint, is_theirs) in [
+        ("https://a.blob.core.windows.net", true),
+        ("https://a.blob.core.windows.net.evil.example", false),
+    ] {
+        let found = cloud("azure", endpoint, &[]).unwrap();
+        let Identity::Azure(found) = found else { panic!("{found:?}") };
+        assert_eq!(matches!(found, azure::Identity::Environment { .. }), is_theirs, "{endpoint}");
+        let named = cloud("azure", endpoint, &[("clientId", "c")]);
+        assert_eq!(named.is_ok(), is_theirs, "{endpoint}");
+    }
+}
+
+#[test]
+fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
+    use sources::bucket::{azure, google};
+    let key = cloud("gcp", "storage.googleapis.com", &[("serviceaccount", "{}")]).unwrap();
+    assert!(matches!(key, Identity::Google(google::Identity::ServiceAccount(_))), "{key:?}");
+
+    let account = "https://shop.blob.core.windows.net";
+    let all = [
+        ("sasKey", "hunter2"),
+        ("accountKey", "hunter2"),
+        ("clientId", "c"),
+        ("tenantId", "t"),
+        ("clientSecret", "hunter2"),
+    ];
+    let kind = |keys: &[(&str, &str)]| {
+        let found = cloud("azure", account, keys).unwrap();
+        assert!(!format!("{found:?}").contains("hunter2"));
+        match found {
+            Identity::Azure(azure::Identity::Signature(_)) => "signature".to_owned(),
+            Identity::Azure(azure::Identity::Key { account, .. }) => account,
+            Identity::Azure(azure::Identity::Environment { client }) => client.unwrap_or_default(),
+            Identity::Azure(azure::Identity::Application { tenant, .. }) => tenant,
+            other => panic!("{other:?}"),
+        }
+    };
+    let kinds: Vec<String> = [1, 2, 3, 5].map(|n| kind(&all[..n])).to_vec();
+    assert_eq!(kinds, ["signature", "shop", "c", "t"]);
+    assert_eq!(kind(&[("accountKey", "hunter2"), ("accountName", "other")]), "other");
+
+    for (provider, endpoint, keys, says) in [
+        ("gcp", "storage.googleapis.com", &[("accesskey", "hunter2")][..], "'serviceaccount'"),
+        ("azure", account, &[("accesskey", "hunter2")], "requires a 'clientId'"),
+        (
+            "azure",
+            account,
+            &[("tenantId", "t"), ("clientId", "c"), ("clientCertificate", "hunter2")],
+            "'clientCertificate' is not supported",
+        ),
+        ("azure", "http://127.0.0.1:10000", &[("accountKey", "hunter2")], "'accountName'"),
+    ] {
+        let rest = cloud(provider, endpoint, keys).unwrap_err();
+        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
+        assert!(rest.text().starts_with("invalid 's' secret data: "), "{}", rest.text());
+        assert!(rest.text().contains(says), "{}", rest.text());
+        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+    }
+}
+
 #[test]
 fn the_token_of_windlass_goes_to_services_of_aws_only() {
     let sts = |endpoint: &str| json!({"provider": "aws", "sts": {"provider": "aws", "endpoint": endpoint}});
@@ -141,10 +221,51 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
 }
 
 #[test]
+fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
+    let ldap = |more: &Value| {
+        let mut sts = json!({"provider": "ldap", "endpoint": "https://minio.example.com/sts"});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            sts[key] = value.clone();
+        }
+        sts
+    };
+    let named = ldap(&json!({"secretRef": {"name": "u"}}));
+    let user = || Resolved {
+        sts_secret: Some(data(&[("username", "me"), ("password", "hunter2")])),
+        ..Resolved::default()
+    };
+    let identity = wished(&json!({"sts": named}), user()).ok().unwrap().remote.server.identity;
+    let Identity::Ldap(given) = &identity else { panic!("{identity:?}") };
+    assert_eq!((given.username.as_str(), given.endpoint.path()), ("me", "/sts"));
+    assert!(!format!("{identity:?}").contains("hunter2"));
+    for (more, expected) in [
+        (json!({"sts": named, "provider": "aws"}), "for the 'generic' bucket provider only"),
+        (json!({"sts": named, "secretRef": {"name": "s"}}), "of no use with spec.secretRef"),
+        (json!({"sts": ldap(&json!({}))}), "needs spec.sts.secretRef"),
+        (
+            json!({"sts": ldap(&json!({"secretRef": {"name": "u"}, "endpoint": "https://a:hunter2@b"}))}),
+            "without credentials",
+        ),
+    ] {
+        let rest = refused(&more, user());
+        assert!(matches!(rest, Rest::Stalled(INVALID_STS_CONFIGURATION, _)), "{rest:?}");
+        assert!(rest.text().contains(expected) && !rest.text().contains("hunter2"), "{rest:?}");
+    }
+    let half = Resolved { sts_secret: Some(data(&[("username", "me")])), ..Resolved::default() };
+    let rest = refused(&json!({"sts": named}), half);
+    let expected =
+        "invalid 'u' secret data for 'ldap' STS provider: required fields username, password";
+    assert_eq!(rest.text(), expected);
+}
+
+#[test]
 fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
     for (more, reason) in [
         (json!({"endpoint": "https://s3.example.com"}), "URLInvalid"),
         (json!({"endpoint": "169.254.169.254"}), "URLInvalid"),
+        (json!({"provider": "azure"}), "URLInvalid"),
+        (json!({"provider": "azure", "endpoint": "https://a.example/?sig=x"}), "URLInvalid"),
+        (json!({"provider": "gcp", "endpoint": "http://storage.googleapis.com"}), "URLInvalid"),
         (json!({"annotations": {"windlass.dev/bundle": "a.yaml"}}), "InvalidPath"),
         (
             json!({"prefix": "a/", "annotations": {"windlass.dev/bundle": "a.zip"}}),

@@ -23,13 +23,13 @@ fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<Repository, Rest> {
     check(&object)?;
     let data: BTreeMap<_, _> =
         secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-    let secrets = Secrets { secret: Some(data), certificates: None };
-    wish(&object, &secrets, Arc::default()).map(|wished| wished.work.repository)
+    let secrets = Secrets { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
+    repository(&object, &secrets)
 }
 
-/// A value for every field of the schema that has no support.
+/// A value for every field of the schema that has no support, or not with that value.
 fn refused_fields() -> [(&'static str, Value); 1] {
-    [("provider", json!("aws"))]
+    [("provider", json!("gcp"))]
 }
 
 /// Fields of the schema that are used, or without meaning in Flux too.
@@ -52,9 +52,12 @@ fn every_field_without_support_is_refused_by_its_name() {
         let rest = wished(&json!({field: value}), &[]).unwrap_err();
         assert!(matches!(rest, Rest::Stalled(..)), "{field}");
         let text = rest.text();
-        assert!(text.starts_with(&format!("spec.{field} is not supported")), "{text}");
+        assert!(text.starts_with(&format!("spec.{field}")), "{text}");
+        assert!(text.contains("is not supported"), "{text}");
     }
-    assert!(wished(&json!({"provider": "generic", "insecure": true}), &[]).is_ok());
+    for provider in ["generic", "aws"] {
+        assert!(wished(&json!({"provider": provider, "insecure": true}), &[]).is_ok());
+    }
 }
 
 #[test]
@@ -81,6 +84,7 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
             "invalid Helm repository URL: 'oci' URL scheme",
         ),
         (json!({"url": "http://"}), "URLInvalid", "invalid Helm repository URL: "),
+        (json!({"url": "s3://bucket?x=1"}), "URLInvalid", "invalid Helm repository URL: "),
         (json!({"interval": "x"}), "InvalidDuration", "spec.interval: "),
         (json!({"timeout": "x"}), "InvalidDuration", "spec.timeout: "),
     ] {
@@ -89,8 +93,14 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
         assert_eq!(rest.reason().as_str(), reason);
         assert!(rest.text().starts_with(begins), "{}", rest.text());
     }
-    for secret in [[("password", "hunter2")], [("caFile", "hunter2")]] {
-        let rest = wished(&json!({}), &secret).unwrap_err();
+    let in_bucket = json!({"url": "s3://charts/stable"});
+    for (more, secret) in [
+        (json!({}), vec![("password", "hunter2")]),
+        (json!({}), vec![("caFile", "hunter2")]),
+        (in_bucket.clone(), vec![("accesskey", "hunter2")]),
+        (in_bucket, vec![("accesskey", "a"), ("secretkey", "hunter2"), ("endpoint", "https://b")]),
+    ] {
+        let rest = wished(&more, &secret).unwrap_err();
         assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
         assert!(!rest.text().contains("hunter2"), "{}", rest.text());
     }

@@ -1,6 +1,10 @@
 //! Buckets on a server that checks signatures: what is fetched, what that costs, who may, what is told.
 //!
-//! Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out to harm (`sources/tests`).
+//! Here: S3. In the folder: Google and Azure. Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out
+//! to harm (`sources/tests`).
+
+mod clouds;
+mod logins;
 
 use std::process::Command;
 use std::sync::Arc;
@@ -8,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::authority::Authority;
-use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
+use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER, POD_TOKEN, WEB_IDENTITY};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use objects::Redacted;
 use sources::archive::{self, ExtractOptions, extract};
 use sources::bucket::{
-    Endpoint, Error, Fetched, Identity, Known, Note, Previous, Remote, Server, bundle, fetch, list,
+    Endpoint, Error, Fetched, Identity, Known, Ldap, Note, Previous, Remote, Server, bundle, fetch,
+    list,
 };
 use sources::http::Tls;
 use tree::{Files, Memory, RelPath};
@@ -313,6 +318,37 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
         // Credentials are asked for once and not at every look.
         ensure!(asked.len() == requests, "{way}: {asked:?}");
     }
+    Ok(())
+}
+
+/// The token service is a double: no MinIO is to be had here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_a_directory_is_given_keys_once_for_many_looks() -> Result<()> {
+    let (server, _) = server().await?;
+    server.put(BUCKET, "a.yaml", "1").await?;
+    let identity = AwsIdentity::start().await?;
+    let user = |password: &str| -> Result<Remote> {
+        let ldap = Ldap {
+            endpoint: Url::parse(&identity.url())?,
+            username: LDAP_USER.to_owned(),
+            password: Redacted::new(password.to_owned()),
+            tls: Tls::default(),
+        };
+        remote(&server.endpoint(), Identity::Ldap(ldap))
+    };
+    let (right, known) = (user(LDAP_PASSWORD)?, Known::default());
+    for _again in 0..3 {
+        let listed = list(&right, None, &Note::default(), &known).await?;
+        ensure!(listed.len() == 1, "{listed:?}");
+    }
+    ensure!(identity.asked() == ["POST /"], "{:?}", identity.asked());
+    let error = list(&user("hunter2")?, None, &Note::default(), &known).await.err();
+    let error = error.context("a wrong password is taken")?;
+    ensure!(matches!(error, Error::NoCredentials { .. }), "{error:?}");
+    let text = error.to_string();
+    ensure!(text.contains("the token service at 127.0.0.1 answered 400"), "{text}");
+    ensure!(text.contains("LDAP server error: no such user"), "{text}");
+    ensure!(!format!("{text} {error:?}").contains("hunter2"), "{text}");
     Ok(())
 }
 

@@ -1,0 +1,171 @@
+//! A server that speaks the interface of Azure's blobs and checks keys and signatures: Azurite, with everything in memory.
+//!
+//! Here: running it, putting objects into it, signatures of it, what it was asked. Elsewhere: how it is installed (`binaries`).
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{Timestamp, ToSpan as _};
+use reqwest::Method;
+use tempfile::TempDir;
+
+use super::s3::{encoded, hmac};
+use crate::binaries::packages;
+use crate::control_plane::{free_ports, tail};
+use crate::keeper::Keeper;
+
+/// The account that the server knows.
+pub const ACCOUNT: &str = "shop";
+
+/// Its key.
+pub const KEY: &str = "d2luZGxhc3Mga25vd3MgYSBrZXkgb2YgMzIgYnl0ZXM=";
+
+/// The version of the interface.
+const VERSION: &str = "2021-12-02";
+
+/// A running server. Ends with this process, or when dropped.
+#[derive(Debug)]
+pub struct Azurite {
+    folder: TempDir,
+    port: u16,
+    client: reqwest::Client,
+    marks: AtomicUsize,
+    _keeper: Keeper,
+}
+
+impl Azurite {
+    /// Starts a server over HTTP.
+    pub async fn start() -> Result<Self> {
+        let program = tokio::task::block_in_place(|| packages("azurite"))?;
+        let folder = tempfile::Builder::new().prefix("windlass-azurite-").tempdir()?;
+        let [port] = free_ports()?;
+        let mut command = Command::new("node");
+        command.arg(program.join("azurite/dist/src/blob/main.js"));
+        command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
+        command.args(["--inMemoryPersistence", "--disableProductStyleUrl"]);
+        command.env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{KEY}")).current_dir(folder.path());
+        let keeper = Keeper::start(None)?;
+        let log = folder.path().join("log");
+        let mut child = keeper.spawn(&mut command, &log)?;
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let server = Self { folder, port, client, marks: AtomicUsize::new(0), _keeper: keeper };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while server.client.get(server.url()).send().await.is_err() {
+            let ended = child.try_wait()?.is_some();
+            ensure!(!ended && Instant::now() < deadline, "no Azurite: {}", tail(&log, 20));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(server)
+    }
+
+    /// The host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The URL of the account, as `spec.endpoint` names it.
+    pub fn url(&self) -> String {
+        format!("http://{}/{ACCOUNT}", self.address())
+    }
+
+    /// Creates a container.
+    pub async fn bucket(&self, name: &str) -> Result<()> {
+        self.send(Method::PUT, name, Some(("restype", "container")), b"").await
+    }
+
+    /// Puts an object into a container.
+    pub async fn put(&self, bucket: &str, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
+        self.send(Method::PUT, &format!("{bucket}/{key}"), None, body.as_ref()).await
+    }
+
+    /// Takes an object out of a container.
+    pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
+        self.send(Method::DELETE, &format!("{bucket}/{key}"), None, b"").await
+    }
+
+    /// A shared access signature that allows listing and reading a container for an hour.
+    pub fn signature(&self, bucket: &str) -> Result<String> {
+        let end =
+            Timestamp::now().checked_add(1.hour())?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let version = "2018-11-09";
+        let resource = format!("/blob/{ACCOUNT}/{bucket}");
+        // Permissions, start, end, what; policy, addresses, protocol; version, kind; snapshot and five headers.
+        let text = format!("rl\n\n{end}\n{resource}\n\n\n\n{version}\nc\n\n\n\n\n\n");
+        let signature = STANDARD.encode(hmac(&STANDARD.decode(KEY)?, text.as_bytes()));
+        let signature = encoded(&signature).replace('/', "%2F");
+        Ok(format!("sv={version}&sr=c&sp=rl&se={}&sig={signature}", encoded(&end)))
+    }
+
+    /// What was asked so far about a container by others: `<method> <path and query>`.
+    pub async fn requests(&self, bucket: &str) -> Result<Vec<String>> {
+        let log = self.log().await?;
+        let of = format!("/{ACCOUNT}/{bucket}");
+        // `<address> - - [<time>] "<method> <path and query> HTTP/1.1" <status> <length>`
+        let asked = log.lines().filter_map(|line| line.split('"').nth(1));
+        let asked = asked.filter_map(|asked| asked.strip_suffix(" HTTP/1.1"));
+        let is_ours = |asked: &&str| {
+            let path = asked.strip_prefix("GET ").or_else(|| asked.strip_prefix("HEAD "));
+            path.is_some_and(|path| path.starts_with(&of))
+        };
+        Ok(asked.filter(is_ours).map(str::to_owned).collect())
+    }
+
+    /// The log, up to now: an answer may be read before it is logged, so a request of one's own is waited for.
+    async fn log(&self) -> Result<String> {
+        let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
+        self.client.get(format!("http://{}{mark}", self.address())).send().await?;
+        let asked = format!("GET {mark} ");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let log = std::fs::read_to_string(self.folder.path().join("log"))?;
+            if log.contains(&asked) {
+                return Ok(log);
+            }
+            ensure!(Instant::now() < deadline, "{mark} is not logged: {log}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Sends a request that is signed with the key. Not by the library that the program uses: both would be wrong in the
+    /// same way.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        query: Option<(&str, &str)>,
+        body: &[u8],
+    ) -> Result<()> {
+        let path = format!("/{ACCOUNT}/{}", encoded(path));
+        let (asked, signed) = match query {
+            Some((name, value)) => (format!("?{name}={value}"), format!("\n{name}:{value}")),
+            None => Default::default(),
+        };
+        let date = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let mut headers = vec![("x-ms-date", date.as_str()), ("x-ms-version", VERSION)];
+        if method == Method::PUT && query.is_none() {
+            headers.insert(0, ("x-ms-blob-type", "BlockBlob"));
+        }
+        let length = if body.is_empty() { String::new() } else { body.len().to_string() };
+        let named: String =
+            headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        // The empty lines are headers that are not sent.
+        let text =
+            format!("{method}\n\n\n{length}\n\n\n\n\n\n\n\n\n{named}/{ACCOUNT}{path}{signed}");
+        let signature = STANDARD.encode(hmac(&STANDARD.decode(KEY)?, text.as_bytes()));
+        let url = format!("http://{}{path}{asked}", self.address());
+        let mut request = self.client.request(method.clone(), url);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request = request.header("authorization", format!("SharedKey {ACCOUNT}:{signature}"));
+        let answer = request.body(body.to_vec()).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        ensure!(status.is_success(), "{method} {path}: {status} {text}");
+        Ok(())
+    }
+}

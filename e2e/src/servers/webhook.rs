@@ -1,0 +1,121 @@
+//! An admission webhook on loopback: it admits everything, refuses everything, or does not answer, as a story says.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use crate::authority::Authority;
+use crate::tls_front::TlsFront;
+
+/// What the webhook does with what it is asked about.
+#[derive(Debug, Clone, Default)]
+pub enum Answer {
+    /// It is admitted.
+    #[default]
+    Admit,
+    /// It is refused, with this text.
+    Refuse(String),
+    /// It gets no answer.
+    Hang,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    answer: Answer,
+    asked: usize,
+}
+
+/// A webhook. Ends when dropped.
+#[derive(Debug)]
+pub struct Webhook {
+    front: TlsFront,
+    authority: Authority,
+    shared: Arc<Mutex<Shared>>,
+    stop: AbortHandle,
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
+}
+
+fn shared(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Webhook {
+    /// Starts one on the current runtime.
+    ///
+    /// # Errors
+    /// No port, or no certificate.
+    pub async fn start(first: Answer) -> Result<Self> {
+        let authority = Authority::generate()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a webhook")?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(Mutex::new(Shared { answer: first, asked: 0 }));
+        let router = Router::new().fallback(review).with_state(state.clone());
+        let serving = async move { axum::serve(listener, router).await };
+        let stop = tokio::spawn(serving).abort_handle();
+        let front = TlsFront::start(address, &authority, false).await?;
+        Ok(Self { front, authority, shared: state, stop })
+    }
+
+    /// From now on this is what it does.
+    pub fn set(&self, answer: Answer) {
+        shared(&self.shared).answer = answer;
+    }
+
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        shared(&self.shared).asked
+    }
+
+    /// Has the API server ask it about ConfigMaps that are written in a namespace, for so many seconds each time. Without
+    /// an answer they are refused.
+    pub fn configuration(&self, namespace: &str, seconds: u32) -> Value {
+        let authority = STANDARD.encode(self.authority.certificate());
+        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["CREATE", "UPDATE"], "scope": "Namespaced"});
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": namespace},
+            "webhooks": [{"name": "story.windlass.dev", "sideEffects": "None",
+                "admissionReviewVersions": ["v1"], "timeoutSeconds": seconds, "failurePolicy": "Fail",
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "clientConfig": {"url": format!("https://{}/", self.front.address()), "caBundle": authority},
+                "rules": [rule]}]})
+    }
+}
+
+async fn review(
+    State(state): State<Arc<Mutex<Shared>>>,
+    body: Bytes,
+) -> impl axum::response::IntoResponse {
+    let answer = {
+        let mut state = shared(&state);
+        state.asked += 1;
+        state.answer.clone()
+    };
+    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
+    match answer {
+        Answer::Admit => {}
+        Answer::Refuse(text) => {
+            response["allowed"] = false.into();
+            response["status"] = json!({"message": text});
+        }
+        Answer::Hang => pending().await,
+    }
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    ([(CONTENT_TYPE, "application/json")], review.to_string())
+}

@@ -1,0 +1,358 @@
+//! Buckets of Google and containers of Azure: the same promises as for S3, on fake-gcs-server and Azurite.
+//!
+//! fake-gcs-server believes everybody, so who may not is told by a double there. Elsewhere: logins (`logins`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
+use e2e::servers::gcs::GcsServer;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use objects::Redacted;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sources::bucket::{
+    Endpoint, Error, Identity, Known, Note, Previous, Remote, azure, bundle, fetch, google, list,
+};
+use tokio::net::TcpListener;
+
+use super::{BUCKET, failure, packed, remote as of_s3, texts};
+
+/// A store of one of the clouds.
+enum Store {
+    Google(GcsServer),
+    Azure(Azurite),
+}
+
+impl Store {
+    async fn all() -> Result<[Self; 2]> {
+        let stores =
+            [Self::Google(GcsServer::start().await?), Self::Azure(Azurite::start().await?)];
+        for store in &stores {
+            match store {
+                Self::Google(server) => server.bucket(BUCKET).await?,
+                Self::Azure(server) => server.bucket(BUCKET).await?,
+            }
+        }
+        Ok(stores)
+    }
+
+    fn remote(&self) -> Result<Remote> {
+        match self {
+            Self::Google(server) => to_google(&server.endpoint(), google::Identity::Anonymous),
+            Self::Azure(server) => to_azure(&server.url(), key(KEY)),
+        }
+    }
+
+    async fn put(&self, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
+        match self {
+            Self::Google(server) => server.put(BUCKET, key, body).await,
+            Self::Azure(server) => server.put(BUCKET, key, body).await,
+        }
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        match self {
+            Self::Google(server) => server.delete(BUCKET, key).await,
+            Self::Azure(server) => server.delete(BUCKET, key).await,
+        }
+    }
+
+    async fn requests(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Google(server) => server.requests(BUCKET).await,
+            Self::Azure(server) => server.requests(BUCKET).await,
+        }
+    }
+
+    /// How many listings were asked for since then, and how many objects.
+    async fn asked(&self, before: usize) -> Result<(usize, usize)> {
+        let asked = self.requests().await?.split_off(before);
+        let is_listing = |it: &&String| it.contains("maxResults=") || it.contains("comp=list");
+        let listings = asked.iter().filter(is_listing).count();
+        Ok((listings, asked.len() - listings))
+    }
+}
+
+pub(super) fn to_google(endpoint: &str, identity: google::Identity) -> Result<Remote> {
+    of_s3(endpoint, Identity::Google(identity))
+}
+
+pub(super) fn to_azure(url: &str, identity: azure::Identity) -> Result<Remote> {
+    let mut remote = of_s3("127.0.0.1", Identity::Azure(identity))?;
+    remote.server.endpoint = Endpoint::parse_account(url)?;
+    Ok(remote)
+}
+
+fn key(key: &str) -> azure::Identity {
+    let key = Redacted::new(key.to_owned());
+    azure::Identity::Key { account: ACCOUNT.to_owned(), key }
+}
+
+fn signature(signature: &str) -> azure::Identity {
+    azure::Identity::Signature(Redacted::new(signature.to_owned()))
+}
+
+/// The key of a service account that nobody has.
+pub(super) fn service_account() -> Result<String> {
+    let algorithm = &rcgen::PKCS_RSA_SHA256;
+    let key = rcgen::KeyPair::generate_rsa_for(algorithm, rcgen::RsaKeySize::_2048)?;
+    let key = json!({"type": "service_account", "client_email": "reader@shop.example",
+        "private_key_id": "1", "private_key": key.serialize_pem()});
+    Ok(key.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listing() -> Result<()> {
+    for store in Store::all().await? {
+        for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c+%20&#?.yaml", "3")] {
+            store.put(key, body).await?;
+        }
+        let (remote, known) = (store.remote()?, Known::default());
+        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let revision = listed.revision();
+        let first = fetch(&remote, listed, Previous::default(), &known).await?;
+        ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
+        ensure!(first.revision == revision, "{} {revision}", first.revision);
+        let files = packed(&first)?;
+        let expected = ["a.yaml=1", "deep/b.yaml=2", "deep/ü c+%20&#?.yaml=3"];
+        ensure!(texts(&files)? == expected, "{:?}", texts(&files)?);
+
+        let before = store.requests().await?.len();
+        let listed = list(&remote, None, &first.note, &known).await?;
+        ensure!(listed.revision() == revision);
+        ensure!(store.asked(before).await? == (1, 0), "{:?}", store.requests().await?);
+
+        store.put("deep/b.yaml", "changed").await?;
+        store.delete("a.yaml").await?;
+        let before = store.requests().await?.len();
+        let listed = list(&remote, None, &first.note, &known).await?;
+        ensure!(listed.revision() != revision);
+        let previous = Previous { files: Some(Arc::new(files)), note: first.note };
+        let second = fetch(&remote, listed, previous, &known).await?;
+        ensure!(store.asked(before).await? == (1, 1), "{:?}", store.requests().await?);
+        ensure!((second.count, second.downloaded) == (2, 1));
+        let files = packed(&second)?;
+        let expected = ["deep/b.yaml=changed", "deep/ü c+%20&#?.yaml=3"];
+        ensure!(texts(&files)? == expected, "{:?}", texts(&files)?);
+    }
+    Ok(())
+}
+
+/// Flux's revisions are of the entity tags that Google's metadata and Azure's answers have, quotes and all.
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
+    for store in Store::all().await? {
+        store.put("a.yaml", "1").await?;
+        let etag = match &store {
+            Store::Google(server) => {
+                let url = format!("http://{}/storage/v1/b/{BUCKET}/o/a.yaml", server.endpoint());
+                let metadata: Value = reqwest::get(url).await?.json().await?;
+                metadata["etag"].as_str().context("there is no tag")?.to_owned()
+            }
+            Store::Azure(server) => {
+                let query = server.signature(BUCKET)?;
+                let answer = reqwest::get(format!("{}/{BUCKET}/a.yaml?{query}", server.url()));
+                let etag = answer.await?.error_for_status()?.headers()["etag"].clone();
+                etag.to_str()?.to_owned()
+            }
+        };
+        let expected = Sha256::digest(format!("a.yaml {etag}\n"));
+        let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+        let listed = list(&store.remote()?, None, &Note::default(), &Known::default()).await?;
+        ensure!(listed.revision() == format!("sha256:{expected}"), "{etag}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Result<()> {
+    for store in Store::all().await? {
+        for key in ["a.yaml", "a.png", "docs/a.md", "apps/b.yaml", "apps/c.txt", "empty/"] {
+            store.put(key, "x").await?;
+        }
+        store.put(".sourceignore", "docs/\n").await?;
+        let (mut remote, known) = (store.remote()?, Known::default());
+        let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
+        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
+        ensure!(texts(&packed(&fetched)?)? == expected, "{:?}", texts(&packed(&fetched)?)?);
+        let before = store.requests().await?.len();
+        let again = list(&remote, Some("*.txt\n"), &fetched.note, &known).await?;
+        ensure!(again.revision() == fetched.revision);
+        ensure!(store.asked(before).await? == (1, 0), "{:?}", store.requests().await?);
+
+        // With a prefix the patterns at the root hold all the same, and are asked about.
+        remote.prefix = "apps/".to_owned();
+        let before = store.requests().await?.len();
+        let listed = list(&remote, None, &fetched.note, &known).await?;
+        ensure!(listed.len() == 2, "{listed:?}");
+        ensure!(store.asked(before).await? == (1, 1), "{:?}", store.requests().await?);
+        let ruled = list(&remote, Some("*.txt"), &fetched.note, &known).await?;
+        ensure!(ruled.len() == 1, "{ruled:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result<()> {
+    for store in Store::all().await? {
+        let put = async |n: usize| store.put(&format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
+        let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
+        puts.try_collect::<Vec<()>>().await?;
+        let (remote, known) = (store.remote()?, Known::default());
+        let before = store.requests().await?.len();
+        let listed = list(&remote, None, &Note::default(), &known).await?;
+        ensure!(listed.len() == 1003, "{}", listed.len());
+        ensure!(store.asked(before).await? == (2, 0), "{:?}", store.requests().await?);
+        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        ensure!(store.asked(before).await? == (2, 1003));
+        let texts = texts(&packed(&fetched)?)?;
+        ensure!(texts.len() == 1003 && texts.contains(&"d6/1000.yaml=1000".to_owned()));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
+    for store in Store::all().await? {
+        for key in ["changed.yaml", "gone.yaml", "kept.yaml"] {
+            store.put(key, "1").await?;
+        }
+        let (remote, known) = (store.remote()?, Known::default());
+        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let before = listed.revision();
+        store.put("changed.yaml", "2").await?;
+        store.delete("gone.yaml").await?;
+        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        let found = texts(&packed(&fetched)?)?;
+        ensure!(found == ["changed.yaml=2", "kept.yaml=1"], "{found:?}");
+        let now = list(&remote, None, &fetched.note, &known).await?.revision();
+        ensure!(fetched.revision == now && now != before);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Result<()> {
+    for store in Store::all().await? {
+        let zip = |text: &str| -> Result<Vec<u8>> {
+            let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+            zip.start_file("app/a.yaml", zip::write::SimpleFileOptions::default())?;
+            std::io::Write::write_all(&mut zip, text.as_bytes())?;
+            Ok(zip.finish()?.into_inner())
+        };
+        store.put("v/bundle.zip", zip("1")?).await?;
+        let (remote, known) = (store.remote()?, Known::default());
+        let revision = bundle::ask(&remote, "v/bundle.zip", &known).await?;
+        let fetched = bundle::fetch(&remote, "v/bundle.zip", None, &known).await?;
+        ensure!(fetched.revision == revision && fetched.count == 1);
+
+        let before = store.requests().await?.len();
+        ensure!(bundle::ask(&remote, "v/bundle.zip", &known).await? == revision);
+        ensure!(store.asked(before).await? == (0, 1), "{:?}", store.requests().await?);
+        store.put("v/bundle.zip", zip("2")?).await?;
+        ensure!(bundle::ask(&remote, "v/bundle.zip", &known).await? != revision);
+
+        for key in ["gone.zip", "../gone.zip"] {
+            let error = bundle::ask(&remote, key, &Known::default()).await.err();
+            let error = error.context("it is there")?;
+            ensure!(
+                error.to_string() == format!("object '{key}' not found in bucket 'app'"),
+                "{error}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
+    let stores = Store::all().await?;
+    for store in &stores {
+        for name in ["other", "..", "a/b"] {
+            let error = failure(&Remote { bucket: name.to_owned(), ..store.remote()? }).await?;
+            let is_told = matches!(error, Error::NoBucket { .. });
+            // Azurite does not take a name with a slash for one.
+            ensure!(is_told || name == "a/b", "{name}: {error:?}");
+        }
+    }
+    let [_, Store::Azure(azurite)] = &stores else { unreachable!("the second is Azure's") };
+    azurite.put(BUCKET, "a.yaml", "1").await?;
+    let wrong = "aHVudGVyMjogbm90IHRoZSBrZXkgb2YgYW55Ym9keSE=";
+    let right = azurite.signature(BUCKET)?;
+    let (start, _) = right.split_once("&sig=").context("it is signed")?;
+    for (identity, is_right) in [
+        (key(wrong), false),
+        (azure::Identity::Anonymous, false),
+        (signature(&right), true),
+        (signature(&format!("?{right}")), true),
+        (signature(&format!("{start}&sig={wrong}")), false),
+    ] {
+        let (remote, note, known) =
+            (to_azure(&azurite.url(), identity)?, Note::default(), Known::default());
+        match list(&remote, None, &note, &known).await {
+            Ok(listed) => ensure!(is_right && listed.len() == 1),
+            Err(error) => {
+                ensure!(!is_right && error.is_about_credentials(), "{error:?}");
+                ensure!(!error.to_string().contains(wrong), "{error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A store that asks for a token of Google's form: it remembers who came, and has one object for those that it takes.
+async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
+    type Seen = Arc<Mutex<Vec<String>>>;
+    let answer = async move |State(seen): State<Seen>, headers: HeaderMap| {
+        let token =
+            headers.get("authorization").and_then(|it| it.to_str().ok()).unwrap_or_default();
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(token.to_owned());
+        match is_right {
+            true => {
+                (StatusCode::OK, json!({"items": [{"name": "a.yaml", "etag": "1", "size": "1"}]}))
+            }
+            false => {
+                (StatusCode::UNAUTHORIZED, json!({"error": {"message": "Invalid Credentials"}}))
+            }
+        }
+    };
+    let answer = async move |state: State<Seen>, headers: HeaderMap| {
+        let (status, body) = answer(state, headers).await;
+        (status, body.to_string())
+    };
+    let seen = Seen::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let endpoint = listener.local_addr()?.to_string();
+    let router = Router::new().fallback(answer).with_state(seen.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok((endpoint, seen))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -> Result<()> {
+    let identity = google::Identity::ServiceAccount(Redacted::new(service_account()?));
+    let (endpoint, seen) = double(true).await?;
+    let (remote, known) = (to_google(&endpoint, identity.clone())?, Known::default());
+    for _again in 0..2 {
+        ensure!(list(&remote, None, &Note::default(), &known).await?.len() == 1);
+    }
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ensure!(seen.len() == 2 && seen[0] == seen[1], "{}", seen.len());
+    let token = seen[0].strip_prefix("Bearer ").context("it is a token")?;
+    let claims = token.split('.').nth(1).context("it has claims")?;
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;
+    ensure!(claims["iss"] == "reader@shop.example", "{claims}");
+
+    let (endpoint, _) = double(false).await?;
+    let error = failure(&to_google(&endpoint, identity)?).await?;
+    ensure!(matches!(error, Error::BadCredentials { .. }), "{error:?}");
+    ensure!(error.to_string().contains("`serviceaccount`"), "{error}");
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Logins at Google and Azure, as the environment or a Secret says, at doubles of what only the clouds themselves have.
+//!
+//! Each way has a process and an environment of its own. Not told here is the managed identity of a machine at Azure, which
+//! is asked for at one address that nobody else has.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use e2e::authority::Authority;
+use e2e::tls_front::TlsFront;
+use objects::Redacted;
+use serde_json::json;
+use sources::bucket::{Known, Note, azure, google, list};
+use tokio::net::TcpListener;
+use url::Url;
+
+use super::clouds::{service_account, to_azure, to_google};
+
+const TOKEN: &str = "token-of-the-cloud";
+const SECRET: &str = "right-client-s3cret";
+const WRONG: &str = "wrong-client-s3cret";
+const ASSERTION: &str = "who-the-pod-is";
+
+/// What was asked, by method and path.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Metadata of a machine at Google, logins of Azure, and a store of each that takes the tokens of them.
+async fn answer(State(seen): State<Seen>, request: Request) -> (StatusCode, String) {
+    let (parts, body) = request.into_parts();
+    let header =
+        |name: &str| parts.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let path = parts.uri.path();
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{} {path}", parts.method));
+    let form = to_bytes(body, 1 << 16).await.unwrap_or_default();
+    let form = String::from_utf8_lossy(&form).into_owned();
+    let token = |life: u64| json!({"access_token": TOKEN, "expires_in": life}).to_string();
+    let bearer = header("authorization").strip_prefix("Bearer ").unwrap_or_default();
+    let is_known = bearer == TOKEN || bearer.split('.').count() == 3;
+    match path {
+        "/computeMetadata/v1/instance/service-accounts/default/token" => {
+            let is_asked = header("metadata-flavor") == "Google";
+            (if is_asked { StatusCode::OK } else { StatusCode::FORBIDDEN }, token(3600))
+        }
+        "/forever/oauth2/v2.0/token" => (StatusCode::OK, token(u64::MAX)),
+        "/t.example/oauth2/v2.0/token" if form.contains(SECRET) || form.contains(ASSERTION) => {
+            (StatusCode::OK, token(3600))
+        }
+        "/t.example/oauth2/v2.0/token" => {
+            let said = format!(
+                "AADSTS7000215: Invalid client secret {WRONG} provided. Trace ID: 1 Timestamp: 2"
+            );
+            let said = json!({"error": "invalid_client", "error_description": said});
+            (StatusCode::UNAUTHORIZED, said.to_string())
+        }
+        "/storage/v1/b/app/o" if is_known => {
+            let items = json!({"items": [{"name": "a.yaml", "etag": "1", "size": "1"}]});
+            (StatusCode::OK, items.to_string())
+        }
+        "/shop/app" if is_known => {
+            let blob = "<Blob><Name>a.yaml</Name><Properties><Etag>1</Etag></Properties></Blob>";
+            let text = format!("<EnumerationResults><Blobs>{blob}</Blobs></EnumerationResults>");
+            (StatusCode::OK, text)
+        }
+        _ => (StatusCode::FORBIDDEN, String::new()),
+    }
+}
+
+/// What a process lists that has nothing but its environment.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by the tests below, with an environment of its own"]
+async fn as_the_cloud_says() -> Result<()> {
+    let given = |name: &str| std::env::var(name).with_context(|| format!("there is no {name}"));
+    let store = given("TEST_ENDPOINT")?;
+    let remote = match given("TEST_IDENTITY")?.as_str() {
+        "google" => to_google(&store, google::Identity::Environment)?,
+        "azure" => to_azure(
+            &format!("http://{store}/shop"),
+            azure::Identity::Environment { client: None },
+        )?,
+        "application" => {
+            let identity = azure::Identity::Application {
+                tenant: given("TEST_TENANT")?,
+                client: "c".to_owned(),
+                secret: Redacted::new(given("TEST_SECRET")?),
+                authority: Some(Url::parse(&given("TEST_AUTHORITY")?)?),
+            };
+            to_azure(&format!("http://{store}/shop"), identity)?
+        }
+        other => bail!("who is {other}?"),
+    };
+    let known = Known::default();
+    for _again in 0..2 {
+        let listed = list(&remote, None, &Note::default(), &known).await?;
+        ensure!(listed.len() == 1, "{listed:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let seen = Seen::default();
+    let router = Router::new().fallback(answer).with_state(seen.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let authority = Authority::generate()?;
+    let front = TlsFront::start(address, &authority, false).await?;
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let (key, assertion) = (file("key", &service_account()?)?, file("assertion", ASSERTION)?);
+    let (trusted, unread) = (file("ca", authority.certificate())?, file("unread", "s3cret")?);
+    let login = format!("https://{}/", front.address());
+    let in_azure = |more: (&'static str, &str)| {
+        vec![
+            ("AZURE_TENANT_ID", "t.example".to_owned()),
+            ("AZURE_CLIENT_ID", "c".to_owned()),
+            ("AZURE_AUTHORITY_HOST", login.clone()),
+            (more.0, more.1.to_owned()),
+        ]
+    };
+    let application = |tenant: &str, secret: &str| {
+        vec![
+            ("TEST_TENANT", tenant.to_owned()),
+            ("TEST_SECRET", secret.to_owned()),
+            ("TEST_AUTHORITY", login.clone()),
+        ]
+    };
+    // Who asks, with which variables, how many requests the login takes, and what is told if it fails.
+    type Way = (&'static str, Vec<(&'static str, String)>, usize, Option<&'static str>);
+    let ways: [Way; 8] = [
+        ("google", vec![("GCE_METADATA_HOST", address.to_string())], 1, None),
+        ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", key)], 0, None),
+        ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", unread)], 0, Some("is neither the key")),
+        ("azure", in_azure(("AZURE_CLIENT_SECRET", SECRET)), 1, None),
+        ("azure", in_azure(("AZURE_FEDERATED_TOKEN_FILE", &assertion)), 1, None),
+        ("application", application("t.example", SECRET), 1, None),
+        ("application", application("t.example", WRONG), 1, Some("AADSTS7000215: Invalid client")),
+        ("application", application("forever", SECRET), 1, Some("would never expire")),
+    ];
+    for (who, variables, requests, failure) in ways {
+        seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let way = format!("{who} {:?}", variables.first());
+        let output = Command::new(std::env::current_exe()?)
+            .args(["--exact", "logins::as_the_cloud_says", "--ignored", "--nocapture"])
+            .env_clear()
+            .envs(["PATH", "TMPDIR"].iter().filter_map(|it| Some((*it, std::env::var(it).ok()?))))
+            .env("HOME", folder.path())
+            .env("SSL_CERT_FILE", &trusted)
+            .env("TEST_ENDPOINT", address.to_string())
+            .env("TEST_IDENTITY", who)
+            .envs(variables)
+            .output();
+        let output = tokio::task::block_in_place(|| output)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let asked = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let logins = asked.iter().filter(|asked| asked.ends_with("/token")).count();
+        ensure!(logins == requests, "{way}: {asked:?} {said}");
+        match failure {
+            None => {
+                ensure!(output.status.success() && asked.len() == requests + 2, "{way}: {said}")
+            }
+            Some(text) => {
+                ensure!(!output.status.success() && said.contains(text), "{way}: {said}");
+                ensure!(!said.contains("s3cret") && !said.contains("Trace ID"), "{way}: {said}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Sources that windlass fetches as the machine that it runs on, by what its environment says.
+//!
+//! Elsewhere: the same without a cluster, by every way of the environment (`bucket.rs`, `oci.rs`).
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::{Story, Target, Windlass};
+use e2e::proxy::Proxy;
+use e2e::servers::aws_identity::AwsIdentity;
+use e2e::servers::registry::{Layer, Registry};
+use e2e::servers::s3::{ACCESS, SECRET};
+use serde_json::{Value, json};
+use sources::charts::Files;
+use sources::oci::chart;
+use tree::{Memory, RelPath};
+
+const API: &str = "source.toolkit.fluxcd.io/v1";
+
+/// The name that a registry of AWS has; the proxy of the environment leads to ours.
+const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com";
+
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+    let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    story.apply_value(object).await?;
+    Ok(Target::new(API, kind, name))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -> Result<()> {
+    let registry = Registry::start_with_password().await?;
+    registry.push_files("team/app", "latest", &[("a.yaml", "a: 1\n")], json!({})).await?;
+    let files = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
+    let mut packed = Vec::new();
+    Files::in_tree(&Memory::from_files(files)?, &RelPath::parse("app")?)?.write(&mut packed)?;
+    let layer = Layer { media_type: chart::CHART, bytes: packed };
+    registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
+    let (identity, story) = (AwsIdentity::start().await?, Story::begin("ecr").await?);
+    let proxy = Proxy::start_to("me", "me", Some(registry.host())).await?;
+    let through = proxy.url().replace("http://", "http://me:me@");
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", ACCESS),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_ENDPOINT_URL_ECR", &identity.url()),
+        ("HTTP_PROXY", &through),
+        ("HTTPS_PROXY", &through),
+        ("NO_PROXY", "127.0.0.1,localhost"),
+    ];
+    let _windlass = Windlass::start_for_with(&story, &[], &environment).await?;
+
+    let spec = json!({"interval": NEVER, "provider": "aws", "insecure": true, "url": format!("{OF_AWS}/team/app")});
+    let app = apply(&story, "OCIRepository", "app", spec).await?;
+    story.await_ready(&app).await?;
+    let spec = json!({"type": "oci", "provider": "aws", "insecure": true, "url": format!("{OF_AWS}/charts")});
+    apply(&story, "HelmRepository", "charts", spec).await?;
+    let spec = json!({"chart": "app", "version": "1.x", "interval": NEVER,
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
+    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let ready = condition(&story.await_ready(&app).await?, "Ready").clone();
+    ensure!(ready["message"] == "pulled 'app' chart with version '1.0.0'", "{ready}");
+    ensure!(identity.asked() == ["POST /"], "{:?}", identity.asked());
+
+    // Another registry is told apart by its name, and is sent nothing.
+    let spec = json!({"interval": NEVER, "provider": "aws", "url": registry.url("team/app")});
+    let other = apply(&story, "OCIRepository", "other", spec).await?;
+    let message = story.await_failure(&other, "URLInvalid").await?;
+    ensure!(message.contains("is no registry of AWS"), "{message}");
+    story.end().await
+}

@@ -1,0 +1,83 @@
+//! Records that are larger than a Secret may be: in parts, read again, and nothing of them is left behind.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+const PART_OF: &str = "windlass.dev/release-part-of";
+const OWNER: &str = "windlass.dev/release-owner";
+
+/// A text that does not get shorter by packing.
+fn noise(length: usize) -> String {
+    let mut seed = 1u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + u8::try_from((seed >> 33) % 94).unwrap_or_default())
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// To which revisions the other parts of records belong that are there.
+async fn parts(story: &Story) -> Result<Vec<String>> {
+    let secrets = Api::<Secret>::namespaced(story.client.clone(), &story.namespace);
+    let found = secrets.list_metadata(&ListParams::default().labels(PART_OF)).await?;
+    let mut of: Vec<String> =
+        found.iter().filter_map(|it| it.labels().get(PART_OF).cloned()).collect();
+    of.sort();
+    Ok(of)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() -> Result<()> {
+    let story = Story::with_windlass("release-parts").await?;
+    let charts = Charts::of(&story).await?;
+    let noise = noise(1_200_000);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("noise.txt", &noise)]).await?;
+    let app = charts.release("app", json!({"maxHistory": 2})).await?;
+    let object = story.await_revision(&app, 1).await?;
+    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let first = story.expect(&record).await?;
+    let count = first.annotations().get("windlass.dev/release-parts").cloned();
+    ensure!(count.as_deref() == Some("2"), "{count:?}");
+    let now = parts(&story).await?;
+    ensure!(now == ["app.v1"], "{now:?}");
+
+    // What windlass leaves that ends between two writes; what somebody else has; what belongs to another release.
+    let own = object.uid().unwrap_or_default();
+    for (name, owner, of) in [
+        ("left", own.as_str(), "app.v9"),
+        ("theirs", "another", "app.v8"),
+        ("other", &own, "web.v1"),
+    ] {
+        let labels = json!({PART_OF: of, OWNER: owner});
+        let part = json!({"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+            "metadata": {"name": name, "labels": labels}});
+        story.apply_value(part).await?;
+    }
+    story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
+    story.await_revision(&app, 2).await?;
+    let now = parts(&story).await?;
+    ensure!(now == ["app.v1", "app.v2", "app.v8", "web.v1"], "{now:?}");
+    // It is read again: nothing more happens.
+    let token = story.request(&app).await?;
+    let handled =
+        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
+    story.await_object(&app, SOON, handled).await?;
+    story.await_revision(&app, 2).await?;
+
+    // A revision that fits is one Secret, and what is too old goes with its parts.
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_revision(&app, 3).await?;
+    let now = parts(&story).await?;
+    ensure!(now == ["app.v2", "app.v8", "web.v1"], "{now:?}");
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    let now = parts(&story).await?;
+    ensure!(now == ["app.v8", "web.v1"], "{now:?}");
+    story.end().await
+}

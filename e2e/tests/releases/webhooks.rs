@@ -1,0 +1,88 @@
+//! Admission webhooks of others: what they refuse is told in their words and tried again as the spec says, and one that does
+//! not answer holds up nobody else.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::{Story, Target};
+use e2e::servers::webhook::{Answer, Webhook};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+fn configuration(story: &Story) -> Target {
+    let kind = "ValidatingWebhookConfiguration";
+    Target::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
+}
+
+/// Has the API server ask a webhook about ConfigMaps, and waits until it does.
+async fn register(story: &Story, webhook: &Webhook, seconds: u32) -> Result<()> {
+    story.apply_value(webhook.configuration(&story.namespace, seconds)).await?;
+    story
+        .await_until("the webhook to be asked", SOON, async || {
+            story.apply(&config_map("probe", "x")).await.ok();
+            Ok((webhook.asked() > 0).then_some(()))
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec_says() -> Result<()>
+{
+    let story = Story::with_windlass("release-refused").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let webhook = Webhook::start(Answer::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
+    register(&story, &webhook, 10).await?;
+    let once = charts.release("once", json!({})).await?;
+    let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
+    let often = json!({"install": strategy, "upgrade": strategy});
+    let often = charts.release("often", often).await?;
+    for (app, name) in [(&once, "once"), (&often, "often")] {
+        let text = story.await_told(app, "no ConfigMaps on Sundays").await?;
+        ensure!(
+            text.contains("story.windlass.dev") && text.contains(&format!("{name}-config")),
+            "{text}"
+        );
+    }
+    let again = |it: &DynamicObject| newest(it)["version"].as_i64().is_some_and(|it| it >= 2);
+    story.await_object(&often, SOON, again).await?;
+    let object = story.await_condition(&once, "Stalled", "True", SOON).await?;
+    ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
+    ensure!(story.history("once")?.len() == 1, "{:?}", story.history("once")?);
+    webhook.set(Answer::Admit);
+    story.await_condition(&often, "Ready", "True", SOON).await?;
+    story.delete(&configuration(&story)).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_enough() -> Result<()>
+{
+    let story = Story::with_windlass("release-hangs").await?;
+    let other = Story::begin("release-beside").await?;
+    let (charts, beside) = (Charts::of(&story).await?, Charts::of(&other).await?);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    beside.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let webhook = Webhook::start(Answer::Hang).await?;
+    register(&story, &webhook, 3).await?;
+    let asked = webhook.asked();
+    let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
+    let held = json!({"install": strategy, "upgrade": strategy});
+    let held = charts.release("held", held).await?;
+    story
+        .await_until("the webhook to be asked", SOON, async || {
+            Ok((webhook.asked() > asked).then_some(()))
+        })
+        .await?;
+    let free = beside.release("free", json!({})).await?;
+    other.await_revision(&free, 1).await?;
+    let object = story.expect(&held).await?;
+    ensure!(condition(&object, "Ready")["status"] != "True", "{:?}", object.data);
+    story.await_told(&held, "failed calling webhook").await?;
+    webhook.set(Answer::Admit);
+    story.await_condition(&held, "Ready", "True", SOON).await?;
+    story.delete(&configuration(&story)).await?;
+    other.end().await?;
+    story.end().await
+}

@@ -1,0 +1,172 @@
+//! Flux's helm-controller before windlass and after it: each takes over what the other released as it is, without an
+//! upgrade. Which of the two keeps a HelmRelease is said by a label, as with shards.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::manifests::Pods;
+use e2e::harness::release::{CONFIG, Charts, hook, newest, test_pod};
+use e2e::harness::{Story, Target, Windlass};
+use e2e::operator::Operator;
+use e2e::oracle::Oracle;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const LABEL: &str = "sharding.fluxcd.io/key";
+
+/// A windlass that leaves what is labelled to Flux.
+async fn windlass(story: &Story) -> Result<Windlass> {
+    Windlass::start_for(story, &[&format!("--watch-label-selector={LABEL} notin (flux)")]).await
+}
+
+/// Flux's controller for what is labelled.
+async fn helm_controller(story: &Story) -> Result<Operator> {
+    let binary = tokio::task::spawn_blocking(|| Oracle::HelmController.ensure()).await??;
+    let selector = format!("--watch-label-selector={LABEL} in (flux)");
+    let flags = ["--watch-all-namespaces=false", "--enable-leader-election=false", &selector];
+    // None of its servers is needed.
+    let servers = ["--metrics-addr=0", "--health-addr=0", "--events-addr="];
+    let flags = flags.iter().chain(&servers).map(|&flag| flag.to_owned()).collect();
+    let kubeconfig = story.bed.operator_kubeconfig().to_str().context("a path is text")?;
+    let environment = [("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", story.namespace.as_str())];
+    Operator::start_with(binary, flags, &environment)
+}
+
+/// Says whose a HelmRelease is, asks for a look, and waits until it is done.
+async fn give(story: &Story, app: &Target, to: Option<&str>) -> Result<DynamicObject> {
+    story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
+    let token = story.request(app).await?;
+    let is_handled = |it: &DynamicObject| {
+        let status = &it.data["status"];
+        status["lastHandledReconcileAt"] == token
+            && condition(it, "Ready")["status"] == "True"
+            && condition(it, "Reconciling").is_null()
+    };
+    let outcome = story.await_object(app, SOON, is_handled).await;
+    outcome.with_context(|| format!("{app} was not looked at after it was given to {to:?}"))
+}
+
+/// What must stay as it is when somebody else takes over: what the status says of the release, its records, its objects.
+async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Value> {
+    let status = &object.data["status"];
+    let said = [
+        "history",
+        "inventory",
+        "lastAttemptedRevision",
+        "lastAttemptedConfigDigest",
+        "lastAttemptedReleaseAction",
+        "observedPostRenderersDigest",
+        "observedCommonMetadataDigest",
+        "storageNamespace",
+        "helmChart",
+        "installFailures",
+        "upgradeFailures",
+        "failures",
+    ];
+    let said: Value = said.iter().map(|key| ((*key).to_owned(), status[*key].clone())).collect();
+    let version = newest(object)["version"].to_string();
+    let record = format!("sh.helm.release.v1.{name}.v{version}");
+    let mut versions = Vec::new();
+    for target in
+        [Target::new("v1", "Secret", &record), Target::config_map(&format!("{name}-config"))]
+    {
+        versions.push(story.expect(&target).await?.metadata.resource_version);
+    }
+    Ok(json!({"status": said, "versions": versions, "helm": story.history(name)?}))
+}
+
+/// A chart with a hook and a test, and two HelmReleases for it: a plain one, and one with all that has a digest.
+async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[Target; 2]> {
+    let name = "{{ .Release.Name }}";
+    let migrate = hook(&format!("{name}-migrate"), "pre-install,pre-upgrade", 0, "", Pods::Ready);
+    let probe = test_pod(&format!("{name}-probe"), Pods::Ready);
+    let files = [
+        ("templates/a.yaml", CONFIG),
+        ("templates/h.yaml", migrate.as_str()),
+        ("templates/t.yaml", probe.as_str()),
+        ("templates/NOTES.txt", "Thank you for {{ .Release.Name }}\n"),
+        ("values.yaml", "value: default\nnumber: 1.50\nnothing: null\n"),
+    ];
+    charts.publish("1.0.0", &files).await?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own"},
+            "data": {"values.yaml": "list: [1, two, 3.0]\nbig: 12345678901\n"}}))
+        .await?;
+    let chart = json!({"spec": {"chart": "app", "version": "*",
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+    let patch = "- {op: add, path: /data/patched, value: \"yes\"}";
+    let plain = json!({"interval": NEVER, "chart": chart, "values": {"value": "one"},
+        "test": {"enable": true}});
+    let dressed = json!({"interval": NEVER, "chart": chart, "values": {"value": "one"},
+        "valuesFrom": [{"kind": "ConfigMap", "name": "own"}],
+        "commonMetadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},
+        "postRenderers": [{"kustomize": {"patches": [
+            {"target": {"kind": "ConfigMap"}, "patch": patch}]}}],
+        "driftDetection": {"mode": "enabled"}, "maxHistory": 3});
+    let labels = of.map_or_else(|| json!({}), |of| json!({LABEL: of}));
+    for (name, spec) in [("plain", plain), ("dressed", dressed)] {
+        let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": name, "labels": labels}, "spec": spec});
+        story.apply_value(object).await?;
+    }
+    Ok([Target::helm_release("plain"), Target::helm_release("dressed")])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Result<()> {
+    let story = Story::begin("release-of-flux").await?;
+    let _windlass = windlass(&story).await?;
+    let charts = Charts::of(&story).await?;
+    let mut flux = helm_controller(&story).await?;
+    let apps = begin(&story, &charts, Some("flux")).await?;
+    for (app, name) in apps.iter().zip(["plain", "dressed"]) {
+        let object = story.await_revision(app, 1).await?;
+        let before = stand(&story, &object, name).await?;
+        let after = stand(&story, &give(&story, app, None).await?, name).await?;
+        let record = format!("secrets/sh.helm.release.v1.{name}.v1");
+        let writes = story.writes()?;
+        ensure!(!writes.iter().any(|it| it.what.ends_with(&record)), "{writes:#?}");
+        ensure!(before == after, "windlass changed {name}:\n{before:#}\n{after:#}");
+        // From here on it is a release like any other.
+        story.merge(app, json!({"spec": {"values": {"value": "two"}}})).await?;
+        let object = story.await_revision(app, 2).await?;
+        ensure!(object.data["status"]["history"][1]["status"] == "superseded", "{:?}", object.data);
+        let before = stand(&story, &object, name).await?;
+        let after = stand(&story, &give(&story, app, Some("flux")).await?, name).await?;
+        ensure!(before == after, "helm-controller changed {name}:\n{before:#}\n{after:#}");
+        story.merge(app, json!({"spec": {"values": {"value": "three"}}})).await?;
+        story.await_revision(app, 3).await?;
+        give(&story, app, None).await?;
+        ensure!(story.history(name)?.len() == 3, "{:?}", story.history(name)?);
+        story.delete(app).await?;
+        story.await_gone(app, SOON).await?;
+        story.await_gone(&Target::config_map(&format!("{name}-config")), SOON).await?;
+    }
+    ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
+    let story = Story::begin("release-to-flux").await?;
+    let mut own = windlass(&story).await?;
+    let charts = Charts::of(&story).await?;
+    let apps = begin(&story, &charts, None).await?;
+    for app in &apps {
+        story.await_revision(app, 1).await?;
+        story.merge(app, json!({"spec": {"values": {"value": "two"}}})).await?;
+        story.await_revision(app, 2).await?;
+    }
+    let mut flux = helm_controller(&story).await?;
+    for (app, name) in apps.iter().zip(["plain", "dressed"]) {
+        let before = stand(&story, &story.expect(app).await?, name).await?;
+        let after = stand(&story, &give(&story, app, Some("flux")).await?, name).await?;
+        ensure!(before == after, "helm-controller changed {name}:\n{before:#}\n{after:#}");
+        // And the removal is Flux's, with windlass gone for good but for its sources.
+        story.delete(app).await?;
+        story.await_gone(app, SOON).await?;
+        story.await_gone(&Target::config_map(&format!("{name}-config")), SOON).await?;
+    }
+    ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));
+    ensure!(own.operator.is_running()?, "windlass ended");
+    story.end().await
+}

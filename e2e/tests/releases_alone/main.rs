@@ -1,0 +1,9 @@
+//! HelmReleases with a windlass of their own, since it has other flags than the one that stories share, or is not alone:
+//! one module a topic.
+//!
+//! Elsewhere: what HelmReleases do for their users (`tests/releases`).
+
+mod faults;
+mod flux;
+mod gates;
+mod remote;

@@ -1,0 +1,52 @@
+//! Releases in another cluster, which may go.
+
+use anyhow::{Result, ensure};
+use e2e::control_plane::{self, ControlPlane};
+use e2e::harness::flux::SOON;
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target, Windlass, await_until};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Api;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up() -> Result<()> {
+    let story = Story::begin("release-remote").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let plane = ControlPlane::start().await?;
+    let remote = control_plane::client(&plane.kubeconfig()).await?;
+    let maps = Api::<ConfigMap>::namespaced(remote.clone(), "default");
+    let secrets = Api::<Secret>::namespaced(remote.clone(), "default");
+    let kubeconfig = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
+            "stringData": {"value": kubeconfig}}))
+        .await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let there = json!({"kubeConfig": {"secretRef": {"name": "remote"}}, "releaseName": "far",
+        "targetNamespace": "default", "storageNamespace": "default",
+        "driftDetection": {"mode": "enabled"}});
+    let far = charts.release("far", there).await?;
+    story.await_revision(&far, 1).await?;
+    ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
+    ensure!(secrets.get_opt("sh.helm.release.v1.far.v1").await?.is_some(), "no record is there");
+    let here = Target::config_map("far-config").in_namespace("default");
+    ensure!(story.read(&here).await?.is_none(), "it is here");
+
+    // What somebody deletes there comes back.
+    maps.delete("far-config", &Default::default()).await?;
+    await_until("the ConfigMap in the other cluster", SOON, async || {
+        Ok(maps.get_opt("far-config").await?.map(drop))
+    })
+    .await?;
+    story.merge(&far, json!({"spec": {"values": {"value": "two"}}})).await?;
+    story.await_revision(&far, 2).await?;
+
+    drop(plane);
+    story.merge(&far, json!({"spec": {"values": {"value": "three"}}})).await?;
+    let near = charts.release("near", json!({})).await?;
+    story.await_revision(&near, 1).await?;
+    story.await_condition(&far, "Ready", "False", 2 * SOON).await?;
+    story.end().await
+}

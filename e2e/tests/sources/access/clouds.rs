@@ -1,0 +1,126 @@
+//! Bucket at Google and Azure: fake-gcs-server, which believes everybody, and Azurite, which checks keys and signatures.
+//!
+//! A token that Google does not take is told by a server that takes none. What is fetched and what that costs: `tests/bucket`.
+
+use anyhow::Result;
+use e2e::harness::Story;
+use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
+use e2e::servers::gcs::GcsServer;
+use e2e::servers::web::WebServer;
+use serde_json::{Map, Value, json};
+
+use super::{API, Failure, Failures, Subject, Url, Ways, by_proxy, over_http, plain, tell};
+
+const FAILED: &str = "BucketOperationFailed";
+const NAME: &str = "app";
+
+/// A Secret that cannot be used is told before anybody is asked.
+const fn unusable(says: &'static str) -> Failure {
+    Failure { reason: "AuthenticationFailed", says }
+}
+
+fn in_google(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"provider": "gcp", "endpoint": url.server.to_string(), "bucketName": NAME,
+        "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+    vec![super::object(API, "Bucket", name, spec, &own)]
+}
+
+fn in_azure(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+    let endpoint = format!("{}/{ACCOUNT}", url.base());
+    let own = json!({"provider": "azure", "endpoint": endpoint, "bucketName": NAME,
+        "timeout": super::TIMEOUT});
+    vec![super::object(API, "Bucket", name, spec, &own)]
+}
+
+fn subject(
+    always: Vec<(&'static str, Value)>,
+    refused: &'static str,
+    objects: fn(&str, Url, Map<String, Value>) -> Vec<Value>,
+) -> Subject {
+    Subject {
+        kind: (API, "Bucket"),
+        certificates: "certSecretRef",
+        always,
+        failures: Failures {
+            refused: Failure { reason: FAILED, says: refused },
+            untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
+            unknown: FAILED,
+            unreachable: Failure { reason: FAILED, says: "Connection refused" },
+            stalled: Failure { reason: FAILED, says: "2s" },
+            proxy_refuses: Failure { reason: FAILED, says: "407" },
+            proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
+        },
+        objects: Box::new(objects),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
+    let story = Story::begin("access-gcs").await?;
+    let server = GcsServer::start().await?;
+    server.bucket(NAME).await?;
+    server.put(NAME, "a.yaml", "value: 1\n").await?;
+    let address = server.endpoint().parse()?;
+    let refusing = WebServer::start().await?;
+    refusing.protect("Bearer of somebody else");
+    let refusing = refusing.address();
+    let subject = subject(Vec::new(), "does not accept the credentials", in_google);
+    let ways = Ways::to(address).await?;
+    let mut cells = over_http(&subject, address, &ways)?;
+    cells.extend(by_proxy(&subject, address, &ways)?);
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)?;
+    let key = json!({"type": "service_account", "client_email": "reader@shop.example",
+        "private_key_id": "1", "private_key": key.serialize_pem()});
+    let key = json!({"serviceaccount": key.to_string()});
+    let (field, refused) = ("secretRef", subject.failures.refused);
+    cells.extend([
+        plain("key-works", address).with(field, key.clone()),
+        plain("key-wrong", refusing).with(field, key).fails(refused),
+        plain("key-unusable", address)
+            .with(field, json!({"serviceaccount": "n0-such-key"}))
+            .fails(unusable("is no JSON key")),
+        plain("key-missing", address)
+            .with(field, json!({"accesskey": "a"}))
+            .fails(unusable("required fields 'serviceaccount'")),
+    ]);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
+    let story = Story::begin("access-azure").await?;
+    let server = Azurite::start().await?;
+    server.bucket(NAME).await?;
+    server.put(NAME, "a.yaml", "value: 1\n").await?;
+    let address = server.address().parse()?;
+    let always = vec![("secretRef", json!({"accountKey": KEY}))];
+    let subject = subject(always, "is denied", in_azure);
+    let ways = Ways::to(address).await?;
+    let mut cells = over_http(&subject, address, &ways)?;
+    cells.extend(by_proxy(&subject, address, &ways)?);
+    let (field, refused) = ("secretRef", subject.failures.refused);
+    // An empty key is none, so the signature counts.
+    let signature = |signature: &str| json!({"accountKey": "", "sasKey": signature});
+    let (right, wrong) = (server.signature(NAME)?, server.signature("other")?);
+    let other = "aHVudGVyMjogbm90IHRoZSBrZXkgb2YgYW55Ym9keSE=";
+    cells.extend([
+        plain("key-wrong", address).with(field, json!({"accountKey": other})).fails(refused),
+        plain("key-of-another", address)
+            .with(field, json!({"accountName": "other"}))
+            .fails(refused),
+        plain("key-unusable", address)
+            .with(field, json!({"accountKey": "n0-such-key!"}))
+            .fails(unusable("`accountKey` is not base64")),
+        plain("key-missing", address)
+            .with(field, json!({"accountKey": ""}))
+            .fails(unusable("requires a 'clientId'")),
+        plain("signature-works", address).with(field, signature(&right)),
+        plain("signature-wrong", address).with(field, signature(&wrong)).fails(refused),
+        plain("certificate-login", address)
+            .with(field, json!({"tenantId": "t", "clientId": "c", "clientCertificate": "x"}))
+            .fails(unusable("'clientCertificate' is not supported")),
+    ]);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}

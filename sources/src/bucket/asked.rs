@@ -1,0 +1,105 @@
+//! What was asked of an object store, and what becomes of it that is told in the same words for every protocol.
+
+use std::error::Error as StdError;
+
+use super::{Error, Remote};
+use crate::http::budget::SendError;
+use crate::http::{is_distrust, root_cause};
+
+/// The longest text of a server that is told on.
+const LONGEST_TEXT: usize = 300;
+
+/// What was asked.
+pub(super) struct Asked<'a> {
+    pub(super) remote: &'a Remote,
+    /// The object; none for the bucket itself.
+    pub(super) key: Option<&'a str>,
+    /// As the error tells it.
+    pub(super) action: String,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn listing(remote: &'a Remote) -> Self {
+        Self { remote, key: None, action: "a listing".to_owned() }
+    }
+
+    pub(super) fn object(remote: &'a Remote, key: &'a str, method: &str) -> Self {
+        Self { remote, key: Some(key), action: format!("{method} for '{key}'") }
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        self.remote.server.endpoint.to_string()
+    }
+
+    /// Nothing answers.
+    pub(super) fn unreachable(&self, why: String) -> Error {
+        let why = match &self.remote.server.proxy {
+            Some(proxy) => format!("{why}, through the proxy {proxy}"),
+            None => why,
+        };
+        Error::Unreachable { endpoint: self.endpoint(), why }
+    }
+
+    /// No answer came.
+    pub(super) fn unanswered(&self, error: SendError) -> Error {
+        let error = match error {
+            SendError::Busy(busy) => return Error::Busy(busy),
+            SendError::Transport(error) => error,
+        };
+        let why = root_cause(&error);
+        match is_distrust(&error) {
+            true => Error::Distrusted { endpoint: self.endpoint(), why },
+            false => self.unreachable(why),
+        }
+    }
+
+    /// The server says no.
+    pub(super) fn denied(&self, code: String) -> Error {
+        let bucket = &self.remote.bucket;
+        let what = match self.key {
+            Some(key) => format!("object '{key}' in bucket '{bucket}'"),
+            None => format!("bucket '{bucket}'"),
+        };
+        Error::Denied { what, endpoint: self.endpoint(), code }
+    }
+
+    /// What was asked for is not there.
+    pub(super) fn missing(&self) -> Error {
+        let bucket = self.remote.bucket.clone();
+        match self.key {
+            Some(key) => Error::NoObject { bucket, key: key.to_owned() },
+            None => self.no_bucket(),
+        }
+    }
+
+    pub(super) fn no_bucket(&self) -> Error {
+        Error::NoBucket { bucket: self.remote.bucket.clone(), endpoint: self.endpoint() }
+    }
+
+    /// Another answer than the protocol has.
+    pub(super) fn answer(&self, status: u16, code: String, text: &str) -> Error {
+        let (action, endpoint, text) = (self.action.clone(), self.endpoint(), printable(text));
+        Error::Answer { action, endpoint, status, code, text }
+    }
+
+    /// An answer that makes no sense, or broke off.
+    pub(super) fn unreadable(&self, why: String) -> Error {
+        Error::Unreadable { action: self.action.clone(), endpoint: self.endpoint(), why }
+    }
+
+    /// The credentials are not accepted.
+    pub(super) fn refused(&self, code: String, check: &'static str) -> Error {
+        Error::BadCredentials { endpoint: self.endpoint(), code, check }
+    }
+
+    /// There are no credentials to ask with.
+    pub(super) fn no_credentials(&self, error: &(dyn StdError + 'static)) -> Error {
+        Error::NoCredentials { endpoint: self.endpoint(), why: printable(&root_cause(error)) }
+    }
+}
+
+/// Text of somebody else, as it can be shown.
+pub(super) fn printable(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect();
+    text.trim().to_owned()
+}

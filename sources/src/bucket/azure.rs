@@ -1,0 +1,438 @@
+//! Azure's blobs, by their REST interface.
+
+use std::env;
+use std::sync::Arc;
+
+use object_store::azure::{
+    AzureAccessKey, AzureAuthorizer, AzureCredential, AzureCredentialProvider,
+    MicrosoftAzureBuilder,
+};
+use object_store::client::{HttpRequest, HttpRequestBody};
+use objects::Redacted;
+use percent_encoding::percent_decode_str;
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use reqwest::{Method, Response};
+use serde::Deserialize;
+use url::{Url, form_urlencoded};
+
+use super::asked::{Asked, printable};
+use super::exchange::{Exchange, is_relative, path, segment};
+use super::login::{self, Login, retries};
+use super::{Error, Got, Object, Page, Remote, Server, unquoted};
+use crate::http::Budgets;
+
+/// The version of the interface.
+const VERSION: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2023-11-03"));
+
+/// Objects of a page. Five times as many may be asked for, at the cost of answers of many megabytes.
+const PAGE: &str = "1000";
+
+/// The name of an error, which answers to HEAD have as well.
+const CODE: &str = "x-ms-error-code";
+
+/// What may be wrong when credentials are not accepted.
+const CHECK: &str =
+    "the Secret of spec.secretRef, and that spec.bucketName is a container that a `sasKey` is for";
+
+/// As whom Azure is asked.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// As nobody.
+    Anonymous,
+    /// As the environment says: a client secret, a workload identity, else the managed identity of the machine.
+    Environment {
+        /// The managed identity, where the machine has several.
+        client: Option<String>,
+    },
+    /// With the key of the account.
+    Key {
+        /// The name of the account.
+        account: String,
+        /// Its key, in base64.
+        key: Redacted<String>,
+    },
+    /// With a shared access signature: a query.
+    Signature(Redacted<String>),
+    /// As an application that Entra knows.
+    Application {
+        /// The directory.
+        tenant: String,
+        /// The application.
+        client: String,
+        /// Its secret.
+        secret: Redacted<String>,
+        /// Where it logs in, instead of the public cloud.
+        authority: Option<Url>,
+    },
+}
+
+/// One server and one user.
+#[derive(Debug)]
+pub(crate) struct Client {
+    exchange: Exchange,
+    credentials: Credentials,
+}
+
+/// What is added to requests.
+#[derive(Debug)]
+enum Credentials {
+    Nobody,
+    Key { account: String, key: Redacted<AzureCredential> },
+    Signature(Redacted<Vec<(String, String)>>),
+    Tokens { provider: Redacted<AzureCredentialProvider>, secret: Option<Redacted<String>> },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listing {
+    #[serde(default)]
+    blobs: Blobs,
+    next_marker: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Blobs {
+    #[serde(default)]
+    blob: Vec<Blob>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Blob {
+    name: Name,
+    properties: Properties,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    /// It has characters that XML has not.
+    #[serde(rename = "@Encoded", default)]
+    is_encoded: bool,
+    #[serde(rename = "$text", default)]
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Properties {
+    #[serde(rename = "Content-Length", default)]
+    length: u64,
+    #[serde(default)]
+    etag: String,
+    /// `directory` where an account has those.
+    resource_type: Option<String>,
+}
+
+/// What an error says.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Failure {
+    message: String,
+}
+
+impl Blob {
+    /// Differs(flux): there a directory of an account that has those is fetched as a file.
+    fn object(self) -> Option<Object> {
+        let Self { name, properties } = self;
+        let is_file = properties.resource_type.is_none_or(|it| it != "directory");
+        let key = match name.is_encoded {
+            true => percent_decode_str(&name.text).decode_utf8_lossy().into_owned(),
+            false => name.text,
+        };
+        let (etag, size) = (tag(&properties.etag), properties.length);
+        is_file.then_some(Object { key, etag, size, generation: None })
+    }
+}
+
+/// An entity tag as revisions have it.
+///
+/// Parity(flux): with its quotes, since revisions are of the tags that came with the bytes, and not of those of a listing.
+fn tag(etag: &str) -> String {
+    match unquoted(Some(etag)) {
+        etag if etag.is_empty() => etag,
+        etag => format!("\"{etag}\""),
+    }
+}
+
+impl Credentials {
+    fn new(server: &Server, identity: &Identity) -> Result<Self, Error> {
+        // The library wants names, and uses them for requests of its own only.
+        let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
+        let builder = builder.with_retry(retries());
+        let (builder, secret) = match identity {
+            Identity::Anonymous => return Ok(Self::Nobody),
+            Identity::Key { account, key } => {
+                let key = AzureAccessKey::try_new(key.expose().trim())
+                    .map_err(|_unread| Error::BadSecret("`accountKey` is not base64".to_owned()))?;
+                let key = Redacted::new(AzureCredential::AccessKey(key));
+                return Ok(Self::Key { account: checked_account(account)?, key });
+            }
+            Identity::Signature(signature) => {
+                let query = signature.expose().trim().trim_start_matches('?');
+                let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+                return Ok(Self::Signature(Redacted::new(pairs)));
+            }
+            Identity::Application { tenant, client, secret, authority } => {
+                let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` {why}"));
+                let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
+                let mut builder = builder
+                    .with_tenant_id(tenant)
+                    .with_client_id(client)
+                    .with_client_secret(secret.expose())
+                    .with_http_connector(Login::of_secret()?);
+                if let Some(authority) = authority {
+                    let authority = checked_authority(authority.as_str());
+                    let authority = authority.map_err(|why| bad("authorityHost", why))?;
+                    builder = builder.with_authority_host(authority);
+                }
+                (builder, Some(secret.clone()))
+            }
+            Identity::Environment { client } => {
+                let builder = builder.with_http_connector(Login::of_machine()?);
+                let endpoint = server.endpoint.to_string();
+                let builder = of_environment(builder, client.as_deref())
+                    .map_err(|why| Error::NoCredentials { endpoint, why })?;
+                (builder, None)
+            }
+        };
+        let store = builder.build().map_err(|error| Error::NoCredentials {
+            endpoint: server.endpoint.to_string(),
+            why: login::why(&error),
+        })?;
+        Ok(Self::Tokens { provider: Redacted::new(store.credentials().clone()), secret })
+    }
+}
+
+/// The credentials of the environment.
+///
+/// Parity(flux): a client secret goes before a workload identity, and that before the identity of the machine.
+fn of_environment(
+    builder: MicrosoftAzureBuilder,
+    client: Option<&str>,
+) -> Result<MicrosoftAzureBuilder, String> {
+    let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let mut builder = builder;
+    if let Some(client) = client {
+        return Ok(builder.with_client_id(client));
+    }
+    let (tenant, application) = (given("AZURE_TENANT_ID"), given("AZURE_CLIENT_ID"));
+    if let Some(authority) = given("AZURE_AUTHORITY_HOST") {
+        let authority = checked_authority(&authority);
+        let authority = authority.map_err(|why| format!("AZURE_AUTHORITY_HOST {why}"))?;
+        builder = builder.with_authority_host(authority);
+    }
+    if let Some(application) = application {
+        builder = builder.with_client_id(application);
+    }
+    let Some(tenant) = tenant else { return Ok(builder) };
+    let tenant = checked_tenant(&tenant).map_err(|why| format!("AZURE_TENANT_ID {why}"))?;
+    builder = builder.with_tenant_id(tenant);
+    Ok(match (given("AZURE_CLIENT_SECRET"), given("AZURE_FEDERATED_TOKEN_FILE")) {
+        (Some(secret), _) => builder.with_client_secret(secret),
+        (None, Some(file)) => builder.with_federated_token_file(file),
+        (None, None) => builder,
+    })
+}
+
+/// A name of an account, which is a part of a header.
+fn checked_account(account: &str) -> Result<String, Error> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if account.is_empty() || account.len() > 64 || !account.chars().all(is_name) {
+        let why = "`accountName` is no name of an account: small letters and digits";
+        return Err(Error::BadSecret(why.to_owned()));
+    }
+    Ok(account.to_owned())
+}
+
+/// A directory, which is a part of a URL.
+fn checked_tenant(tenant: &str) -> Result<&str, &'static str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let tenant = tenant.trim();
+    match is_relative(tenant) || !tenant.chars().all(is_name) {
+        true => Err("is neither an id nor a domain"),
+        false => Ok(tenant),
+    }
+}
+
+/// Where applications log in, with their secrets.
+fn checked_authority(url: &str) -> Result<String, &'static str> {
+    let wrong = "is no URL such as `https://login.microsoftonline.com`";
+    let url = Url::parse(url).map_err(|_unread| wrong)?;
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    if url.scheme() != "https" || url.host_str().is_none() || !is_bare || url.fragment().is_some() {
+        return Err(wrong);
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+impl Client {
+    pub(super) fn new(
+        server: &Server,
+        identity: &Identity,
+        budgets: &Arc<Budgets>,
+    ) -> Result<Self, Error> {
+        let credentials = Credentials::new(server, identity)?;
+        Ok(Self { exchange: Exchange::new(server, budgets)?, credentials })
+    }
+
+    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+        let asked = Asked::listing(remote);
+        let mut url = self.url(&asked)?;
+        {
+            let mut query = url.query_pairs_mut();
+            query.append_pair("restype", "container").append_pair("comp", "list");
+            query.append_pair("maxresults", PAGE);
+            if !remote.prefix.is_empty() {
+                query.append_pair("prefix", &remote.prefix);
+            }
+            if let Some(marker) = next {
+                query.append_pair("marker", &marker);
+            }
+        }
+        let answer = self.ask(&asked, Method::GET, url, None).await?;
+        let Some(answer) = answer else { return Err(asked.unreadable("it is 304".to_owned())) };
+        let text = Exchange::whole(&asked, answer).await?;
+        page(&text).map_err(|why| asked.unreadable(printable(&why)))
+    }
+
+    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+        let asked = Asked::object(remote, key, "HEAD");
+        let answer = self.ask(&asked, Method::HEAD, self.url(&asked)?, None).await?;
+        let Some(answer) = answer else { return Err(asked.unreadable("it is 304".to_owned())) };
+        let size = answer.headers().get("content-length").and_then(|it| it.to_str().ok());
+        let size = size.and_then(|size| size.parse().ok()).unwrap_or_default();
+        Ok(Object { key: key.to_owned(), etag: tag_of(&answer), size, generation: None })
+    }
+
+    pub(super) async fn get(
+        &self,
+        remote: &Remote,
+        key: &str,
+        unless: Option<&str>,
+    ) -> Result<Option<Got>, Error> {
+        let asked = Asked::object(remote, key, "GET");
+        let answer = self.ask(&asked, Method::GET, self.url(&asked)?, unless).await?;
+        Ok(answer.map(|answer| Got { etag: tag_of(&answer), body: Exchange::body(&asked, answer) }))
+    }
+
+    /// The URL of an object, or of the container.
+    fn url(&self, asked: &Asked<'_>) -> Result<Url, Error> {
+        let bucket = &asked.remote.bucket;
+        if is_relative(bucket) {
+            return Err(asked.no_bucket());
+        }
+        match asked.key {
+            Some(key) if is_relative(key) => Err(asked.missing()),
+            Some(key) => self.exchange.url(asked, &format!("/{}/{}", segment(bucket), path(key))),
+            None => self.exchange.url(asked, &format!("/{}", segment(bucket))),
+        }
+    }
+
+    /// An answer that is none of an error; nothing for one that says that the object is the one with this entity tag.
+    async fn ask(
+        &self,
+        asked: &Asked<'_>,
+        method: Method,
+        mut url: Url,
+        unless: Option<&str>,
+    ) -> Result<Option<Response>, Error> {
+        let mut headers = HeaderMap::from_iter([VERSION]);
+        if let Some(unless) = unless.and_then(|etag| HeaderValue::from_str(etag).ok()) {
+            headers.insert(IF_NONE_MATCH, unless);
+        }
+        self.authorize(asked, &method, &mut url, &mut headers).await?;
+        let answer = self.exchange.send(asked, method, url, headers).await?;
+        let status = answer.status().as_u16();
+        match status {
+            200 => return Ok(Some(answer)),
+            304 if unless.is_some() => return Ok(None),
+            _ => {}
+        }
+        let code = answer.headers().get(CODE).and_then(|code| code.to_str().ok());
+        let code = printable(code.unwrap_or_default());
+        Err(match (code.as_str(), status) {
+            ("ContainerNotFound", _) => asked.no_bucket(),
+            ("AuthenticationFailed" | "InvalidAuthenticationInfo", _) => asked.refused(code, CHECK),
+            // To nobody, what is not public is not there.
+            ("PublicAccessNotPermitted" | "ResourceNotFound", _) | (_, 401 | 403) => {
+                asked.denied(if code.is_empty() { status.to_string() } else { code })
+            }
+            (_, 404) => asked.missing(),
+            _ => {
+                let text = Exchange::error(answer).await;
+                let text = quick_xml::de::from_reader::<_, Failure>(text_of(&text));
+                let text = text.map(|failure| failure.message).unwrap_or_default();
+                // The lines below the first are other ones each time.
+                asked.answer(status, code, text.lines().next().unwrap_or_default())
+            }
+        })
+    }
+
+    /// Says who asks.
+    async fn authorize(
+        &self,
+        asked: &Asked<'_>,
+        method: &Method,
+        url: &mut Url,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Error> {
+        match &self.credentials {
+            Credentials::Nobody => {}
+            Credentials::Signature(pairs) => {
+                url.query_pairs_mut().extend_pairs(pairs.expose());
+            }
+            Credentials::Key { account, key } => {
+                let request = ::http::Request::builder().method(method).uri(url.as_str());
+                let request = request.body(HttpRequestBody::empty());
+                let mut request: HttpRequest =
+                    request.map_err(|error| asked.unreachable(error.to_string()))?;
+                *request.headers_mut() = std::mem::take(headers);
+                let signed =
+                    AzureAuthorizer::new(key.expose(), account).try_authorize(&mut request);
+                signed.map_err(|error| asked.no_credentials(&error))?;
+                *headers = std::mem::take(request.headers_mut());
+            }
+            Credentials::Tokens { provider, secret } => {
+                let refused = |error: object_store::Error| {
+                    let why = login::why(&error);
+                    let why = match secret {
+                        Some(secret) if !secret.expose().is_empty() => {
+                            why.replace(secret.expose(), "***")
+                        }
+                        _ => why,
+                    };
+                    Error::NoCredentials { endpoint: asked.endpoint(), why }
+                };
+                let token = provider.expose().get_credential().await.map_err(refused)?;
+                let AzureCredential::BearerToken(token) = &*token else { return Ok(()) };
+                let value = HeaderValue::from_str(&format!("Bearer {token}"));
+                let mut value = value.map_err(|error| asked.no_credentials(&error))?;
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tag_of(answer: &Response) -> String {
+    tag(answer.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default())
+}
+
+/// Text without the mark at its beginning.
+fn text_of(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// A listing.
+fn page(text: &[u8]) -> Result<Page, String> {
+    let listing: Listing =
+        quick_xml::de::from_reader(text_of(text)).map_err(|error| error.to_string())?;
+    let objects = listing.blobs.blob.into_iter().filter_map(Blob::object).collect();
+    Ok(Page { objects, next: listing.next_marker.filter(|marker| !marker.is_empty()) })
+}
+
+#[cfg(test)]
+mod tests;

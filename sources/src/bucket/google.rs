@@ -1,0 +1,298 @@
+//! Google Cloud Storage by its JSON interface.
+//!
+//! The XML interface has other entity tags than Flux puts into its revisions, so it would make every artifact anew.
+
+use std::env;
+use std::sync::Arc;
+
+use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
+use objects::Redacted;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Method, Response};
+use serde::Deserialize;
+use url::Url;
+
+use super::asked::{Asked, printable};
+use super::exchange::{Exchange, is_relative, segment};
+use super::login::{self, Login, retries};
+use super::{Error, Got, Object, Page, Remote, Server};
+use crate::http::Budgets;
+
+/// Objects of a page; the server gives no more.
+const PAGE: &str = "1000";
+
+/// What is asked of an object.
+const FIELDS: &str = "name,etag,size,generation";
+
+/// What may be wrong when a token is not accepted.
+const CHECK: &str =
+    "the `serviceaccount` in the Secret of spec.secretRef, or the credentials of the machine";
+
+/// As whom Google's store is asked.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// As nobody.
+    Anonymous,
+    /// By application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, that of `gcloud`, else the
+    /// service account of the machine (on GKE that of windlass's ServiceAccount).
+    Environment,
+    /// With the JSON key of a service account.
+    ServiceAccount(Redacted<String>),
+}
+
+/// One server and one user.
+#[derive(Debug)]
+pub(crate) struct Client {
+    exchange: Exchange,
+    /// Without it requests are anonymous.
+    tokens: Option<Redacted<GcpCredentialProvider>>,
+}
+
+/// An object as the server tells it; numbers are texts.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    etag: String,
+    size: String,
+    generation: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listing {
+    #[serde(default)]
+    items: Vec<Metadata>,
+    next_page_token: Option<String>,
+}
+
+/// What an error says.
+#[derive(Deserialize)]
+struct Failure {
+    error: Detail,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    message: String,
+}
+
+impl From<Metadata> for Object {
+    fn from(it: Metadata) -> Self {
+        let size = it.size.parse().unwrap_or_default();
+        Self { key: it.name, etag: it.etag, size, generation: it.generation }
+    }
+}
+
+fn tokens(
+    server: &Server,
+    identity: &Identity,
+) -> Result<Option<Redacted<GcpCredentialProvider>>, Error> {
+    // The library wants the name of a bucket, and uses it for requests of its own only.
+    let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
+    let store = match identity {
+        Identity::Anonymous => return Ok(None),
+        Identity::ServiceAccount(key) => {
+            check(key)?;
+            let builder = builder.with_service_account_key(key.expose());
+            // Its text may repeat what is wrong, which is a secret.
+            builder.with_http_connector(Login::of_secret()?).build().map_err(|_unread| {
+                Error::BadSecret("`serviceaccount` has no RSA key in `private_key`".to_owned())
+            })?
+        }
+        Identity::Environment => {
+            let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
+            let builder = match &file {
+                Some(file) => builder.with_application_credentials(file),
+                None => builder,
+            };
+            let unusable = |_unread| Error::NoCredentials {
+                endpoint: server.endpoint.to_string(),
+                why: format!(
+                    "{} is neither the key of a service account nor of `gcloud auth application-default login`",
+                    file.as_deref().unwrap_or("the file of application-default credentials")
+                ),
+            };
+            builder.with_http_connector(Login::of_machine()?).build().map_err(unusable)?
+        }
+    };
+    Ok(Some(Redacted::new(store.credentials().clone())))
+}
+
+/// Checks the form of a key.
+///
+/// Differs(flux): other credentials than keys are refused, since they name servers that would be asked with them.
+fn check(key: &Redacted<String>) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Key {
+        #[serde(rename = "type", default)]
+        kind: String,
+    }
+    let bad = |why: &str| Err(Error::BadSecret(format!("`serviceaccount` {why}")));
+    match serde_json::from_str::<Key>(key.expose()) {
+        Ok(Key { kind }) if kind.is_empty() || kind == "service_account" => Ok(()),
+        Ok(Key { kind }) => bad(&format!(
+            "is of type `{}`, and only keys of service accounts can be used",
+            printable(&kind)
+        )),
+        Err(_unread) => bad("is no JSON key of a service account"),
+    }
+}
+
+impl Client {
+    pub(super) fn new(
+        server: &Server,
+        identity: &Identity,
+        budgets: &Arc<Budgets>,
+    ) -> Result<Self, Error> {
+        let tokens = tokens(server, identity)?;
+        Ok(Self { exchange: Exchange::new(server, budgets)?, tokens })
+    }
+
+    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+        let asked = Asked::listing(remote);
+        let mut url = self.url(&asked, "")?;
+        {
+            let mut query = url.query_pairs_mut();
+            query.append_pair("maxResults", PAGE);
+            query.append_pair("fields", &format!("nextPageToken,items({FIELDS})"));
+            if !remote.prefix.is_empty() {
+                query.append_pair("prefix", &remote.prefix);
+            }
+            if let Some(token) = next {
+                query.append_pair("pageToken", &token);
+            }
+        }
+        let listing: Listing = self.read(&asked, url).await?;
+        let objects = listing.items.into_iter().map(Object::from).collect();
+        Ok(Page { objects, next: listing.next_page_token.filter(|token| !token.is_empty()) })
+    }
+
+    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+        let asked = Asked::object(remote, key, "GET of metadata");
+        let mut url = self.url(&asked, key)?;
+        url.query_pairs_mut().append_pair("fields", FIELDS);
+        self.read::<Metadata>(&asked, url).await.map(Object::from)
+    }
+
+    /// An object, of which only its metadata are asked for if it did not change.
+    pub(super) async fn get(
+        &self,
+        remote: &Remote,
+        key: &str,
+        unless: Option<&str>,
+    ) -> Result<Option<Got>, Error> {
+        let object = self.head(remote, key).await?;
+        if unless.is_some_and(|etag| etag == object.etag) {
+            return Ok(None);
+        }
+        self.media(remote, &object).await.map(Some)
+    }
+
+    /// An object as it was listed, and where that is gone as it is now.
+    pub(super) async fn listed(
+        &self,
+        remote: &Remote,
+        object: &Object,
+    ) -> Result<Option<Got>, Error> {
+        match self.media(remote, object).await {
+            Err(Error::NoObject { .. }) => self.get(remote, &object.key, None).await,
+            got => got.map(Some),
+        }
+    }
+
+    /// The bytes of one generation, so that the entity tag is theirs: answers with bytes have one of another kind.
+    async fn media(&self, remote: &Remote, object: &Object) -> Result<Got, Error> {
+        let asked = Asked::object(remote, &object.key, "GET");
+        let mut url = self.url(&asked, &object.key)?;
+        url.query_pairs_mut().append_pair("alt", "media");
+        if let Some(generation) = &object.generation {
+            url.query_pairs_mut().append_pair("generation", generation);
+        }
+        let answer = self.ask(&asked, url).await?;
+        Ok(Got { etag: object.etag.clone(), body: Exchange::body(&asked, answer) })
+    }
+
+    /// The URL of an object, or of all; a key is one segment, whatever is in it.
+    fn url(&self, asked: &Asked<'_>, key: &str) -> Result<Url, Error> {
+        let bucket = &asked.remote.bucket;
+        if is_relative(bucket) {
+            return Err(asked.no_bucket());
+        }
+        let mut path = format!("/storage/v1/b/{}/o", segment(bucket));
+        if !key.is_empty() {
+            if is_relative(key) {
+                return Err(asked.missing());
+            }
+            path = format!("{path}/{}", segment(key));
+        }
+        self.exchange.url(asked, &path)
+    }
+
+    async fn read<T: for<'de> Deserialize<'de>>(
+        &self,
+        asked: &Asked<'_>,
+        url: Url,
+    ) -> Result<T, Error> {
+        let answer = self.ask(asked, url).await?;
+        let text = Exchange::whole(asked, answer).await?;
+        let unread = |error: serde_json::Error| asked.unreadable(printable(&error.to_string()));
+        serde_json::from_slice(&text).map_err(unread)
+    }
+
+    async fn ask(&self, asked: &Asked<'_>, url: Url) -> Result<Response, Error> {
+        let mut headers = HeaderMap::new();
+        if let Some(tokens) = &self.tokens {
+            let token = tokens.expose().get_credential().await;
+            let token = token.map_err(|error| Error::NoCredentials {
+                endpoint: asked.endpoint(),
+                why: login::why(&error),
+            })?;
+            // A key may say that none are wanted.
+            if !token.bearer.is_empty() {
+                let value = HeaderValue::from_str(&format!("Bearer {}", token.bearer));
+                let mut value = value.map_err(|error| asked.no_credentials(&error))?;
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+            }
+        }
+        let answer = self.exchange.send(asked, Method::GET, url, headers).await?;
+        match answer.status().as_u16() {
+            200 => Ok(answer),
+            401 => Err(asked.refused("401".to_owned(), CHECK)),
+            403 => Err(asked.denied("403".to_owned())),
+            404 => Err(asked.missing()),
+            status => {
+                let text = serde_json::from_slice::<Failure>(&Exchange::error(answer).await);
+                let text = text.map(|failure| failure.error.message).unwrap_or_default();
+                Err(asked.answer(status, String::new(), &text))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_of_service_accounts_are_used_and_none_is_shown() {
+        let server = crate::bucket::tests::remote("b").server;
+        for (key, says) in [
+            ("hunter2", "no JSON key"),
+            ("\"hunter2\"", "no JSON key"),
+            (r#"{"type": "external_account", "private_key": "hunter2"}"#, "`external_account`"),
+            (r#"{"type": "service_account", "private_key": "hunter2"}"#, "RSA key"),
+            (
+                r#"{"client_email": "a", "private_key_id": "b", "private_key": "hunter2"}"#,
+                "RSA key",
+            ),
+        ] {
+            let identity = Identity::ServiceAccount(Redacted::new(key.to_owned()));
+            let error = tokens(&server, &identity).unwrap_err();
+            assert!(matches!(error, Error::BadSecret(_)), "{error:?}");
+            assert!(error.to_string().contains(says), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Keys that a user of an LDAP directory is given: `AssumeRoleWithLDAPIdentity`, an action that MinIO added to those of
+//! AWS's token service.
+//!
+//! A form is sent by POST, as for the other actions, and XML comes back; AWS's library knows no such action.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{self, ProvideCredentials, future};
+use aws_smithy_types::date_time::{DateTime, Format};
+use aws_smithy_xml::decode::{Document, ScopedDecoder, try_data};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Request};
+use url::form_urlencoded::Serializer;
+
+use crate::bucket::{Error, Ldap};
+use crate::http::{self, Budgets, Egress, Proxy, root_cause};
+
+/// Bytes of an answer, which has about one thousand.
+const LARGEST: usize = 1 << 18;
+
+/// The longest text of a service that is told on.
+const LONGEST_TEXT: usize = 300;
+
+/// See the module.
+pub(super) struct LdapUser {
+    ldap: Ldap,
+    client: reqwest::Client,
+    budgets: Arc<Budgets>,
+}
+
+impl fmt::Debug for LdapUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LdapUser({:?})", self.ldap)
+    }
+}
+
+impl LdapUser {
+    pub(super) fn new(
+        ldap: Ldap,
+        proxy: Option<&Proxy>,
+        budgets: Arc<Budgets>,
+    ) -> Result<Self, Error> {
+        // Whoever answers is sent a password: only whom the spec names, and not by way of a name for this machine.
+        let client = http::client_within(&ldap.tls, proxy, Egress::BeyondLink)?;
+        Ok(Self { ldap, client, budgets })
+    }
+
+    async fn credentials(&self) -> provider::Result {
+        let url = &self.ldap.endpoint;
+        let place = url.host_str().unwrap_or_default();
+        let failed = |why: String| {
+            CredentialsError::provider_error(format!("the token service at {place} {why}"))
+        };
+        Egress::BeyondLink
+            .admits(url)
+            .map_err(|refused| failed(format!("is not asked: {refused}")))?;
+        let form = Serializer::new(String::new())
+            .append_pair("Action", "AssumeRoleWithLDAPIdentity")
+            .append_pair("Version", "2011-06-15")
+            .append_pair("LDAPUsername", &self.ldap.username)
+            .append_pair("LDAPPassword", self.ldap.password.expose())
+            .finish();
+        let mut request = Request::new(Method::POST, url.clone());
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+        *request.body_mut() = Some(form.into());
+        let answer = self.budgets.execute(&self.client, request).await;
+        let mut answer =
+            answer.map_err(|error| failed(format!("cannot be reached: {}", root_cause(&error))))?;
+        let status = answer.status();
+        let mut text = Vec::new();
+        let broken = |error: reqwest::Error| {
+            failed(format!("broke off: {}", root_cause(&error.without_url())))
+        };
+        while let Some(chunk) = answer.chunk().await.map_err(broken)? {
+            text.extend_from_slice(&chunk);
+            if text.len() > LARGEST {
+                return Err(failed(format!("answered more than {LARGEST} bytes")));
+            }
+        }
+        let text = String::from_utf8_lossy(&text);
+        if !status.is_success() {
+            return Err(failed(format!("answered {status}{}", said(&text, &self.ldap))));
+        }
+        read(&text).ok_or_else(|| failed("gave no keys".to_owned()))
+    }
+}
+
+impl ProvideCredentials for LdapUser {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.credentials())
+    }
+}
+
+/// The elements of one of that name, wherever it is in a document: their names and texts.
+fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
+    let mut document = Document::new(text);
+    let mut open = document.root_element().ok()?;
+    // The wanted one is below the root or a level further down, so looking is no recursion.
+    let mut found = Vec::new();
+    while let Some(mut child) = open.next_tag() {
+        if child.start_el().local() == name {
+            texts(&mut child, &mut found);
+            return Some(found);
+        }
+        while let Some(mut grandchild) = child.next_tag() {
+            if grandchild.start_el().local() == name {
+                texts(&mut grandchild, &mut found);
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+fn texts(parent: &mut ScopedDecoder<'_, '_>, into: &mut Vec<(String, String)>) {
+    while let Some(mut element) = parent.next_tag() {
+        let name = element.start_el().local().to_owned();
+        let text = try_data(&mut element).map(|text| text.trim().to_owned());
+        into.push((name, text.unwrap_or_default()));
+    }
+}
+
+/// Reads an answer. Nothing of it is repeated where it cannot be read.
+fn read(text: &str) -> Option<Credentials> {
+    let given = children(text, "Credentials")?;
+    let one = |name: &str| {
+        let found = given.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| text.clone()).filter(|text| !text.is_empty())
+    };
+    // Without an end the keys would be used for as long as windlass runs.
+    let until = DateTime::from_str(&one("Expiration")?, Format::DateTime).ok()?;
+    let until = SystemTime::try_from(until).ok()?;
+    let (access, secret) = (one("AccessKeyId")?, one("SecretAccessKey")?);
+    let name = "LdapOfSpecSts";
+    Some(Credentials::new(access, secret, one("SessionToken"), Some(until), name))
+}
+
+/// What an answer says that gives nothing; a service may repeat what it was sent.
+fn said(text: &str, ldap: &Ldap) -> String {
+    let Some(given) = children(text, "Error") else { return String::new() };
+    let one = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, text)| &**text);
+    let texts = [one("Code"), one("Message")].map(Option::unwrap_or_default);
+    let mut said = texts.join(": ");
+    if !ldap.password.expose().is_empty() {
+        said = said.replace(ldap.password.expose(), "****");
+    }
+    let said = said.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>();
+    format!(" ({})", said.trim_matches([':', ' ']))
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_credential_types::Credentials;
+    use objects::Redacted;
+
+    use super::*;
+    use crate::http::Tls;
+
+    fn told(credentials: &Credentials) -> (&str, &str, Option<&str>) {
+        let it = credentials;
+        (it.access_key_id(), it.secret_access_key(), it.session_token())
+    }
+
+    #[test]
+    fn keys_are_read_with_their_end_and_not_without() {
+        let answer = "<?xml version=\"1.0\"?>\n<AssumeRoleWithLDAPIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">\
+            <AssumeRoleWithLDAPIdentityResult><Credentials><AccessKeyId>a</AccessKeyId>\
+            <SecretAccessKey>s&amp;t</SecretAccessKey><Expiration>2030-01-01T00:00:00Z</Expiration>\
+            <SessionToken>t</SessionToken></Credentials></AssumeRoleWithLDAPIdentityResult>\
+            <ResponseMetadata/></AssumeRoleWithLDAPIdentityResponse>";
+        let found = read(answer).unwrap();
+        assert_eq!(told(&found), ("a", "s&t", Some("t")));
+        let end = found.expiry().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(end.as_secs(), 1_893_456_000);
+        for (from, to) in [
+            ("<Expiration>2030-01-01T00:00:00Z</Expiration>", ""),
+            ("2030-01-01T00:00:00Z", "never"),
+            ("<AccessKeyId>a</AccessKeyId>", "<AccessKeyId/>"),
+            ("<Credentials>", "<Other>"),
+            ("</Credentials>", ""),
+        ] {
+            let other = answer.replace(from, to);
+            let found = read(&other);
+            assert!(found.is_none() || from == "</Credentials>", "{other}");
+        }
+        for text in ["", "<", "hunter2", "<a><b><Credentials>", "{}"] {
+            assert!(read(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_service_says_is_told_without_the_password() {
+        let ldap = Ldap {
+            endpoint: "https://sts.example.com".parse().unwrap(),
+            username: "me".to_owned(),
+            password: Redacted::new("hunter2".to_owned()),
+            tls: Tls::default(),
+        };
+        let answer = "<ErrorResponse><Error><Type/><Code>InvalidParameterValue</Code>\
+            <Message>LDAP server error: no hunter2</Message></Error></ErrorResponse>";
+        let expected = " (InvalidParameterValue: LDAP server error: no ****)";
+        assert_eq!(said(answer, &ldap), expected);
+        assert_eq!(said("no", &ldap), "");
+        assert!(!format!("{ldap:?}").contains("hunter2"));
+    }
+}

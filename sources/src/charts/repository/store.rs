@@ -1,0 +1,209 @@
+//! A repository in a bucket of a server that speaks S3: `s3://bucket/prefix`.
+//!
+//! Differs(flux): there a repository is on a web server or a registry. What is in the bucket is what `helm package` and
+//! `helm repo index` make, or Helm's plugins for S3.
+//! Here: which objects are asked for, and who sees the keys. Elsewhere: the protocol ([`crate::bucket`]), what is answered
+//! ([`super`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use tree::Limits;
+use url::Url;
+
+use super::web::Web;
+use super::{
+    Answer, Credentials, Error, INDEX, Validators, in_time, receive_chart, receive_index, shown,
+    validator,
+};
+use crate::bucket::{self, Endpoint, Got, Identity, Known, Remote, Server};
+use crate::git::percent_decoded;
+use crate::http::{self, Budgets};
+
+/// What addresses begin with.
+pub(super) const SCHEME: &str = "s3";
+
+/// Where buckets are if nobody says so.
+const AWS: &str = "s3.amazonaws.com";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// Ends with a slash.
+    url: Url,
+    remote: Remote,
+    pass_credentials: bool,
+    buckets: Arc<Known>,
+    budgets: Arc<Budgets>,
+}
+
+impl Store {
+    /// See [`super::Repository::new`].
+    pub(super) fn new(
+        url: Url,
+        credentials: Credentials,
+        pass_credentials: bool,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let bad = |why: &str| Error::BadUrl { url: shown(&url), why: why.to_owned() };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("keys belong in the Secret of spec.secretRef, not in the URL"));
+        }
+        if url.port().is_some() || url.query().is_some() {
+            return Err(bad(
+                "it must be s3://bucket/prefix; a server belongs in `endpoint` of the Secret",
+            ));
+        }
+        let Credentials { basic: _, tls, bucket: of } = credentials;
+        // A Secret that cannot be used is told as such, and not as a server that cannot be reached.
+        http::client(&tls, None)?;
+        let endpoint = match of.endpoint {
+            Some(endpoint) => endpoint,
+            None => Endpoint::parse(AWS, false).map_err(Error::Bucket)?,
+        };
+        let region = of.region.or_else(|| of_environment(&of.identity));
+        let server = Server { endpoint, region, identity: of.identity, tls, proxy: None };
+        let bucket = percent_decoded(url.host_str().unwrap_or_default());
+        let (prefix, limits) = (String::new(), Limits::default());
+        let remote = Remote { server, bucket, prefix, timeout, limits };
+        let (buckets, budgets) = Default::default();
+        Ok(Self { url, remote, pass_credentials, buckets, budgets })
+    }
+
+    pub(super) fn sharing(self, budgets: Arc<Budgets>, buckets: Arc<Known>) -> Self {
+        Self { buckets, budgets, ..self }
+    }
+
+    /// The address; it ends with a slash.
+    pub(super) fn url(&self) -> String {
+        shown(&self.url)
+    }
+
+    pub(super) async fn index(&self, since: Option<&Validators>) -> Result<Answer, Error> {
+        let url = self.url.join(INDEX).map_err(bad)?;
+        let (url_shown, key) = (shown(&url), self.key(&url)?);
+        let unless = since.and_then(|since| since.etag.as_deref());
+        let fetching = async {
+            let got = bucket::open(&self.remote, &key, unless, &self.buckets).await;
+            let Some(Got { etag, body }) = got.map_err(told)? else { return Ok(Answer::Unchanged) };
+            let validators = Validators { etag: validator(&etag), modified: None };
+            receive_index(&url_shown, body.map_err(told).boxed(), validators).await
+        };
+        in_time(&url_shown, self.remote.timeout, fetching).await
+    }
+
+    /// A chart in the bucket, in another one if the keys are for that too, or on a web server that everybody may ask.
+    pub(super) async fn chart(
+        &self,
+        reference: &str,
+        digest: Option<&str>,
+    ) -> Result<Vec<u8>, Error> {
+        // As text, since a colon in the name of a file would make it a scheme.
+        let is_absolute = reference.contains("://");
+        let url = if is_absolute { Url::parse(reference) } else { self.url.join(reference) };
+        let url = url.map_err(bad)?;
+        let timeout = self.remote.timeout;
+        if matches!(url.scheme(), "http" | "https") {
+            let web = Web::new(url, Credentials::default(), false, timeout)?;
+            return web.sharing(self.budgets.clone()).chart(reference, digest).await;
+        }
+        let refused = |why| self.refused(&url, why);
+        let bucket = percent_decoded(url.host_str().unwrap_or_default());
+        if url.scheme() != SCHEME || bucket.is_empty() {
+            return Err(refused("it is neither in a bucket nor on a web server"));
+        }
+        if bucket != self.remote.bucket && !self.pass_credentials {
+            return Err(refused("it is in another bucket, and spec.passCredentials is not set"));
+        }
+        let (url_shown, key) = (shown(&url), self.key(&url)?);
+        let remote = Remote { bucket, ..self.remote.clone() };
+        let fetching = async {
+            let got = bucket::open(&remote, &key, None, &self.buckets).await.map_err(told)?;
+            let gone = || Error::Status { url: url_shown.clone(), status: 304 };
+            let Got { body, .. } = got.ok_or_else(gone)?;
+            receive_chart(&url_shown, body.map_err(told).boxed(), digest).await
+        };
+        in_time(&url_shown, timeout, fetching).await
+    }
+
+    /// The key of an object.
+    fn key(&self, url: &Url) -> Result<String, Error> {
+        let key = percent_decoded(url.path().trim_start_matches('/'));
+        // Servers over a file system may go where that leads.
+        let leads_out = key.split('/').any(|part| part == "..");
+        if key.is_empty() || leads_out || key.contains('\0') {
+            return Err(self.refused(url, "it names no object"));
+        }
+        Ok(key)
+    }
+
+    fn refused(&self, url: &Url, why: &'static str) -> Error {
+        Error::Redirect { url: self.url(), target: format!("`{}`", shown(url)), why }
+    }
+}
+
+/// Whoever is asked as the environment says is asked in its region.
+fn of_environment(identity: &Identity) -> Option<String> {
+    let Identity::Environment { .. } = identity else { return None };
+    let given = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
+    given("AWS_REGION").or_else(|| given("AWS_DEFAULT_REGION"))
+}
+
+fn bad(error: url::ParseError) -> Error {
+    Error::BadUrl { url: "the chart's URL in the index".to_owned(), why: error.to_string() }
+}
+
+/// What a bucket says, in the words of a repository.
+fn told(error: bucket::Error) -> Error {
+    match error {
+        bucket::Error::Busy(busy) => Error::Busy(busy),
+        bucket::Error::BadCredentials { endpoint, code, .. } => Error::BadKeys { endpoint, code },
+        error => Error::Bucket(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(url: &str, pass: bool) -> Result<Store, Error> {
+        let url = super::super::normalized(url)?;
+        Store::new(url, Credentials::default(), pass, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn an_address_is_a_bucket_and_a_prefix() {
+        for (text, address, bucket, index) in [
+            ("s3://charts", "s3://charts/", "charts", "index.yaml"),
+            ("s3://my_charts/a/b//", "s3://my_charts/a/b/", "my_charts", "a/b/index.yaml"),
+            ("s3://charts/a%20b", "s3://charts/a%20b/", "charts", "a b/index.yaml"),
+        ] {
+            let store = store(text, false).unwrap();
+            assert_eq!((store.url().as_str(), store.remote.bucket.as_str()), (address, bucket));
+            assert_eq!(store.key(&store.url.join(INDEX).unwrap()).unwrap(), index);
+        }
+        for text in
+            ["s3://", "s3:///charts", "s3://me:hunter2@charts", "s3://charts:80/", "s3://a/?x=1"]
+        {
+            let error = store(text, false).unwrap_err().to_string();
+            assert!(error.contains("cannot be the address of a chart repository"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn keys_are_for_their_own_bucket_unless_they_are_passed_on() {
+        for (reference, pass, expected) in [
+            ("s3://other/a.tgz", false, "it is in another bucket"),
+            ("gs://charts/a.tgz", true, "neither in a bucket nor on a web server"),
+            ("file:///etc/passwd", true, "neither in a bucket nor on a web server"),
+            ("a/%2e%2e/%2e%2e%2fa.tgz", false, "names no object"),
+            ("http://169.254.169.254/a.tgz", true, "link-local"),
+        ] {
+            let error = store("s3://charts/a", pass).unwrap().chart(reference, None).await;
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expected), "{reference}: {error}");
+        }
+    }
+}

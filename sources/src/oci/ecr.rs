@@ -1,0 +1,319 @@
+//! Registries of AWS (ECR): who the machine is, exchanged for a password that lasts twelve hours.
+//!
+//! Elsewhere: where credentials of the machine come from ([`crate::bucket`]), keeping a login ([`super::Known`]).
+//! The semantics are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
+
+use std::env;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_credential_types::provider::ProvideCredentials as _;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4::SigningParams;
+use aws_smithy_runtime_api::client::identity::Identity as Signer;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use objects::Redacted;
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Request, Response};
+use serde::Deserialize;
+use url::Url;
+
+use super::answer::shown;
+use super::{Auth, Error};
+use crate::bucket::Identity;
+use crate::bucket::s3::credentials;
+use crate::http::budget::SendError;
+use crate::http::{self, Budgets, Tls, root_cause};
+
+/// The registry that is one for all of AWS.
+const PUBLIC: &str = "public.ecr.aws";
+/// Where logins to it are given.
+const PUBLIC_REGION: &str = "us-east-1";
+/// What is asked; it names nothing.
+const BODY: &[u8] = b"{}";
+const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
+const TARGET: &str = "x-amz-target";
+/// Bytes of an answer; one has two to three KiB.
+const LARGEST: usize = 1 << 18;
+/// The longest life that is believed.
+const LONGEST_LIFE: f64 = 12.0 * 3600.0;
+
+/// Who gives logins for a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Service {
+    registry: String,
+    region: String,
+    /// Where it is, unless the environment says otherwise.
+    host: String,
+    is_public: bool,
+}
+
+impl Service {
+    /// The one for a registry, by its host.
+    pub(super) fn of(registry: &str) -> Result<Self, Error> {
+        let none = || Error::InvalidUrl {
+            reason: format!(
+                "`{registry}` is no registry of AWS, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com or \
+                 {PUBLIC}; correct spec.url or spec.provider"
+            ),
+        };
+        let registry = registry.to_owned();
+        if registry == PUBLIC {
+            let (region, host) =
+                (PUBLIC_REGION.to_owned(), "api.ecr-public.us-east-1.amazonaws.com");
+            return Ok(Self { registry, region, host: host.to_owned(), is_public: true });
+        }
+        let parts: Vec<&str> = registry.split('.').collect();
+        let (account, service, region, domain) = match parts.as_slice() {
+            [account, "dkr", service, region, domain @ ..] => (account, service, region, domain),
+            _ => return Err(none()),
+        };
+        let is_account = account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit());
+        let is_letter =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_region = !region.is_empty() && region.bytes().all(is_letter);
+        let is_aws = matches!(domain, ["amazonaws", "com"] | ["amazonaws", "com", "cn"]);
+        let begins = match *service {
+            "ecr" => "api.ecr",
+            "ecr-fips" => "ecr-fips",
+            _ => return Err(none()),
+        };
+        if !is_account || !is_region || !is_aws {
+            return Err(none());
+        }
+        let host = format!("{begins}.{region}.{}", domain.join("."));
+        let region = (*region).to_owned();
+        Ok(Self { registry, region, host, is_public: false })
+    }
+
+    /// What has the same logins. Whoever may log in to a region may log in to all registries there.
+    pub(super) fn key(&self) -> String {
+        self.host.clone()
+    }
+
+    fn url(&self) -> Result<Url, Error> {
+        let own =
+            if self.is_public { "AWS_ENDPOINT_URL_ECR_PUBLIC" } else { "AWS_ENDPOINT_URL_ECR" };
+        for name in [own, "AWS_ENDPOINT_URL"] {
+            if let Some(url) = env::var(name).ok().filter(|url| !url.is_empty()) {
+                let bad = |error| self.failed(&format!("{name} of the environment: {error}"));
+                return Url::parse(&url).map_err(bad);
+            }
+        }
+        let url = Url::parse(&format!("https://{}/", self.host));
+        url.map_err(|error| self.failed(&error.to_string()))
+    }
+
+    fn failed(&self, why: &str) -> Error {
+        Error::Login { registry: self.registry.clone(), why: shown(why) }
+    }
+}
+
+/// Asks for a login; with it comes how long it lasts.
+pub(super) async fn login(
+    service: &Service,
+    budgets: &Arc<Budgets>,
+) -> Result<(Auth, Option<Duration>), Error> {
+    let machine = Identity::Environment { sts: None };
+    let provider = credentials::provider(&machine, &service.region, None, budgets);
+    let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
+    let provider = provider.ok_or_else(|| service.failed("there are no credentials"))?;
+    let keys = provider.provide_credentials().await;
+    let keys = keys.map_err(|error| {
+        service.failed(&format!("no credentials of this machine: {}", root_cause(&error)))
+    })?;
+    let url = service.url()?;
+    let request = signed(service, &url, &keys.into())?;
+    // Neither the proxy nor the authority of a spec comes between windlass and what its machine may do.
+    let client = http::client(&Tls::default(), None);
+    let client = client.map_err(|error| service.failed(&error.to_string()))?;
+    let host = url.host_str().unwrap_or_default();
+    let answer = budgets.execute(&client, request).await.map_err(|error| match error {
+        SendError::Busy(busy) => Error::Busy(busy),
+        SendError::Transport(error) => service
+            .failed(&format!("{host} cannot be reached: {}", root_cause(&error.without_url()))),
+    })?;
+    let status = answer.status();
+    let text = whole(service, host, answer).await?;
+    if !status.is_success() {
+        return Err(service.failed(&format!("{host} answers {status}{}", said(&text))));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    read(&text, now.as_secs_f64())
+        .ok_or_else(|| service.failed(&format!("the answer of {host} has no login in it")))
+}
+
+fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error> {
+    let target = if service.is_public {
+        "SpencerFrontendService.GetAuthorizationToken"
+    } else {
+        "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
+    };
+    let name = if service.is_public { "ecr-public" } else { "ecr" };
+    let unsigned = |why: &dyn std::error::Error| service.failed(&format!("not signed: {why}"));
+    let parameters = SigningParams::builder()
+        .identity(keys)
+        .region(&service.region)
+        .name(name)
+        .time(SystemTime::now())
+        .settings(SigningSettings::default())
+        .build();
+    let parameters = parameters.map_err(|error| unsigned(&error))?.into();
+    let headers = [(CONTENT_TYPE.as_str(), MEDIA_TYPE), (TARGET, target)];
+    let method = Method::POST;
+    let body = SignableBody::Bytes(BODY);
+    let signable = SignableRequest::new(method.as_str(), url.as_str(), headers.into_iter(), body);
+    let signature = sign(signable.map_err(|error| unsigned(&error))?, &parameters);
+    let (additions, _) = signature.map_err(|error| unsigned(&error))?.into_parts();
+    let mut request = Request::new(method, url.clone());
+    for (name, value) in headers.into_iter().chain(additions.headers()) {
+        let name = HeaderName::try_from(name).map_err(|error| unsigned(&error))?;
+        // Keys of the environment are any text.
+        let mut value = HeaderValue::from_str(value).map_err(|error| unsigned(&error))?;
+        value.set_sensitive(true);
+        request.headers_mut().insert(name, value);
+    }
+    *request.body_mut() = Some(BODY.into());
+    Ok(request)
+}
+
+/// An answer as a whole.
+async fn whole(service: &Service, host: &str, mut answer: Response) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    let broken = |error: reqwest::Error| {
+        let why = root_cause(&error.without_url());
+        service.failed(&format!("the answer of {host} broke off: {why}"))
+    };
+    while let Some(chunk) = answer.chunk().await.map_err(broken)? {
+        text.extend_from_slice(&chunk);
+        if text.len() > LARGEST {
+            return Err(
+                service.failed(&format!("the answer of {host} is larger than {LARGEST} bytes"))
+            );
+        }
+    }
+    Ok(text)
+}
+
+/// What an answer says that is none.
+fn said(text: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        #[serde(rename = "__type", default)]
+        kind: String,
+        #[serde(alias = "Message", default)]
+        message: String,
+    }
+    let Ok(Refusal { kind, message }) = serde_json::from_slice(text) else { return String::new() };
+    format!(": {}", [kind, message].join(" ").trim())
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "authorizationData")]
+    given: Given,
+}
+
+/// The public registry gives one login, the others a list with one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    One(Token),
+    Many(Vec<Token>),
+}
+
+#[derive(Deserialize)]
+struct Token {
+    #[serde(rename = "authorizationToken")]
+    text: String,
+    /// Seconds since 1970.
+    #[serde(rename = "expiresAt", default)]
+    until: f64,
+}
+
+/// Reads an answer. Nothing of it is repeated where it cannot be read.
+fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
+    let Answer { given } = serde_json::from_slice(text).ok()?;
+    let token = match given {
+        Given::One(token) => token,
+        Given::Many(tokens) => tokens.into_iter().next()?,
+    };
+    let pair = String::from_utf8(STANDARD.decode(token.text.trim()).ok()?).ok()?;
+    let (username, password) = pair.split_once(':')?;
+    let (username, password) = (username.to_owned(), Redacted::new(password.to_owned()));
+    let life = (token.until - now).clamp(0.0, LONGEST_LIFE);
+    let life = Duration::try_from_secs_f64(life).ok().filter(|life| !life.is_zero());
+    Some((Auth::Basic { username, password }, life))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_is_one_of_aws_by_its_whole_host() {
+        for (registry, host) in [
+            ("123456789012.dkr.ecr.eu-west-1.amazonaws.com", "api.ecr.eu-west-1.amazonaws.com"),
+            (
+                "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn",
+                "api.ecr.cn-north-1.amazonaws.com.cn",
+            ),
+            (
+                "123456789012.dkr.ecr-fips.us-east-1.amazonaws.com",
+                "ecr-fips.us-east-1.amazonaws.com",
+            ),
+            ("public.ecr.aws", "api.ecr-public.us-east-1.amazonaws.com"),
+        ] {
+            assert_eq!(Service::of(registry).unwrap().host, host);
+        }
+        for registry in [
+            "registry.example.com",
+            "evil.example.com",
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com.evil.example",
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com:8080",
+            "123456789012.dkr.ecr.evil/x.amazonaws.com",
+            "123456789012.dkr.ecr..amazonaws.com",
+            "1.dkr.ecr.eu-west-1.amazonaws.com",
+            "x.public.ecr.aws",
+            "",
+        ] {
+            let error = Service::of(registry).unwrap_err();
+            assert!(matches!(error, Error::InvalidUrl { .. }), "{registry}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_lasts_until_it_says_and_no_longer_than_any() {
+        let told = |text: &str| match read(text.as_bytes(), 1000.0)? {
+            (Auth::Basic { username, password }, life) => {
+                Some((username, password.expose().clone(), life.map(|life| life.as_secs())))
+            }
+            _ => None,
+        };
+        let some = |life| Some(("AWS".to_owned(), "hunter2".to_owned(), life));
+        // `AWS:hunter2`
+        let token = r#"{"authorizationToken":"QVdTOmh1bnRlcjI=","expiresAt":1100.5}"#;
+        assert_eq!(told(&format!(r#"{{"authorizationData":[{token}]}}"#)), some(Some(100)));
+        assert_eq!(told(&format!(r#"{{"authorizationData":{token}}}"#)), some(Some(100)));
+        for (until, life) in [("1e300", Some(43_200)), ("1000", None), ("-1e300", None)] {
+            let token = token.replace("1100.5", until);
+            assert_eq!(
+                told(&format!(r#"{{"authorizationData":[{token}]}}"#)),
+                some(life),
+                "{until}"
+            );
+        }
+        for bad in [
+            "",
+            "{}",
+            r#"{"authorizationData":[]}"#,
+            r#"{"authorizationData":[{"authorizationToken":"hunter2"}]}"#,
+            r#"{"authorizationData":[{"authorizationToken":"aHVudGVyMg=="}]}"#,
+        ] {
+            assert_eq!(told(bad), None, "{bad}");
+        }
+        assert_eq!(said(br#"{"__type":"Denied","message":"no"}"#), ": Denied no");
+        assert_eq!(said(b"<html>"), "");
+    }
+}

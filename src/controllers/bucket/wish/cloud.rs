@@ -1,0 +1,91 @@
+//! As whom Google and Azure are asked, from the keys that Flux reads in a Secret.
+
+use crds::source::BucketSpec;
+use objects::Redacted;
+use reconcile::Rest;
+use sources::bucket::{Endpoint, azure, google};
+use url::Url;
+
+use super::{Data, name_of_secret, text, unusable};
+
+/// Without a Secret Google's own hosts are asked with the credentials of the machine, and others as nobody.
+///
+/// Differs(flux): there those are sent to Google whatever the endpoint; here the endpoint counts, and whoever names one must
+/// not get the token of windlass by that.
+pub(super) fn google(
+    spec: &BucketSpec,
+    endpoint: &Endpoint,
+    secret: Option<&Data>,
+) -> Result<google::Identity, Rest> {
+    let Some(data) = secret else {
+        return Ok(match endpoint.is_google() {
+            true => google::Identity::Environment,
+            false => google::Identity::Anonymous,
+        });
+    };
+    let key = text(data, "serviceaccount").ok_or_else(|| {
+        let name = name_of_secret(spec);
+        unusable(format!("invalid '{name}' secret data: required fields 'serviceaccount'"))
+    })?;
+    Ok(google::Identity::ServiceAccount(Redacted::new(key.to_owned())))
+}
+
+/// Without a Secret Azure's own hosts are asked with the credentials of the machine, and others as nobody.
+///
+/// Parity(flux): the first of these that the Secret has: an application, a managed identity, the key of the account, a
+/// signature.
+pub(super) fn azure(
+    spec: &BucketSpec,
+    endpoint: &Endpoint,
+    secret: Option<&Data>,
+) -> Result<azure::Identity, Rest> {
+    let Some(data) = secret else {
+        return Ok(match endpoint.is_azure() {
+            true => azure::Identity::Environment { client: None },
+            false => azure::Identity::Anonymous,
+        });
+    };
+    let invalid =
+        |why: &str| unusable(format!("invalid '{}' secret data: {why}", name_of_secret(spec)));
+    let get = |key: &str| text(data, key).filter(|value| !value.is_empty());
+    if let (Some(tenant), Some(client)) = (get("tenantId"), get("clientId")) {
+        if let Some(secret) = get("clientSecret") {
+            let authority = get("authorityHost").map(Url::parse).transpose();
+            let authority =
+                authority.map_err(|error| invalid(&format!("authorityHost: {error}")))?;
+            return Ok(azure::Identity::Application {
+                tenant: tenant.to_owned(),
+                client: client.to_owned(),
+                secret: Redacted::new(secret.to_owned()),
+                authority,
+            });
+        }
+        if get("clientCertificate").is_some() {
+            return Err(invalid(
+                "'clientCertificate' is not supported; use 'clientSecret', 'accountKey' or 'sasKey'",
+            ));
+        }
+    }
+    if let Some(client) = get("clientId") {
+        if !endpoint.is_azure() {
+            return Err(invalid(
+                "'clientId' alone names an identity of the machine, which is for hosts of Azure only",
+            ));
+        }
+        return Ok(azure::Identity::Environment { client: Some(client.to_owned()) });
+    }
+    if let Some(key) = get("accountKey") {
+        let account = get("accountName").or_else(|| endpoint.account()).ok_or_else(|| {
+            invalid("'accountName' is missing, and spec.endpoint does not begin with it")
+        })?;
+        let (account, key) = (account.trim().to_owned(), Redacted::new(key.to_owned()));
+        return Ok(azure::Identity::Key { account, key });
+    }
+    if let Some(signature) = get("sasKey") {
+        return Ok(azure::Identity::Signature(Redacted::new(signature.to_owned())));
+    }
+    Err(invalid(
+        "requires a 'clientId', 'accountKey' or 'sasKey' field, or a combination of 'tenantId', 'clientId' and \
+         'clientSecret'",
+    ))
+}
