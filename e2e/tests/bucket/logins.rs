@@ -167,7 +167,7 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
         ensure!(logins == requests, "{way}: {asked:?} {said}");
         match failure {
             None => {
-                ensure!(output.status.success() && asked.len() == requests + 2, "{way}: {said}")
+                ensure!(output.status.success() && asked.len() == requests + 2, "{way}: {said}");
             }
             Some(text) => {
                 ensure!(!output.status.success() && said.contains(text), "{way}: {said}");

@@ -38,7 +38,7 @@ fn is_stable_alone(node: &Node) -> bool {
         && match node.kind {
             Kind::Mapping => {
                 node.tag == tag::MAP
-                    && node.content.len() % 2 == 0
+                    && node.content.len().is_multiple_of(2)
                     && node.entries().all(|(key, _)| is_stable_key(key))
             }
             Kind::Sequence => node.tag == tag::SEQ,
