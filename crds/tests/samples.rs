@@ -1,8 +1,8 @@
-//! Every sample in `config/samples` is an object of the kind that its file is named for, and says
-//! nothing that the types do not know.
+//! Every sample in `config/samples` is an object of the kind that its file is named for, such as `bucket.yaml` and
+//! `bucket-gcp.yaml`, and says nothing that the types do not know.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::Resource;
 use serde::Serialize;
@@ -13,15 +13,35 @@ fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../config/samples"))
 }
 
-/// Reads the sample of a kind and checks that nothing in it is lost on the way through the type.
+/// The samples by the kinds that their names begin with, in lower case.
+fn samples() -> BTreeSet<(String, PathBuf)> {
+    let entries = std::fs::read_dir(folder()).expect("there are samples");
+    let paths = entries.map(|entry| entry.expect("the folder can be read").path());
+    let kind = |path: &Path| {
+        let name = path.file_stem().expect("a file has a name").to_string_lossy();
+        name.split('-').next().unwrap_or_default().to_owned()
+    };
+    paths.map(|path| (kind(&path), path)).collect()
+}
+
+/// Reads the samples of a kind and checks that nothing in them is lost on the way through the type.
 fn check<K>()
 where
     K: DeserializeOwned + Serialize + Resource<DynamicType = ()>,
 {
-    let file = folder().join(format!("{}.yaml", K::kind(&()).to_lowercase()));
-    let bytes = std::fs::read(&file)
+    let own = K::kind(&()).to_lowercase();
+    for (_, file) in samples().iter().filter(|(kind, _)| *kind == own) {
+        check_file::<K>(file);
+    }
+}
+
+fn check_file<K>(file: &Path)
+where
+    K: DeserializeOwned + Serialize + Resource<DynamicType = ()>,
+{
+    let bytes = std::fs::read(file)
         .map_err(|error| format!("{}: {error}", file.display()))
-        .expect("every kind has a sample");
+        .expect("a sample can be read");
     let sample = goyaml::to_json(&bytes).expect("a sample is YAML");
     let object: K = serde_json::from_value(sample.clone())
         .map_err(|error| format!("{}: {error}", file.display()))
@@ -67,12 +87,8 @@ fn every_sample_is_an_object_of_its_kind() {
 fn the_samples_are_those_of_our_kinds() {
     let kinds: BTreeSet<String> = crds::all()
         .iter()
-        .map(|(_, definition)| format!("{}.yaml", definition.spec.names.kind.to_lowercase()))
+        .map(|(_, definition)| definition.spec.names.kind.to_lowercase())
         .collect();
-    let files: BTreeSet<String> = std::fs::read_dir(folder())
-        .expect("there are samples")
-        .map(|entry| entry.expect("the folder can be read").file_name())
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect();
-    assert_eq!(files, kinds);
+    let of_files: BTreeSet<String> = samples().into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(of_files, kinds);
 }
