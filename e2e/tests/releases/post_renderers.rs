@@ -1,6 +1,7 @@
 //! What the spec changes in rendered manifests, in which of them, and that another wish is another revision.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::SOON;
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::{Story, Target};
@@ -85,6 +86,10 @@ async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     story.merge(&app, json!({"spec": {"postRenderers": bad}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(text.contains("spec.postRenderers[1]"), "{text}");
+    let token = story.request(&app).await?;
+    let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
+    story.await_object(&app, SOON, handled).await?;
+    story.await_failure(&app, "UpgradeFailed").await.context("at the next look")?;
     ensure!(story.history("app")?.len() == 5, "{:?}", story.history("app")?);
     story.end().await
 }

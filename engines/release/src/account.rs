@@ -96,7 +96,10 @@ pub fn failed_early(desired: &Desired, status: &Status, action: Action, error: &
         if action == Action::Install { status::INSTALL_FAILED } else { status::UPGRADE_FAILED };
     let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
     next.released = said(desired, Truth::False, reason, text.clone());
+    // What was wished for was not done: it stays to be seen that it is something else than what is there.
+    let before = (status.post_renderers_digest.clone(), status.common_metadata_digest.clone());
     observe(desired, &mut next);
+    (next.post_renderers_digest, next.common_metadata_digest) = before;
     let event = wished_event(desired, reason, text);
     Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
 }

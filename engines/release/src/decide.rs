@@ -16,6 +16,8 @@
 
 use std::fmt;
 
+use reconcile::Status as Truth;
+
 use crate::journal::Action;
 use crate::record::{Record, Status as Life};
 use crate::revisions::Revisions;
@@ -167,7 +169,9 @@ fn deployed(
     if known.config_digest != desired.config_digest {
         return Ok(State::OutOfSync("release config values changed"));
     }
-    if status.observed_generation != desired.generation {
+    // Differs(flux): there a release whose post-renderers fail counts as in sync from the next look on.
+    let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
+    if status.observed_generation != desired.generation || has_failed {
         if status.post_renderers_digest != desired.post_renderers_digest {
             return Ok(State::OutOfSync("postrenderers digest has changed"));
         }

@@ -8,6 +8,7 @@ use super::*;
 use crate::revisions::{Broken, Revision};
 use crate::settings::{Remediation, Strategy};
 use crate::snapshot::{SnapshotAction, TestHook};
+use crate::status::{Said, UPGRADE_FAILED};
 use crate::testing::{desired, record};
 
 /// Revisions of chart 1.0.0 with values `a`, all known to the status.
@@ -110,6 +111,18 @@ fn what_is_deployed_is_compared_with_the_wish() {
     let mut wanted = desired("1.0.0", "a");
     wanted.post_renderers_digest = "sha256:0".to_owned();
     assert_eq!(is(&wanted), "InSync", "only a new generation is compared");
+    let (mut failed, revisions) = seen.clone();
+    failed.released = Some(Said {
+        status: Truth::False,
+        reason: UPGRADE_FAILED,
+        text: String::new(),
+        generation: wanted.generation,
+    });
+    assert_eq!(
+        told(&wanted, &(failed, revisions), None),
+        "OutOfSync: postrenderers digest has changed",
+        "what failed was not done"
+    );
     wanted.generation = 2;
     assert_eq!(is(&wanted), "OutOfSync: postrenderers digest has changed");
     wanted.post_renderers_digest.clear();
