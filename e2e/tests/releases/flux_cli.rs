@@ -1,7 +1,8 @@
-//! The stock `flux` 2.9 shows HelmReleases and does with them what it does where Flux keeps them.
+//! The stock `flux` 2.9 shows HelmReleases and Kustomizations and does with them what it does where Flux keeps them.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target};
 use serde_json::json;
@@ -66,5 +67,96 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     flux(&story, &["delete", "helmrelease", "app", "--silent"]).await?;
     story.await_gone(&app, SOON).await?;
     ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.end().await
+}
+
+/// A HelmRelease of the newest chart `app`, as people commit it.
+const COMMITTED: &str = "\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: app}
+spec:
+  interval: 10m
+  chart: {spec: {chart: app, version: '*', sourceRef: {kind: HelmRepository, name: charts}}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -> Result<()> {
+    let story = Story::with_windlass("flux-tree").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let files = [("own.yaml", config_map("own", "1")), ("app.yaml", COMMITTED.to_owned())];
+    let upstream = story.follow("all", &files).await?;
+    story.kustomization("all", "all", json!({"wait": true})).await?;
+    let all = Target::kustomization("all");
+    story.await_ready(&all).await?;
+    let (space, sha) = (story.namespace.as_str(), upstream.repository.hash("main")?);
+    let short = sha.get(..8).context("a commit has forty digits")?;
+
+    let told = flux(&story, &["tree", "kustomization", "all"]).await?;
+    let lines: Vec<&str> =
+        told.lines().map(|line| line.trim_start_matches(['│', '├', '└', '─', ' '])).collect();
+    let expected = [
+        format!("Kustomization/{space}/all"),
+        format!("ConfigMap/{space}/own"),
+        format!("HelmRelease/{space}/app"),
+        format!("ConfigMap/{space}/app-config"),
+    ];
+    ensure!(lines.iter().filter(|line| !line.is_empty()).eq(&expected), "{told}");
+    let told =
+        flux(&story, &["trace", "own", "--kind", "ConfigMap", "--api-version", "v1"]).await?;
+    ensure!(told.contains("Kustomization:") && told.contains("GitRepository:"), "{told}");
+    ensure!(told.contains(&sha), "{told}");
+    let told = flux(&story, &["trace", "helmrelease", "app"]).await?;
+    ensure!(told.contains("Kustomization:") && told.contains("GitRepository:"), "{told}");
+
+    let told = flux(&story, &["get", "kustomizations"]).await?;
+    ensure!(told.contains(&format!("Applied revision: main@sha1:{short}")), "{told}");
+    let told = flux(&story, &["get", "sources", "git"]).await?;
+    ensure!(told.contains(short) && told.contains("stored artifact"), "{told}");
+    for (kind, words) in
+        [("GitRepository", ["source", "git"].as_slice()), ("Kustomization", &["kustomization"])]
+    {
+        let told = flux(&story, &[&["export"], words, &["all"]].concat()).await?;
+        ensure!(told.contains(&format!("kind: {kind}")), "{told}");
+    }
+
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("own.yaml"), config_map("own", "2"))?;
+    std::fs::write(folder.path().join("app.yaml"), COMMITTED)?;
+    let path = folder.path().to_str().context("a path of letters")?;
+    let told = flux(&story, &["build", "kustomization", "all", "--path", path]).await?;
+    ensure!(
+        told.contains("value: \"2\"") && told.contains(&format!("namespace: {space}")),
+        "{told}"
+    );
+    // It ends with an error where there is a difference, as `diff` does.
+    let told = flux(&story, &["diff", "kustomization", "all", "--path", path]).await;
+    let told = told.err().context("no difference was found")?.to_string();
+    ensure!(told.contains(&format!("ConfigMap/{space}/own drifted")), "{told}");
+    ensure!(!told.contains(&format!("HelmRelease/{space}/app drifted")), "{told}");
+
+    // The repository first, where there is something new that nobody was told of.
+    let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "3"))], "a change")?;
+    let told = flux(&story, &["reconcile", "kustomization", "all", "--with-source"]).await?;
+    ensure!(told.contains(&format!("applied revision main@sha1:{sha}")), "{told}");
+    story.await_value("own", "3").await?;
+
+    flux(&story, &["suspend", "kustomization", "all"]).await?;
+    flux(&story, &["suspend", "source", "git", "all"]).await?;
+    let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "4"))], "a change")?;
+    let told = flux(&story, &["resume", "source", "git", "all"]).await?;
+    ensure!(told.contains(&format!("fetched revision main@sha1:{sha}")), "{told}");
+    story.await_value("own", "3").await?;
+    let told = flux(&story, &["resume", "kustomization", "all"]).await?;
+    ensure!(told.contains(&format!("applied revision main@sha1:{sha}")), "{told}");
+    story.await_value("own", "4").await?;
+
+    flux(&story, &["delete", "kustomization", "all", "--silent"]).await?;
+    flux(&story, &["delete", "source", "git", "all", "--silent"]).await?;
+    story.await_gone(&all, SOON).await?;
+    for target in [Target::config_map("own"), Target::config_map("app-config")] {
+        story.await_gone(&target, SOON).await?;
+    }
     story.end().await
 }
