@@ -48,6 +48,7 @@ use release::{Desired, Release};
 pub(crate) use self::chart::Charts;
 use self::chart::Loaded;
 use self::postrender::PostRenderers;
+use self::storage::Storage;
 use self::ways::Ways;
 use self::wish::{Pace, Parts};
 use self::world::World;
@@ -65,12 +66,21 @@ pub(crate) struct Memory {
     latest: Arc<Latest<HelmRelease>>,
     /// Where and as whom it was released last.
     target: Option<Arc<Target>>,
-    /// Objects of a revision that were ready while others were awaited, and what was wished for then.
-    healthy: Option<(String, BTreeSet<ObjectId>)>,
-    /// When a wait was looked at last, and the generation of that look.
-    waiting: Option<(Option<i64>, Instant)>,
+    /// What the last run saw of the objects that it waits for.
+    wait: Option<Wait>,
     /// What names the chart that was released last.
     source: Option<String>,
+}
+
+/// What a run that waits leaves to the next one.
+struct Wait {
+    /// What was wished for; for anything else nothing of it holds.
+    wished: String,
+    generation: Option<i64>,
+    looked_at: Instant,
+    /// Objects that were ready while others were awaited.
+    healthy: BTreeSet<ObjectId>,
+    records: Option<Arc<Storage>>,
 }
 
 /// What a run wishes for.
@@ -213,8 +223,9 @@ impl Session {
         if hold::is_suspended(object, self.began) || marks::is_asked(object) {
             return None;
         }
-        let (generation, looked_at) = self.memory().waiting?;
-        PAUSE.checked_sub(looked_at.elapsed()).filter(|_| generation == object.meta().generation)
+        let memory = self.memory();
+        let wait = memory.wait.as_ref().filter(|it| it.generation == object.meta().generation)?;
+        PAUSE.checked_sub(wait.looked_at.elapsed())
     }
 
     async fn attempt(&self, object: Arc<HelmRelease>) -> Result<Option<Duration>, ClusterError> {
@@ -408,7 +419,7 @@ impl Session {
         let before = memory.target.replace(to.clone());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
             before.observer().release_objects(&self.node);
-            memory.healthy = None;
+            memory.wait = None;
         }
     }
 
@@ -419,15 +430,17 @@ impl Session {
         wish: Arc<Wish>,
         target: &Arc<Target>,
     ) -> Option<Ended> {
+        target.observer().looks(&self.node);
         // A closed door means that the process ends.
         let _place = target.applying().acquire_owned().await.ok();
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (to, node) = (target.clone(), self.node.clone());
         let world = World::new(context, to, node, latest, object.clone(), wish.clone());
-        let judged = format!("{} {}", wish.desired.inputs, wish.desired.generation);
-        let healthy = self.memory().healthy.take().filter(|(of, _)| *of == judged);
-        if let Some((_, healthy)) = healthy {
-            world.known().healthy = healthy;
+        let desired = &wish.desired;
+        let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
+        let wait = self.memory().wait.take().filter(|it| it.wished == wished);
+        if let Some(wait) = wait {
+            world.resume(wait.healthy, wait.records);
         }
         if !wish.is_observed() {
             target.observer().release_objects(&self.node);
@@ -444,13 +457,11 @@ impl Session {
         self.context.hub.set_edges(&self.node, Edge::Waits, in_the_way);
         let awaited = rest.wake().map(|wake| world.places(wake)).unwrap_or_default();
         target.observer().await_objects(&self.node, &awaited);
-        let mut memory = self.memory();
-        memory.waiting = None;
         if matches!(rest, Rest::Running(..)) && !awaited.is_empty() {
-            memory.healthy = Some((judged, std::mem::take(&mut world.known().healthy)));
-            memory.waiting = Some((object.meta().generation, Instant::now()));
+            let (healthy, records) = world.left();
+            let (generation, looked_at) = (object.meta().generation, Instant::now());
+            self.memory().wait = Some(Wait { wished, generation, looked_at, healthy, records });
         }
-        drop(memory);
         Some(Ended { object: world.object(), rest, wish: Some(wish), helm_chart: None })
     }
 

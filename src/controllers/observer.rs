@@ -218,11 +218,12 @@ impl Observer {
         }
         state.waiting.retain(|_, nodes| !nodes.is_empty());
         let mut moved = false;
-        for Awaited { resource, id, labelled, version } in awaited {
+        for Awaited { resource, id, labelled, version, since } in awaited {
             state.waiting.entry(id.clone()).or_default().insert(owner.clone());
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
             let seen = state.sighted(label_of(owner), id);
             moved |= seen.is_some_and(|(seen, _)| seen > *version);
+            moved |= *version > 0 && state.losses.lost_since(id, *since);
             let selection = match labelled {
                 Labelled::Yes => Selection::Labelled(label_of(owner)),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
@@ -234,6 +235,25 @@ impl Observer {
         if moved {
             self.hub.wake(owner, WakeReason::Waiting);
         }
+    }
+
+    /// Says that a run begins which looks at whatever its node waits for: what moves until [`Self::await_objects`] is
+    /// seen by that look, or noticed there.
+    pub(crate) fn looks(&self, owner: &Node) {
+        let mut state = self.state();
+        let State { waiting, watches, .. } = &mut *state;
+        // Nobody remembers what watches by name have seen, so they go on to wake.
+        let named: BTreeSet<ObjectId> = watches
+            .iter()
+            .filter(|(_, watch)| watch.users.contains(owner))
+            .filter_map(|(key, _)| key.named_object())
+            .collect();
+        for (id, nodes) in waiting.iter_mut() {
+            if !named.contains(id) {
+                nodes.remove(owner);
+            }
+        }
+        waiting.retain(|_, nodes| !nodes.is_empty());
     }
 
     /// Replaces what a node's spec refers to, beside whether its run found it: a change of it wakes the node.
@@ -373,6 +393,8 @@ pub(crate) struct Awaited {
     pub(crate) labelled: Labelled,
     /// The resourceVersion in which the node saw it; 0 when it was not there.
     pub(crate) version: u64,
+    /// The moment before that look.
+    pub(crate) since: Moment,
 }
 
 /// Whether an object carries the owner label.

@@ -61,9 +61,10 @@ impl World {
             return Ok(HookObject::Missing);
         };
         let (id, cluster) = (&member.id, &self.target.cluster);
+        let since = self.target.observer().now();
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
-        self.saw(&member, live.as_ref());
+        self.saw(&member, live.as_ref(), since);
         let Some(live) = live else { return Ok(HookObject::Missing) };
         on.insert(member.node());
         if live.meta("deletionTimestamp").is_some_and(|it| !it.is_null()) {

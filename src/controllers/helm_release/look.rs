@@ -17,7 +17,7 @@ use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
 use crate::cluster::ClusterError;
-use crate::controllers::observer::{Awaited, Labelled, RELEASE_NAME};
+use crate::controllers::observer::{Awaited, Labelled, Moment, RELEASE_NAME};
 
 /// How often an object is looked at that no watch tells of.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -134,11 +134,27 @@ impl World {
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
     }
 
+    /// Remembers an object as the API server answered a write, for the look that may follow.
+    ///
+    /// `since` is the moment before the write.
+    pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: Moment) {
+        if !is_inert(&answer) {
+            self.known().written.insert(id.clone(), (answer, since));
+        }
+    }
+
     async fn health_of(&self, member: &Member, jobs: bool) -> Result<Report, ClusterError> {
         let Member { id, resource, .. } = member;
-        let cluster = &self.target.cluster;
-        let live = cluster.get(resource, &id.namespace, &id.name).await?;
-        self.saw(member, live.as_ref());
+        let written = self.known().written.remove(id);
+        let (live, since) = match written {
+            // What the API server answered a moment ago is what it would say now; a watch tells of anything newer.
+            Some((written, since)) => (Some(written), since),
+            None => {
+                let since = self.target.observer().now();
+                (self.target.cluster.get(resource, &id.namespace, &id.name).await?, since)
+            }
+        };
+        self.saw(member, live.as_ref(), since);
         let Some(live) = live else { return Ok(Report::not_found()) };
         Ok(self.judged(&live, jobs))
     }
@@ -159,8 +175,8 @@ impl World {
         health::read(live, &[], jiff::Timestamp::now())
     }
 
-    /// Remembers in which version an object was seen, for the wait that may follow.
-    pub(super) fn saw(&self, member: &Member, live: Option<&Object>) {
+    /// Remembers in which version an object was seen by a look that began at `since`, for the wait that may follow.
+    pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
         let own = live.and_then(|it| it.label(RELEASE_NAME));
         let labelled = match own == Some(self.node.name.as_str()) {
             true => Labelled::Yes,
@@ -171,6 +187,7 @@ impl World {
             id: member.id.clone(),
             labelled,
             version: live.map_or(0, version_of),
+            since,
         };
         self.known().looked.insert(member.node(), awaited);
     }
@@ -186,10 +203,11 @@ impl World {
             Err(text) => return Ok(Health::Failed(text)),
         };
         let width = usize::from(self.context.settings.concurrent_ssa);
+        let since = self.target.observer().now();
         let found = members::live(&self.target.cluster, &leaving, width).await;
         let mut left = Vec::new();
         for (member, live) in leaving.iter().zip(found.map_err(|error| self.no_answer(&error))?) {
-            self.saw(member, live.as_ref());
+            self.saw(member, live.as_ref(), since);
             if let Some(live) = live
                 && !members::is_of_another(&live, &record.name, &record.namespace)
             {

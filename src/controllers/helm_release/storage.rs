@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -46,6 +47,8 @@ struct Stored {
     labels: BTreeMap<String, String>,
     /// The digest of all parts, where the Secret is one of several.
     parts: Option<String>,
+    /// How much the record takes in its Secrets, in bytes.
+    size: usize,
 }
 
 /// See the module.
@@ -61,11 +64,18 @@ pub(super) struct Storage {
     known: Mutex<Option<Known>>,
 }
 
-#[derive(Default)]
 struct Known {
     stored: BTreeMap<i64, Stored>,
     broken: Vec<Broken>,
+    read_at: Instant,
 }
+
+/// How long records are taken for what the cluster has, from one run of a wait to the next. Somebody who deletes or
+/// changes them meanwhile is noticed by the next write at the latest.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
+const KEPT_SIZE: usize = 32 << 10;
 
 /// Texts of a map in metadata.
 fn texts(object: &Object, field: &str) -> BTreeMap<String, String> {
@@ -126,6 +136,15 @@ impl Storage {
         Ok(Revisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
     }
 
+    /// Whether the next run of a wait may go on with these records instead of reading them again.
+    pub(super) fn is_kept(&self) -> bool {
+        let known = self.known();
+        known.as_ref().is_some_and(|known| {
+            let size: usize = known.stored.values().map(|it| it.size).sum();
+            size <= KEPT_SIZE && known.read_at.elapsed() < KEPT_FOR
+        })
+    }
+
     /// The next look reads again.
     pub(super) fn forget(&self) {
         *self.known() = None;
@@ -135,7 +154,8 @@ impl Storage {
         let selector = storage::selector(&self.name);
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        let mut known = Known::default();
+        let (stored, broken, read_at) = (BTreeMap::new(), Vec::new(), Instant::now());
+        let mut known = Known { stored, broken, read_at };
         for secret in secrets.map_err(failed)? {
             let labels = texts(&secret, "labels");
             let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -213,9 +233,10 @@ impl Storage {
             let journal =
                 annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
             let digest = annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned();
-            (record, journal, labels, digest)
+            let size = parts.iter().map(|it| it.len()).sum();
+            (record, journal, labels, digest, size)
         });
-        let Ok((record, journal, labels, parts)) = read.await else {
+        let Ok((record, journal, labels, parts, size)) = read.await else {
             return Ok(Err("reading it broke off".to_owned()));
         };
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
@@ -227,6 +248,7 @@ impl Storage {
             version: version.to_owned(),
             labels,
             parts,
+            size,
         }))
     }
 
@@ -250,8 +272,8 @@ impl Storage {
         let created = self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await;
         match created {
             Ok(created) => {
-                let parts = digest_of(&packed);
-                self.remember(record, Some(journal.clone()), &created, labels, parts);
+                let stand = (digest_of(&packed), size_of(&packed));
+                self.remember(record, Some(journal.clone()), &created, labels, stand);
                 Ok(())
             }
             Err(error) if error.code() == Some(409) => {
@@ -286,7 +308,7 @@ impl Storage {
         journal: Option<Journal>,
         secret: &Object,
         labels: BTreeMap<String, String>,
-        parts: Option<String>,
+        (parts, size): (Option<String>, usize),
     ) {
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
         let stored = Stored {
@@ -296,6 +318,7 @@ impl Storage {
             version: version.to_owned(),
             labels,
             parts,
+            size,
             record,
         };
         if let Some(known) = self.known().as_mut() {
@@ -420,7 +443,8 @@ impl Storage {
             self.delete_parts(version, parts.as_deref()).await?;
         }
         let journal = journal.cloned().or(before.journal);
-        self.remember(record, journal, &written, labels, parts);
+        let size = packed_now.as_ref().map_or(before.size, size_of);
+        self.remember(record, journal, &written, labels, (parts, size));
         Ok(())
     }
 
@@ -446,6 +470,10 @@ impl Storage {
 /// The digest of all parts, if there is more than one.
 fn digest_of(packed: &Packed) -> Option<String> {
     (packed.parts.len() > 1).then(|| packed.digest.clone())
+}
+
+fn size_of(packed: &Packed) -> usize {
+    packed.parts.iter().map(Vec::len).sum()
 }
 
 /// Packing costs time that others on the thread would miss.

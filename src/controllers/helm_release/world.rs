@@ -24,7 +24,7 @@ use super::{Wish, report, status};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::hold;
-use crate::controllers::observer::Awaited;
+use crate::controllers::observer::{Awaited, Moment};
 use crate::controllers::record::Latest;
 use crate::controllers::run::Controlled as _;
 use crate::controllers::target::Target;
@@ -44,6 +44,8 @@ pub(super) struct Known {
     members: BTreeMap<i64, Arc<Vec<Member>>>,
     /// Objects that were ready at an earlier look.
     pub(super) healthy: BTreeSet<ObjectId>,
+    /// Objects as the API server answered when they were written, with the moment before that, until they are looked at.
+    pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
     pub(super) looked: BTreeMap<Node, Awaited>,
     /// Objects that drifted, as they are applied, and whether they are missing.
@@ -98,6 +100,18 @@ impl World {
     pub(super) fn places(&self, wake: &Wake) -> Vec<Awaited> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.looked.remove(node)).collect()
+    }
+
+    /// Goes on with what an earlier run left that waited for the same.
+    pub(super) fn resume(&self, healthy: BTreeSet<ObjectId>, records: Option<Arc<Storage>>) {
+        let mut known = self.known();
+        (known.healthy, known.storage) = (healthy, records);
+    }
+
+    /// What [`World::resume`] of the next run wants: objects that are ready, and the records.
+    pub(super) fn left(&self) -> (BTreeSet<ObjectId>, Option<Arc<Storage>>) {
+        let mut known = self.known();
+        (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
     }
 
     /// The newest revision, as the run knows it.

@@ -211,11 +211,13 @@ impl World {
             }
         };
         match written {
-            Ok(written) if is_observed => {
-                let digest = apply::compare::digest(object);
-                observer.applied(&self.node, resource, digest, &written, since);
+            Ok(written) => {
+                if is_observed {
+                    let digest = apply::compare::digest(object);
+                    observer.applied(&self.node, resource, digest, &written, since);
+                }
+                self.wrote(id, written, since);
             }
-            Ok(_) => {}
             Err(error) => {
                 if is_observed {
                     observer.released(&self.node, id);

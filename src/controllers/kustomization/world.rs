@@ -170,7 +170,9 @@ impl World {
                 let labelled = if ours { Labelled::Yes } else { Labelled::No };
                 // What was not examined has no version that it could be ahead of.
                 let version = known.examined.get(&id).copied().unwrap_or(u64::MAX);
-                places.push(Awaited { resource, labelled, version, id });
+                // A loss during the run has woken the node by itself.
+                let since = self.target.observer().now();
+                places.push(Awaited { resource, labelled, version, since, id });
             }
         }
         places
