@@ -41,12 +41,30 @@ pub struct Budget {
     steps: u64,
     output: usize,
     calls: usize,
+    /// The steps and output with which it began.
+    begun: (u64, usize),
 }
 
 impl Budget {
     /// Nothing is used up.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, steps: 0, output: 0, calls: 0 }
+        Self { limits, steps: 0, output: 0, calls: 0, begun: (0, 0) }
+    }
+
+    /// One of so many equal parts of what is left, for runs at the same time; [`Budget::join`] takes it back.
+    pub fn part(&self, of: usize) -> Self {
+        let of = of.max(1);
+        let steps = self.limits.steps.saturating_sub(self.steps) / of as u64;
+        let output = self.limits.output.saturating_sub(self.output) / of;
+        let (steps, output) = (self.limits.steps - steps, self.limits.output - output);
+        Self { limits: self.limits, steps, output, calls: self.calls, begun: (steps, output) }
+    }
+
+    /// Uses up what was used of a part.
+    pub fn join(&mut self, part: &Self) {
+        let (steps, output) = part.begun;
+        self.steps = self.steps.saturating_add(part.steps.saturating_sub(steps));
+        self.output = self.output.saturating_add(part.output.saturating_sub(output));
     }
 
     pub(crate) fn step(&mut self) -> Result<(), LimitError> {
@@ -82,5 +100,23 @@ impl Budget {
 
     pub(crate) fn leave(&mut self) {
         self.calls -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Limits};
+
+    #[test]
+    fn parts_have_together_no_more_than_was_left() {
+        let limits = Limits { steps: 10, output: 100, ..Limits::default() };
+        let mut whole = Budget::new(limits);
+        whole.produce(40).expect("there is room");
+        let mut part = whole.part(3);
+        part.produce(20).expect("a third of sixty");
+        assert!(part.produce(1).is_err());
+        assert!((0..3).all(|_| part.step().is_ok()) && part.step().is_err());
+        whole.join(&part);
+        assert_eq!((whole.steps, whole.output), (4, 61));
     }
 }

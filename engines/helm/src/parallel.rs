@@ -20,22 +20,33 @@ pub(crate) fn map<T: Sync, R: Send>(
     bytes: usize,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let threads = match bytes {
+    on_threads(items, threads(items.len(), bytes), &|| (), &|(), item| work(item))
+}
+
+/// How many threads are worthwhile for so many items of so many bytes in all; one of them is that of the caller.
+pub(crate) fn threads(items: usize, bytes: usize) -> usize {
+    let most = match bytes {
         ..WORTHWHILE => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST),
     };
-    on_threads(items, threads.min(items.len()), &work)
+    most.min(items)
 }
 
-fn on_threads<T: Sync, R: Send>(
+/// What `work` gives for each item, in their order, on so many threads; `begin` makes what each of them works with.
+pub(crate) fn on_threads<T: Sync, R: Send, W>(
     items: &[T],
     threads: usize,
-    work: &(impl Fn(&T) -> R + Sync),
+    begin: &(impl Fn() -> W + Sync),
+    work: &(impl Fn(&mut W, &T) -> R + Sync),
 ) -> Vec<R> {
-    if threads < 2 {
-        return items.iter().map(work).collect();
+    let threads = threads.max(1);
+    let share = |first: usize| {
+        let mut with = begin();
+        items.iter().skip(first).step_by(threads).map(|item| work(&mut with, item)).collect()
+    };
+    if threads == 1 {
+        return share(0);
     }
-    let share = |first: usize| items.iter().skip(first).step_by(threads).map(work).collect();
     std::thread::scope(|scope| {
         let others = (1..threads).map(|first| {
             let builder = std::thread::Builder::new().stack_size(crate::render::STACK);
@@ -65,7 +76,7 @@ mod tests {
         for threads in 0..6 {
             for length in [0, 1, 2, 3, 7, 100] {
                 let items: Vec<usize> = (0..length).collect();
-                let found = on_threads(&items, threads, &|item| item * 2);
+                let found = on_threads(&items, threads, &|| 2, &|by, item| item * *by);
                 assert_eq!(found, items.iter().map(|item| item * 2).collect::<Vec<_>>());
             }
         }
@@ -73,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_passed_on() {
-        let work = |item: &usize| assert_ne!(*item, 5);
-        let ended = catch_unwind(|| on_threads(&[1, 2, 3, 4, 5, 6], 3, &work));
+        let work = |(): &mut (), item: &usize| assert_ne!(*item, 5);
+        let ended = catch_unwind(|| on_threads(&[1, 2, 3, 4, 5, 6], 3, &|| (), &work));
         assert!(ended.is_err());
     }
 }

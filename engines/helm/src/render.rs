@@ -13,6 +13,7 @@ mod host;
 mod message;
 mod metadata;
 mod scope;
+mod side_by_side;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use golang::Value;
 use golang::value::Map;
@@ -34,7 +36,6 @@ use crate::warning::Warning;
 pub use functions::functions;
 pub use gotemplate::STACK;
 use host::Host;
-use table::Table;
 pub use trail::Step;
 
 /// The release that is rendered.
@@ -102,6 +103,8 @@ pub struct Templates {
     set: Set,
     /// In the order in which they are parsed and run.
     files: Arc<[File]>,
+    /// A render has shown that files have to be rendered one after the other (`side_by_side`).
+    is_ordered: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -110,6 +113,13 @@ struct File {
     text: Arc<[u8]>,
     /// The place of the chart it belongs to, in the order of [`scope::walk`].
     chart: usize,
+}
+
+impl File {
+    /// Whether it has definitions only.
+    fn is_partial(&self) -> bool {
+        self.name.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
+    }
 }
 
 impl Templates {
@@ -136,7 +146,7 @@ impl Templates {
             })?;
             set.add(parsed);
         }
-        Ok(Self { set, files: files.into() })
+        Ok(Self { set, files: files.into(), is_ordered: Arc::default() })
     }
 
     /// Whether these are the templates of a chart, in the shape that processing its dependencies has given it.
@@ -199,19 +209,24 @@ impl Templates {
         let scopes = scope::all(chart, values, release, &host.env.capabilities);
         let mut budget = Budget::new(Limits::default());
         let mut rendered = BTreeMap::new();
-        for file in &*self.files {
-            let is_partial = file.name.rsplit('/').next().is_some_and(|base| base.starts_with('_'));
-            let Some(scope) = scopes.get(file.chart).filter(|_| !is_partial) else { continue };
-            let template = [
-                ("Name", Value::from(file.name.as_str())),
-                ("BasePath", Value::from(scope.base_path.as_str())),
-            ];
-            scope.top.insert("Template", Table::value(table::of(template)));
-            let top = Table::value(scope.top.clone());
-            let text = set
-                .run_within(&file.name, top, host, &mut budget)
-                .map_err(|failure| self.failed(file, failure))?;
-            rendered.insert(file.name.clone(), without_no_value(text));
+        let files: Vec<&File> = self.files.iter().filter(|file| !file.is_partial()).collect();
+        // What templates of other charts see of this one is the same for all files of a run of one chart.
+        for files in files.chunk_by(|a, b| a.chart == b.chart) {
+            let within = (host, &mut budget);
+            let texts = side_by_side::render(&set, files, &scopes, within, &self.is_ordered);
+            if let Some(texts) = texts {
+                let names = files.iter().map(|file| file.name.clone());
+                rendered.extend(names.zip(texts));
+                continue;
+            }
+            for file in files {
+                let Some(scope) = scopes.get(file.chart) else { continue };
+                let shown = scope.shown_to(&file.name, &scope.top);
+                let text = set
+                    .run_within(&file.name, shown, host, &mut budget)
+                    .map_err(|failure| self.failed(file, failure))?;
+                rendered.insert(file.name.clone(), without_no_value(text));
+            }
         }
         Ok(rendered)
     }

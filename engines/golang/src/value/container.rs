@@ -190,7 +190,7 @@ impl Map {
     }
 
     /// What tells it from every other map that is there at the same time.
-    pub(super) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 

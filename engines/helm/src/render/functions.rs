@@ -136,6 +136,9 @@ fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let Some(cluster) = host.env.cluster.as_ref().filter(|_| !host.mode.lint) else {
         return Ok(nothing());
     };
+    if !host.is_alone() {
+        return Ok(nothing());
+    }
     let texts = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
     let [api_version, kind, namespace, name] = &texts;
     let found = cluster.lookup(&Wanted { api_version, kind, namespace, name })?;

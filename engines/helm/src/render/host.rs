@@ -1,13 +1,15 @@
 //! What functions share during one render: the world, and what was included and parsed so far.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use golang::time::{Time, Zone};
-use golang::value::Str;
+use golang::value::{Map, Str};
 use gotemplate::{Set, Template};
 
 use super::Mode;
+use super::side_by_side::Shared;
 use crate::env::Env;
 use crate::warning::Warning;
 
@@ -24,7 +26,15 @@ const MAX_KEPT_BYTES: usize = 4 << 20;
 pub(super) struct Host {
     pub(super) env: Env,
     pub(super) mode: Mode,
+    beside: Option<Beside>,
     state: Mutex<State>,
+}
+
+/// Other threads render other files at the same time.
+struct Beside {
+    shared: Arc<Shared>,
+    /// The address of what the file sees, which is its own, but would be seen by the next file.
+    top: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,7 +58,29 @@ pub(super) struct Parsed {
 
 impl Host {
     pub(super) fn new(env: Env, mode: Mode) -> Self {
-        Self { env, mode, state: Mutex::default() }
+        Self { env, mode, beside: None, state: Mutex::default() }
+    }
+
+    /// A host of one of several threads.
+    pub(super) fn beside(&self, shared: &Arc<Shared>) -> Self {
+        let beside = Some(Beside { shared: Arc::clone(shared), top: AtomicUsize::new(0) });
+        Self { env: self.env.clone(), mode: self.mode, beside, state: Mutex::default() }
+    }
+
+    /// Says what the next file sees.
+    pub(super) fn sees(&self, top: &Map) {
+        if let Some(beside) = &self.beside {
+            beside.top.store(top.address(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something may be done whose result depends on what else was rendered before. Where files are rendered side
+    /// by side it may not, and they are rendered one by one instead.
+    pub(super) fn is_alone(&self) -> bool {
+        if let Some(beside) = &self.beside {
+            beside.shared.is_ordered();
+        }
+        self.beside.is_none()
     }
 
     pub(super) fn into_warnings(self) -> Vec<Warning> {
@@ -92,6 +124,8 @@ impl Host {
     }
 
     pub(super) fn warn(&self, warning: Warning) {
+        // Warnings have an order; those of a render that is given up are not told.
+        self.is_alone();
         self.state().warnings.push(warning);
     }
 
@@ -111,10 +145,19 @@ impl sprig::World for Host {
     }
 
     fn fill(&self, buffer: &mut [u8]) {
-        (self.env.random)(buffer);
+        if self.is_alone() {
+            (self.env.random)(buffer);
+        }
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {
         self.env.names.as_ref().map_or_else(|| Ok(String::new()), |names| names.address_of(host))
+    }
+
+    fn may_change(&self, map: &Map) -> bool {
+        let is_shared = |beside: &Beside| {
+            beside.shared.has(map) || beside.top.load(Ordering::Relaxed) == map.address()
+        };
+        !self.beside.as_ref().is_some_and(is_shared) || self.is_alone()
     }
 }

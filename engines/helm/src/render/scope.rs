@@ -23,6 +23,16 @@ pub(super) struct Scope {
     pub(super) base_path: String,
 }
 
+impl Scope {
+    /// What a file sees, in this map, which is [`Scope::top`] or has what that has.
+    pub(super) fn shown_to(&self, file: &str, top: &Map) -> Value {
+        let template =
+            [("Name", Value::from(file)), ("BasePath", Value::from(self.base_path.as_str()))];
+        top.insert("Template", Table::value(table::of(template)));
+        Table::value(top.clone())
+    }
+}
+
 /// A chart and those in it, each with its path in the outermost chart: a chart comes before those in it.
 pub(super) fn walk(chart: &Chart) -> Vec<(&Chart, String)> {
     let mut all = Vec::new();

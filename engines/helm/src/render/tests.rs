@@ -1,6 +1,8 @@
 //! What the recorded cases do not say: the order of files, limits, lint, the cluster, and that a render leaves nothing
 //! behind.
 
+mod side_by_side;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

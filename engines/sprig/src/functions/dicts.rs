@@ -10,7 +10,8 @@ use golang::value::{Kind, List, Map, Object, Str, Type};
 use gotemplate::{Call, Failure};
 
 use crate::arguments::{Outcome, any, copied, map, text, text_of};
-use crate::table::{Entry, bounded, plain};
+use crate::table::{Entry, bounded, plain, worldly};
+use crate::world::{NOT_ALONE, World};
 
 pub(crate) const ENTRIES: &[Entry] = &[
     bounded("deepCopy", "func(interface {}) interface {}", deep_copy),
@@ -23,12 +24,12 @@ pub(crate) const ENTRIES: &[Entry] = &[
     bounded("omit", "func(map[string]interface {}, ...string) map[string]interface {}", omit),
     bounded("pick", "func(map[string]interface {}, ...string) map[string]interface {}", pick),
     plain("pluck", "func(string, ...map[string]interface {}) []interface {}", pluck),
-    bounded(
+    worldly(
         "set",
         "func(map[string]interface {}, string, interface {}) map[string]interface {}",
         set,
     ),
-    plain("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
+    worldly("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
     plain("values", "func(map[string]interface {}) []interface {}", values),
 ];
 
@@ -127,8 +128,11 @@ fn pluck(args: &[Value]) -> Outcome {
 }
 
 /// Puts a value into a map, and gives the map.
-fn set(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn set(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let (map, key) = (map(args, 0), text(args, 1));
+    if !world.may_change(&map) {
+        return Err(NOT_ALONE.into());
+    }
     if map.is_nil() {
         return Err("assignment to entry in nil map".into());
     }
@@ -138,8 +142,11 @@ fn set(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 /// Removes a key from a map, and gives the map.
-fn unset(args: &[Value]) -> Outcome {
+fn unset(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
     let map = map(args, 0);
+    if !world.may_change(&map) {
+        return Err(NOT_ALONE.into());
+    }
     map.remove(text(args, 1));
     Ok(Value::Map(map))
 }

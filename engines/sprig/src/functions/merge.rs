@@ -9,25 +9,26 @@ use gotemplate::{Call, Failure};
 
 use super::defaults::is_empty;
 use crate::arguments::{Outcome, map};
-use crate::table::{Entry, bounded};
+use crate::table::{Entry, worldly};
+use crate::world::{NOT_ALONE, World};
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    bounded(
+    worldly(
         "merge",
         "func(map[string]interface {}, ...map[string]interface {}) interface {}",
         merge,
     ),
-    bounded(
+    worldly(
         "mergeOverwrite",
         "func(map[string]interface {}, ...map[string]interface {}) interface {}",
         merge_overwrite,
     ),
-    bounded(
+    worldly(
         "mustMerge",
         "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
         must_merge,
     ),
-    bounded(
+    worldly(
         "mustMergeOverwrite",
         "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
         must_merge_overwrite,
@@ -35,23 +36,23 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
-fn merge(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    forgiving(merged(call, args, false))
+fn merge(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    forgiving(merged(world, call, args, false))
 }
 
 /// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
-fn merge_overwrite(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    forgiving(merged(call, args, true))
+fn merge_overwrite(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    forgiving(merged(world, call, args, true))
 }
 
 /// Fills what is missing or empty in the first map from the others.
-fn must_merge(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    merged(call, args, false)
+fn must_merge(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    merged(world, call, args, false)
 }
 
 /// Replaces what is in the first map by what is in the others.
-fn must_merge_overwrite(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    merged(call, args, true)
+fn must_merge_overwrite(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    merged(world, call, args, true)
 }
 
 /// What mergo says of values that do not fit.
@@ -81,19 +82,20 @@ impl Pair {
     }
 }
 
-fn merged(call: &mut Call<'_>, args: &[Value], overwrites: bool) -> Outcome {
+fn merged(world: &dyn World, call: &mut Call<'_>, args: &[Value], overwrites: bool) -> Outcome {
     let mut target = map(args, 0);
     for at in 1..args.len() {
         let source = map(args, at);
         if target.is_nil() && !source.is_nil() {
             target = Map::default();
         }
-        merge_into(call, &target, &source, overwrites)?;
+        merge_into(world, call, &target, &source, overwrites)?;
     }
     Ok(Value::Map(target))
 }
 
 fn merge_into(
+    world: &dyn World,
     call: &mut Call<'_>,
     target: &Map,
     source: &Map,
@@ -110,13 +112,13 @@ fn merge_into(
                 };
                 if matches!(value, Value::Nil) {
                     if overwrites {
-                        put(call, &pair.target, key, value)?;
+                        put(world, call, &pair.target, key, value)?;
                     }
                     continue;
                 }
                 let old = pair.target.get(&key);
                 if value.kind() == Kind::Slice && overwrites {
-                    put(call, &pair.target, key.clone(), value.clone())?;
+                    put(world, call, &pair.target, key.clone(), value.clone())?;
                 }
                 if let Some((target, source)) = below(old.as_ref(), &value, overwrites)? {
                     pair.pending = Some((key, value, old));
@@ -129,7 +131,7 @@ fn merge_into(
         };
         let Some(pair) = open.last() else { break };
         if !stays(old.as_ref(), &value, overwrites) {
-            put(call, &pair.target, key, value)?;
+            put(world, call, &pair.target, key, value)?;
         }
     }
     Ok(())
@@ -170,7 +172,16 @@ fn stays(old: Option<&Value>, new: &Value, overwrites: bool) -> bool {
     }
 }
 
-fn put(call: &mut Call<'_>, target: &Map, key: Str, value: Value) -> Result<(), Failure> {
+fn put(
+    world: &dyn World,
+    call: &mut Call<'_>,
+    target: &Map,
+    key: Str,
+    value: Value,
+) -> Result<(), Failure> {
+    if !world.may_change(target) {
+        return Err(NOT_ALONE.into());
+    }
     call.produce(key.len() + 16)?;
     let wanted = target.item_type();
     if *wanted != Type::Any && value.type_of().as_ref() != Some(wanted) {

@@ -1,0 +1,124 @@
+//! Files of one chart rendered on several threads, where none of them can tell.
+//!
+//! Files of a chart share its values, which templates may change for those that come after them, and the randomness,
+//! warnings and lookups of a render have an order. So a file that would change what is shared, or asks for one of those,
+//! gives up, and so does one that fails: then all are rendered again, one by one, and that is what counts.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use golang::Value;
+use golang::value::{Map, Type};
+use gotemplate::{Budget, Set};
+
+use super::host::Host;
+use super::scope::Scope;
+use super::{File, without_no_value};
+use crate::parallel;
+
+/// What files that are rendered at the same time share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Addresses of maps that are alive as long as this is.
+    maps: BTreeSet<usize>,
+    is_given_up: AtomicBool,
+    /// Because of what a template does, and not because it failed.
+    is_ordered: AtomicBool,
+}
+
+impl Shared {
+    /// Everything that templates see.
+    fn of(scopes: &[Scope]) -> Self {
+        let mut maps = BTreeSet::new();
+        let mut pending: Vec<Value> =
+            scopes.iter().map(|scope| Value::Map(scope.top.clone())).collect();
+        while let Some(value) = pending.pop() {
+            match value.underlying() {
+                Value::Map(map) if maps.insert(map.address()) => {
+                    pending.extend(map.entries().into_iter().map(|(_, value)| value));
+                }
+                Value::List(list) => pending.extend_from_slice(list.items()),
+                _ => {}
+            }
+        }
+        Self { maps, is_given_up: AtomicBool::new(false), is_ordered: AtomicBool::new(false) }
+    }
+
+    pub(super) fn has(&self, map: &Map) -> bool {
+        self.maps.contains(&map.address())
+    }
+
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// A template does something that has its place in the order of files.
+    pub(super) fn is_ordered(&self) {
+        self.is_ordered.store(true, Ordering::Relaxed);
+        self.give_up();
+    }
+}
+
+/// A thread's part of a render.
+struct Worker<'r> {
+    host: Host,
+    budget: Budget,
+    total: &'r Mutex<Budget>,
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).join(&self.budget);
+    }
+}
+
+/// Renders files of the chart at `scopes[files[0].chart]`; nothing where they have to be rendered one by one.
+///
+/// `budget` is what it was before unless they were rendered. `is_ordered` remembers that templates of the chart do what
+/// has an order, so that it is not tried again.
+pub(super) fn render(
+    set: &Set,
+    files: &[&File],
+    scopes: &[Scope],
+    (host, budget): (&Host, &mut Budget),
+    is_ordered: &AtomicBool,
+) -> Option<Vec<Vec<u8>>> {
+    let bytes = files.iter().map(|file| file.text.len()).sum();
+    let threads = parallel::threads(files.len(), bytes);
+    if threads < 2 || is_ordered.load(Ordering::Relaxed) {
+        return None;
+    }
+    let scope = scopes.get(files.first()?.chart)?;
+    let shared = Arc::new(Shared::of(scopes));
+    let total = Mutex::new(budget.part(1));
+    let begin = || {
+        let host = host.beside(&shared);
+        Worker { host, budget: budget.part(threads), total: &total }
+    };
+    let work = |worker: &mut Worker<'_>, file: &&File| {
+        if shared.is_given_up.load(Ordering::Relaxed) {
+            return None;
+        }
+        let top = Map::new(Type::Any, scope.top.entries());
+        worker.host.sees(&top);
+        let shown = scope.shown_to(&file.name, &top);
+        let text = set.run_within(&file.name, shown, &worker.host, &mut worker.budget);
+        if text.is_err() {
+            shared.give_up();
+        }
+        text.ok().map(without_no_value)
+    };
+    let texts = parallel::on_threads(files, threads, &begin, &work);
+    if shared.is_ordered.load(Ordering::Relaxed) {
+        is_ordered.store(true, Ordering::Relaxed);
+    }
+    if shared.is_given_up.load(Ordering::Relaxed) {
+        return None;
+    }
+    budget.join(&total.into_inner().unwrap_or_else(PoisonError::into_inner));
+    if let Some(last) = files.last() {
+        scope.shown_to(&last.name, &scope.top);
+    }
+    texts.into_iter().collect()
+}
