@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 /// Linker flags without any symbols.
 pub(crate) const STRIP: &str = "-s -w";
+/// What to do where there is no Go that is new enough.
+pub(crate) const GO: &str = "install Go 1.26 (https://go.dev/dl)";
 /// Without these the server calls itself v0.0.0-master and charts see the wrong capabilities.
 const KUBERNETES: &str = "-s -w \
     -X k8s.io/component-base/version.gitVersion=v1.36.1 \
@@ -42,6 +44,13 @@ pub(crate) struct Set {
     pub(crate) advice: &'static str,
 }
 
+impl Recipe {
+    /// A program that is called as its module and wants nothing else.
+    pub(crate) const fn plain(name: &'static str, package: &'static str) -> Self {
+        Self { name, module: name, package, link_flags: STRIP, lacks: None }
+    }
+}
+
 const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
     Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES, lacks: None }
 }
@@ -62,18 +71,12 @@ const BED: Set = Set {
 };
 
 const RECIPES: [Recipe; 6] = [
-    Recipe { name: "etcd", module: "etcd", package: ".", link_flags: STRIP, lacks: None },
+    Recipe::plain("etcd", "."),
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-    Recipe {
-        name: "kwok",
-        module: "kwok",
-        package: "sigs.k8s.io/kwok/cmd/kwok",
-        link_flags: STRIP,
-        lacks: None,
-    },
+    Recipe::plain("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 ];
 
 /// The programs of the bed, all of them present.

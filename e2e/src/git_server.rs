@@ -22,7 +22,7 @@ use crate::keeper::Keeper;
 
 pub use repository::Repository;
 pub use ssh::SshServer;
-pub(crate) use tls::acceptor;
+pub(crate) use tls::{LOOPBACK, acceptor};
 
 /// Who may read.
 #[derive(Clone, Default)]
@@ -104,7 +104,8 @@ impl GitServer {
             stalling,
             waiting: Arc::clone(&waiting),
         };
-        let acceptor = authority.as_ref().map(|it| tls::acceptor(it, is_mutual)).transpose()?;
+        let acceptor =
+            authority.as_ref().map(|it| acceptor(it, &LOOPBACK, is_mutual)).transpose()?;
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("git-server".into()).spawn(move || {

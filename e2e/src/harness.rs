@@ -3,8 +3,8 @@
 //! Here: waiting for the world, and the re-exports stories use.
 //! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
-//! them (`flux`), who wrote what (`audit`), manifests for repositories (`manifests`), charts and their releases
-//! (`release`), the servers around it
+//! them (`flux`), a test in a process of its own (`again`), who wrote what (`audit`), manifests for
+//! repositories (`manifests`), charts and their releases (`release`), the servers around it
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod again;
 pub mod audit;
 mod bed;
 mod diagnosis;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+pub use again::again;
 pub use bed::Bed;
 pub use story::{Story, Target};
 pub use windlass::Windlass;

@@ -8,9 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::binaries::{Recipe, STRIP, Set};
-
-const ADVICE: &str = "install Go 1.26 (https://go.dev/dl)";
+use crate::binaries::{GO, Recipe, STRIP, Set};
 
 const HELM: Set = Set {
     recipes: &[
@@ -25,43 +23,25 @@ const HELM: Set = Set {
         Recipe { name: "renders", module: "helm", package: ".", link_flags: STRIP, lacks: None },
     ],
     module_files: &["helm/go.mod", "helm/go.sum", "helm/main.go"],
-    advice: ADVICE,
+    advice: GO,
 };
 
 const KUSTOMIZE: Set = Set {
-    recipes: &[Recipe {
-        name: "kustomize",
-        module: "kustomize",
-        package: "sigs.k8s.io/kustomize/kustomize/v5",
-        link_flags: STRIP,
-        lacks: None,
-    }],
+    recipes: &[Recipe::plain("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
     module_files: &["kustomize/go.mod", "kustomize/go.sum"],
-    advice: ADVICE,
+    advice: GO,
 };
 
 const HELM_3: Set = Set {
-    recipes: &[Recipe {
-        name: "helm3",
-        module: "helm3",
-        package: "helm.sh/helm/v3/cmd/helm",
-        link_flags: STRIP,
-        lacks: None,
-    }],
+    recipes: &[Recipe::plain("helm3", "helm.sh/helm/v3/cmd/helm")],
     module_files: &["helm3/go.mod", "helm3/go.sum"],
-    advice: ADVICE,
+    advice: GO,
 };
 
 const HELM_CONTROLLER: Set = Set {
-    recipes: &[Recipe {
-        name: "helm-controller",
-        module: "helm-controller",
-        package: "github.com/fluxcd/helm-controller",
-        link_flags: STRIP,
-        lacks: None,
-    }],
+    recipes: &[Recipe::plain("helm-controller", "github.com/fluxcd/helm-controller")],
     module_files: &["helm-controller/go.mod", "helm-controller/go.sum"],
-    advice: ADVICE,
+    advice: GO,
 };
 
 const FLUX: Set = Set {
@@ -74,7 +54,7 @@ const FLUX: Set = Set {
         lacks: Some("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
     }],
     module_files: &["flux/go.mod", "flux/go.sum"],
-    advice: ADVICE,
+    advice: GO,
 };
 
 /// A program whose answers are right by definition.

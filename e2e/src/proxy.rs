@@ -15,6 +15,9 @@ use tokio::task::AbortHandle;
 /// Longer than the head of any request that a story makes.
 const LONGEST_HEAD: usize = 64 << 10;
 
+/// Where those are led who ask for a place.
+type Places = dyn Fn(&str) -> String + Send + Sync;
+
 /// A proxy. Ends when dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -32,25 +35,27 @@ impl Drop for Proxy {
 impl Proxy {
     /// Starts a proxy on the current runtime.
     pub async fn start(user: &str, password: &str) -> Result<Self> {
-        Self::start_to(user, password, None).await
+        Self::start_to(user, password, str::to_owned).await
     }
 
-    /// Starts a proxy that leads to one server, whatever the name that is asked for.
-    pub async fn start_to(user: &str, password: &str, server: Option<&str>) -> Result<Self> {
+    /// Starts a proxy that leads to other places than those that are asked for, host and port each.
+    pub async fn start_to(
+        user: &str,
+        password: &str,
+        place: impl Fn(&str) -> String + Send + Sync + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let address = listener.local_addr()?;
         let passed = Arc::<Mutex<Vec<String>>>::default();
         let known = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let record = Arc::clone(&passed);
-        let server = server.map(str::to_owned);
+        let place: Arc<Places> = Arc::new(place);
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (record, known) = (Arc::clone(&record), known.clone());
-                let server = server.clone();
+                let place = Arc::clone(&place);
                 // Whoever goes away in the middle is of no interest.
-                tokio::spawn(async move {
-                    serve(client, &known, server.as_deref(), &record).await.ok()
-                });
+                tokio::spawn(async move { serve(client, &known, &*place, &record).await.ok() });
             }
         };
         let stop = tokio::spawn(accept).abort_handle();
@@ -71,7 +76,7 @@ impl Proxy {
 async fn serve(
     mut client: TcpStream,
     known: &str,
-    server: Option<&str>,
+    place: &Places,
     record: &Mutex<Vec<String>>,
 ) -> Result<()> {
     let mut head = Vec::new();
@@ -91,13 +96,13 @@ async fn serve(
     let target = rest.split(' ').next().unwrap_or_default();
     record.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
     let mut server = if method == "CONNECT" {
-        let server = TcpStream::connect(server.unwrap_or(target)).await?;
+        let server = TcpStream::connect(place(target)).await?;
         client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await?;
         server
     } else {
-        let place = target.strip_prefix("http://").context("not a plain URL")?;
-        let (host, path) = place.split_once('/').unwrap_or((place, ""));
-        let mut server = TcpStream::connect(server.unwrap_or(host)).await?;
+        let rest = target.strip_prefix("http://").context("not a plain URL")?;
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut server = TcpStream::connect(place(host)).await?;
         let headers: Vec<&str> =
             head.split("\r\n").skip(1).filter(|line| !is_authorization(line)).collect();
         let head = format!("{method} /{path} HTTP/1.1\r\n{}", headers.join("\r\n"));

@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
 
 use crate::authority::Authority;
-use crate::git_server::acceptor;
+use crate::git_server::{LOOPBACK, acceptor};
 
 /// A listener on loopback. Ends when dropped.
 #[derive(Debug)]
@@ -29,7 +30,19 @@ impl Drop for TlsFront {
 impl TlsFront {
     /// Starts one on the current runtime; with `is_mutual` only those pass who show a certificate of the authority.
     pub async fn start(server: SocketAddr, authority: &Authority, is_mutual: bool) -> Result<Self> {
-        let acceptor = acceptor(authority, is_mutual)?;
+        Self::start_with(server, acceptor(authority, &LOOPBACK, is_mutual)?).await
+    }
+
+    /// Starts one that bears other names than those of this machine.
+    pub async fn start_as(
+        server: SocketAddr,
+        authority: &Authority,
+        names: &[&str],
+    ) -> Result<Self> {
+        Self::start_with(server, acceptor(authority, names, false)?).await
+    }
+
+    async fn start_with(server: SocketAddr, acceptor: TlsAcceptor) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for TLS")?;
         let address = listener.local_addr()?;
         let accept = async move {

@@ -3,10 +3,10 @@
 //! Elsewhere: registries that lie or ask for tokens (`sources/src/oci/tests.rs`), OCIRepositories (`stories/oci_repository.rs`).
 
 use std::io::Read as _;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::again;
 use e2e::proxy::Proxy;
 use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN};
 use e2e::servers::registry::{FLUX_LAYER, Layer, PASSWORD, Registry};
@@ -162,20 +162,13 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let registry = Registry::start_with_password().await?;
     registry.push_files("team/app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let identity = AwsIdentity::start().await?;
-    let proxy = Proxy::start_to("me", "me", Some(registry.host())).await?;
-    let run = |variables: &[(&str, &str)]| -> Result<(bool, String)> {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
-            .env_clear()
-            .env("TEST_PROXY", proxy.url())
-            .env("TEST_USER", "me")
-            .env("AWS_ENDPOINT_URL_ECR", identity.url())
-            .envs(variables.iter().copied())
-            .output();
-        let output = tokio::task::block_in_place(|| output)?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        Ok((output.status.success() && said.contains("1 passed"), said))
+    let host = registry.host().to_owned();
+    let proxy = Proxy::start_to("me", "me", move |_| host.clone()).await?;
+    let (through, service) = (proxy.url(), identity.url());
+    let run = |variables: &[(&str, &str)]| {
+        let always =
+            [("TEST_PROXY", &*through), ("TEST_USER", "me"), ("AWS_ENDPOINT_URL_ECR", &*service)];
+        again("as_the_environment_says", always.iter().chain(variables).copied())
     };
     let keys = |secret| [("AWS_ACCESS_KEY_ID", ACCESS), ("AWS_SECRET_ACCESS_KEY", secret)];
     let (is_fine, said) = run(&keys(SECRET))?;
@@ -191,6 +184,18 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let (is_fine, said) = run(&of_pod)?;
     let asked = identity.asked().split_off(1);
     ensure!(is_fine && asked == ["GET /v1/credentials", "POST /"], "{asked:?} {said}");
+
+    // A login that was taken back is followed by another one, and no more than that in a look.
+    for (stale, is_mended) in [(&["0ld-passw0rd"; 1][..], true), (&["0ld-passw0rd"; 3], false)] {
+        identity.give_first(stale);
+        let before = identity.asked().len();
+        let (is_fine, said) = run(&keys(SECRET))?;
+        let asked = identity.asked().split_off(before);
+        ensure!(is_fine == is_mended && asked == ["POST /"; 2], "{asked:?} {said}");
+        ensure!(is_fine || said.contains("UNAUTHORIZED: authentication required"), "{said}");
+        ensure!(!said.contains("0ld-passw0rd"), "{said}");
+    }
+    identity.give_first(&[]);
 
     let (is_fine, said) = run(&keys("hunter2"))?;
     ensure!(!is_fine && said.contains("InvalidSignatureException not for you"), "{said}");

@@ -21,6 +21,7 @@ mod note;
 pub(crate) mod s3;
 mod spool;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,11 +162,11 @@ impl Client {
         }
     }
 
-    /// Whether a page without objects may be followed by others that have some, as Google and Azure say of theirs.
-    fn may_have_empty_pages(&self) -> bool {
+    /// Who is asked for credentials and has not answered yet; told of S3 only.
+    fn waits_for(&self) -> Option<String> {
         match self {
-            Self::S3(_) => false,
-            Self::Google(_) | Self::Azure(_) => true,
+            Self::S3(client) => client.waits_for(),
+            Self::Google(_) | Self::Azure(_) => None,
         }
     }
 
@@ -227,16 +228,23 @@ impl Remote {
     /// Ends what takes longer than it may.
     async fn within<T>(
         &self,
+        client: &Client,
         doing: &'static str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let slow = || Error::TooSlow {
-            doing,
-            bucket: self.bucket.clone(),
-            endpoint: self.server.endpoint.to_string(),
-            limit: self.timeout,
-        };
-        tokio::time::timeout(self.timeout, work).await.map_err(|_elapsed| slow())?
+        // What was under way is only seen while it is not given up.
+        let mut work = pin!(work);
+        if let Ok(done) = tokio::time::timeout(self.timeout, work.as_mut()).await {
+            return done;
+        }
+        let (endpoint, limit) = (self.server.endpoint.to_string(), self.timeout);
+        Err(match client.waits_for() {
+            Some(who) => {
+                let why = format!("{who} did not answer within {limit:?} (spec.timeout)");
+                Error::NoCredentials { endpoint, why }
+            }
+            None => Error::TooSlow { doing, bucket: self.bucket.clone(), endpoint, limit },
+        })
     }
 }
 

@@ -22,6 +22,7 @@ pub use cached::{Cached, Logins};
 pub use clients::Clients;
 pub use egress::{Egress, Refused};
 pub use proxy::Proxy;
+pub(crate) use proxy::is_refusal_of_proxy;
 
 /// Whom a connection trusts and what it shows of itself.
 ///
@@ -87,13 +88,17 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
     client_within(tls, proxy, Egress::Anywhere)
 }
 
-/// As [`client`], for what is kept as it is stored: no body is decompressed on its way.
+/// As [`client_within`], for what is kept as it is stored: no body is decompressed on its way.
 ///
 /// # Errors
 /// As [`client`].
-pub fn client_undecoded(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
+pub fn client_undecoded(
+    tls: &Tls,
+    proxy: Option<&Proxy>,
+    egress: Egress,
+) -> Result<reqwest::Client, Error> {
     let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
-    built(builder, tls, Trust::Instead, proxy, Egress::Anywhere)
+    built(builder, tls, Trust::Instead, proxy, egress)
 }
 
 /// As [`client`], for servers that may be asked. Addresses in URLs are for the caller to check, by [`Egress::admits`].
@@ -187,7 +192,8 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     while let Some(next) = cause(deepest) {
         deepest = next;
     }
-    deepest.to_string()
+    let text = deepest.to_string();
+    proxy::socks_words(&text).map_or(text, str::to_owned)
 }
 
 /// True when a chain of errors ends in a certificate that was not accepted.

@@ -32,9 +32,10 @@ use objects::Redacted;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
 
 use crate::archive::Digesting;
-use crate::http::{Budgets, Proxy, Tls};
+use crate::http::{Proxy, Tls};
 use answer::read;
 use known::Access;
 
@@ -81,6 +82,14 @@ pub enum Auth {
         /// Password or token.
         password: Redacted<String>,
     },
+    /// A user and a password that a cloud gave ([`Known::login_to_aws`]). Where they are refused before their time, others
+    /// are asked for: once in a [`Session`].
+    Login {
+        /// User.
+        username: String,
+        /// Password.
+        password: Redacted<String>,
+    },
     /// A refresh token, as `docker login` leaves it (`identitytoken`).
     Identity(Redacted<String>),
     /// A token for the registry itself (`registrytoken`).
@@ -119,9 +128,17 @@ pub struct Layer {
 #[derive(Debug)]
 pub struct Session<'a> {
     remote: &'a Remote,
+    known: &'a Known,
     access: Arc<Access>,
+    /// What took the place of a login that was refused.
+    renewed: OnceCell<Renewed>,
     http: reqwest::Client,
-    budgets: Arc<Budgets>,
+}
+
+#[derive(Debug)]
+struct Renewed {
+    auth: Auth,
+    access: Arc<Access>,
 }
 
 impl<'a> Session<'a> {
@@ -129,10 +146,34 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// [`Error::BadSecret`]: what the Secrets say about the connection cannot be used.
-    pub fn new(remote: &'a Remote, known: &Known) -> Result<Self, Error> {
+    pub fn new(remote: &'a Remote, known: &'a Known) -> Result<Self, Error> {
         let http = known.client(remote)?;
-        let budgets = known.budgets().clone();
-        Ok(Self { remote, access: known.access(remote), http, budgets })
+        let (access, renewed) = (known.access(remote), OnceCell::new());
+        Ok(Self { remote, known, access, renewed, http })
+    }
+
+    /// As whom the registry is asked.
+    fn auth(&self) -> &Auth {
+        self.renewed.get().map_or(&self.remote.auth, |renewed| &renewed.auth)
+    }
+
+    fn access(&self) -> &Access {
+        self.renewed.get().map_or(&self.access, |renewed| &renewed.access)
+    }
+
+    /// Has another login take the place of one that was refused, if there is another.
+    async fn renew_login(&self, is_plain: bool) -> Result<bool, Error> {
+        if !matches!(self.remote.auth, Auth::Login { .. }) {
+            return Ok(false);
+        }
+        let renew = || async {
+            let auth = self.known.login_instead(self.remote).await?;
+            let access = self.known.access(&Remote { auth: auth.clone(), ..self.remote.clone() });
+            access.set_plain(Some(is_plain));
+            Ok::<_, Error>(Renewed { auth, access })
+        };
+        let renewed = self.renewed.get_or_try_init(renew).await?;
+        Ok(renewed.auth != self.remote.auth)
     }
 
     /// The digest that a reference stands for: one HEAD, none for a digest.

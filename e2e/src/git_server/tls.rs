@@ -20,10 +20,17 @@ use tokio_rustls::server::TlsStream;
 
 use crate::authority::Authority;
 
-/// Shakes hands with a certificate for loopback, issued by `authority`; with `is_mutual` only with those who show one
+/// Names of this machine.
+pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
+
+/// Shakes hands with a certificate for some names, issued by `authority`; with `is_mutual` only with those who show one
 /// of the same authority.
-pub(crate) fn acceptor(authority: &Authority, is_mutual: bool) -> Result<TlsAcceptor> {
-    let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
+pub(crate) fn acceptor(
+    authority: &Authority,
+    names: &[&str],
+    is_mutual: bool,
+) -> Result<TlsAcceptor> {
+    let issued = authority.issue_server(names)?;
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
         .context("the certificate is damaged")?;
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).context("the key is damaged")?;

@@ -4,7 +4,9 @@
 //! Every way hands out the same keys, so that a server which checks signatures tells whether they arrived. That of logins
 //! checks them itself; it gives the login of our registry, since AWS's has no other double.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use axum::Router;
@@ -34,30 +36,47 @@ const METADATA_TOKEN: &str = "token-of-the-instance";
 /// A running server. Ends when dropped.
 #[derive(Debug)]
 pub struct AwsIdentity {
-    port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
     server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    asked: Vec<String>,
+    /// The passwords of the logins that are given before the right one.
+    stale: Vec<String>,
 }
 
 impl AwsIdentity {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-        let port = listener.local_addr()?.port();
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let app = Router::new().fallback(answer).with_state(asked.clone());
+        let address = listener.local_addr()?;
+        let shared = Arc::<Mutex<Shared>>::default();
+        let app = Router::new().fallback(answer).with_state(shared.clone());
         let server = tokio::spawn(async move { drop(axum::serve(listener, app).await) });
-        Ok(Self { port, asked, server })
+        Ok(Self { address, shared, server })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Its address.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address)
     }
 
     /// What was asked: `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.shared).asked.clone()
+    }
+
+    /// The next logins for registries have these passwords, as if they had been taken back since.
+    pub fn give_first(&self, passwords: &[&str]) {
+        locked(&self.shared).stale = passwords.iter().rev().map(|&it| it.to_owned()).collect();
     }
 }
 
@@ -67,10 +86,14 @@ impl Drop for AwsIdentity {
     }
 }
 
-async fn answer(State(asked): State<Arc<Mutex<Vec<String>>>>, request: Request) -> Response {
+fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    asked.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{} {path}", parts.method));
+    locked(&shared).asked.push(format!("{} {path}", parts.method));
     let has = |headers: &HeaderMap, name: &str, value: &str| {
         headers.get(name).is_some_and(|it| it == value)
     };
@@ -104,7 +127,9 @@ async fn answer(State(asked): State<Arc<Mutex<Vec<String>>>>, request: Request) 
     let form = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let form = String::from_utf8_lossy(&form).into_owned();
     if let Some(target) = parts.headers.get("x-amz-target") {
-        return login(&parts.headers, target.to_str().unwrap_or_default(), &form);
+        let password = locked(&shared).stale.pop();
+        let password = password.as_deref().unwrap_or(PASSWORD);
+        return login(&parts.headers, target.to_str().unwrap_or_default(), &form, password);
     }
     if path == "/" && form.contains("Action=AssumeRoleWithWebIdentity") {
         if !form.contains(&format!("WebIdentityToken={WEB_IDENTITY}")) {
@@ -123,28 +148,33 @@ async fn answer(State(asked): State<Arc<Mutex<Vec<String>>>>, request: Request) 
         .into_response();
     }
     if path == "/" && form.contains("Action=AssumeRoleWithLDAPIdentity") {
-        let sent: Vec<(String, String)> = url_pairs(&form);
-        let is_sent = |key: &str, value: &str| sent.iter().any(|(k, v)| k == key && v == value);
-        if !is_sent("Version", "2011-06-15")
-            || !is_sent("LDAPUsername", LDAP_USER)
-            || !is_sent("LDAPPassword", LDAP_PASSWORD)
-        {
-            let text = "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type></Type>\
-                        <Code>InvalidParameterValue</Code><Message>LDAP server error: no such user</Message></Error>\
-                        </ErrorResponse>";
-            return (StatusCode::BAD_REQUEST, text).into_response();
-        }
-        return format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<AssumeRoleWithLDAPIdentityResponse \
-             xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleWithLDAPIdentityResult><Credentials>\
-             <AccessKeyId>{ACCESS}</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>\
-             <Expiration>{expiration}</Expiration><SessionToken>{SESSION}</SessionToken></Credentials>\
-             </AssumeRoleWithLDAPIdentityResult><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata>\
-             </AssumeRoleWithLDAPIdentityResponse>"
-        )
-        .into_response();
+        return of_directory(&form, &expiration);
     }
     StatusCode::NOT_FOUND.into_response()
+}
+
+/// Keys for a user of a directory, as MinIO gives them.
+fn of_directory(form: &str, expiration: &impl Display) -> Response {
+    let sent: Vec<(String, String)> = url_pairs(form);
+    let is_sent = |key: &str, value: &str| sent.iter().any(|(k, v)| k == key && v == value);
+    if !is_sent("Version", "2011-06-15")
+        || !is_sent("LDAPUsername", LDAP_USER)
+        || !is_sent("LDAPPassword", LDAP_PASSWORD)
+    {
+        let text = "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type></Type>\
+                    <Code>InvalidParameterValue</Code><Message>LDAP server error: no such user</Message></Error>\
+                    </ErrorResponse>";
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<AssumeRoleWithLDAPIdentityResponse \
+         xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleWithLDAPIdentityResult><Credentials>\
+         <AccessKeyId>{ACCESS}</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>\
+         <Expiration>{expiration}</Expiration><SessionToken>{SESSION}</SessionToken></Credentials>\
+         </AssumeRoleWithLDAPIdentityResult><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata>\
+         </AssumeRoleWithLDAPIdentityResponse>"
+    )
+    .into_response()
 }
 
 /// The keys and values of a form.
@@ -154,7 +184,7 @@ fn url_pairs(form: &str) -> Vec<(String, String)> {
 }
 
 /// A login for our registry, as ECR gives them, for who signs with our keys.
-fn login(headers: &HeaderMap, target: &str, body: &str) -> Response {
+fn login(headers: &HeaderMap, target: &str, body: &str, password: &str) -> Response {
     let refused = |kind: &str| {
         let text = json!({"__type": kind, "message": "not for you"}).to_string();
         (StatusCode::BAD_REQUEST, text).into_response()
@@ -165,7 +195,7 @@ fn login(headers: &HeaderMap, target: &str, body: &str) -> Response {
     if !is_signed(headers, body, "ecr") {
         return refused("InvalidSignatureException");
     }
-    let token = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
+    let token = BASE64_STANDARD.encode(format!("{USER}:{password}"));
     let until = (Timestamp::now() + SignedDuration::from_hours(12)).as_second();
     let data =
         json!([{"authorizationToken": token, "expiresAt": until, "proxyEndpoint": "https://x"}]);

@@ -3,7 +3,6 @@
 //! Here: running it, putting objects into it, signatures of it, what it was asked. Elsewhere: how it is installed (`binaries`).
 
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -13,6 +12,7 @@ use jiff::{Timestamp, ToSpan as _};
 use reqwest::Method;
 use tempfile::TempDir;
 
+use super::log::Log;
 use super::s3::{encoded, hmac};
 use crate::binaries::packages;
 use crate::control_plane::{free_ports, tail};
@@ -30,10 +30,10 @@ const VERSION: &str = "2021-12-02";
 /// A running server. Ends with this process, or when dropped.
 #[derive(Debug)]
 pub struct Azurite {
-    folder: TempDir,
+    _folder: TempDir,
     port: u16,
     client: reqwest::Client,
-    marks: AtomicUsize,
+    log: Log,
     _keeper: Keeper,
 }
 
@@ -52,7 +52,8 @@ impl Azurite {
         let log = folder.path().join("log");
         let mut child = keeper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let server = Self { folder, port, client, marks: AtomicUsize::new(0), _keeper: keeper };
+        let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
         let deadline = Instant::now() + Duration::from_secs(60);
         while server.client.get(server.url()).send().await.is_err() {
             let ended = child.try_wait()?.is_some();
@@ -102,7 +103,7 @@ impl Azurite {
 
     /// What was asked so far about a container by others: `<method> <path and query>`.
     pub async fn requests(&self, bucket: &str) -> Result<Vec<String>> {
-        let log = self.log().await?;
+        let log = self.log.read().await?;
         let of = format!("/{ACCOUNT}/{bucket}");
         // `<address> - - [<time>] "<method> <path and query> HTTP/1.1" <status> <length>`
         let asked = log.lines().filter_map(|line| line.split('"').nth(1));
@@ -112,22 +113,6 @@ impl Azurite {
             path.is_some_and(|path| path.starts_with(&of))
         };
         Ok(asked.filter(is_ours).map(str::to_owned).collect())
-    }
-
-    /// The log, up to now: an answer may be read before it is logged, so a request of one's own is waited for.
-    async fn log(&self) -> Result<String> {
-        let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
-        self.client.get(format!("http://{}{mark}", self.address())).send().await?;
-        let asked = format!("GET {mark} ");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let log = std::fs::read_to_string(self.folder.path().join("log"))?;
-            if log.contains(&asked) {
-                return Ok(log);
-            }
-            ensure!(Instant::now() < deadline, "{mark} is not logged: {log}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
     }
 
     /// Sends a request that is signed with the key. Not by the library that the program uses: both would be wrong in the

@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,30 +11,25 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::log::Log;
 use super::s3::encoded;
-use crate::binaries::{Recipe, STRIP, Set};
+use crate::binaries::{GO, Recipe, Set};
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
 
 const FAKE_GCS_SERVER: Set = Set {
-    recipes: &[Recipe {
-        name: "fake-gcs-server",
-        module: "fake-gcs-server",
-        package: "github.com/fsouza/fake-gcs-server",
-        link_flags: STRIP,
-        lacks: None,
-    }],
+    recipes: &[Recipe::plain("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],
     module_files: &["fake-gcs-server/go.mod", "fake-gcs-server/go.sum"],
-    advice: "install Go 1.26 (https://go.dev/dl)",
+    advice: GO,
 };
 
 /// A running server. Ends with this process, or when dropped.
 #[derive(Debug)]
 pub struct GcsServer {
-    folder: TempDir,
+    _folder: TempDir,
     port: u16,
     client: reqwest::Client,
-    marks: AtomicUsize,
+    log: Log,
     _keeper: Keeper,
 }
 
@@ -52,7 +46,8 @@ impl GcsServer {
         let log = folder.path().join("log");
         let mut child = keeper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let server = Self { folder, port, client, marks: AtomicUsize::new(0), _keeper: keeper };
+        let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
         let deadline = Instant::now() + Duration::from_secs(30);
         while server.send(server.request(Method::GET, "/_internal/healthcheck")).await.is_err() {
             let ended = child.try_wait()?.is_some();
@@ -87,28 +82,12 @@ impl GcsServer {
 
     /// What was asked so far about a bucket by others: `<method> <path and query>`.
     pub async fn requests(&self, bucket: &str) -> Result<Vec<String>> {
-        let log = self.log().await?;
+        let log = self.log.read().await?;
         let of = format!("GET /storage/v1/b/{bucket}/o");
         // `time=… level=INFO msg="<address> - - [<time>] \"<method> <path and query> HTTP/1.1\" <status> <length>\n"`
         let asked = log.lines().filter_map(|line| line.split("\\\"").nth(1));
         let asked = asked.filter_map(|asked| asked.strip_suffix(" HTTP/1.1"));
         Ok(asked.filter(|asked| asked.starts_with(&of)).map(str::to_owned).collect())
-    }
-
-    /// The log, up to now: an answer may be read before it is logged, so a request of one's own is waited for.
-    async fn log(&self) -> Result<String> {
-        let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
-        self.client.get(format!("http://{}{mark}", self.endpoint())).send().await?;
-        let asked = format!("GET {mark} ");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let log = std::fs::read_to_string(self.folder.path().join("log"))?;
-            if log.contains(&asked) {
-                return Ok(log);
-            }
-            ensure!(Instant::now() < deadline, "{mark} is not logged: {log}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {

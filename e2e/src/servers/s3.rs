@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::authority::Authority;
-use crate::binaries::{Recipe, STRIP, Set};
+use crate::binaries::{GO, Recipe, Set};
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
 
@@ -26,15 +26,9 @@ pub const SECRET: &str = "windlass-secret";
 pub const REGION: &str = "us-east-1";
 
 const VERSITYGW: Set = Set {
-    recipes: &[Recipe {
-        name: "versitygw",
-        module: "versitygw",
-        package: "github.com/versity/versitygw/cmd/versitygw",
-        lacks: None,
-        link_flags: STRIP,
-    }],
+    recipes: &[Recipe::plain("versitygw", "github.com/versity/versitygw/cmd/versitygw")],
     module_files: &["versitygw/go.mod", "versitygw/go.sum"],
-    advice: "install Go 1.26 (https://go.dev/dl)",
+    advice: GO,
 };
 
 /// A running server. Ends with this process, or when dropped.

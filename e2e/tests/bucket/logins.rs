@@ -3,7 +3,6 @@
 //! Each way has a process and an environment of its own. Not told here is the managed identity of a machine at Azure, which
 //! is asked for at one address that nobody else has.
 
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -12,6 +11,7 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use e2e::authority::Authority;
+use e2e::harness::again;
 use e2e::tls_front::TlsFront;
 use objects::Redacted;
 use serde_json::json;
@@ -149,28 +149,23 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
     for (who, variables, requests, failure) in ways {
         seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let way = format!("{who} {:?}", variables.first());
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", "logins::as_the_cloud_says", "--ignored", "--nocapture"])
-            .env_clear()
-            .envs(["PATH", "TMPDIR"].iter().filter_map(|it| Some((*it, std::env::var(it).ok()?))))
-            .env("HOME", folder.path())
-            .env("SSL_CERT_FILE", &trusted)
-            .env("TEST_ENDPOINT", address.to_string())
-            .env("TEST_IDENTITY", who)
-            .envs(variables)
-            .output();
-        let output = tokio::task::block_in_place(|| output)?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
+        let always = [
+            ("HOME", folder.path().display().to_string()),
+            ("SSL_CERT_FILE", trusted.clone()),
+            ("TEST_ENDPOINT", address.to_string()),
+            ("TEST_IDENTITY", who.to_owned()),
+        ];
+        let (is_fine, said) =
+            again("logins::as_the_cloud_says", always.into_iter().chain(variables))?;
         let asked = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let logins = asked.iter().filter(|asked| asked.ends_with("/token")).count();
         ensure!(logins == requests, "{way}: {asked:?} {said}");
         match failure {
             None => {
-                ensure!(output.status.success() && asked.len() == requests + 2, "{way}: {said}");
+                ensure!(is_fine && asked.len() == requests + 2, "{way}: {said}");
             }
             Some(text) => {
-                ensure!(!output.status.success() && said.contains(text), "{way}: {said}");
+                ensure!(!is_fine && said.contains(text), "{way}: {said}");
                 ensure!(!said.contains("s3cret") && !said.contains("Trace ID"), "{way}: {said}");
             }
         }

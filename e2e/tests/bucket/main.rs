@@ -1,9 +1,10 @@
 //! Buckets on a server that checks signatures: what is fetched, what that costs, who may, what is told.
 //!
-//! Here: S3. In the folder: Google and Azure. Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out
+//! Here: S3. In the folder: who an environment says that one is, Google and Azure. Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out
 //! to harm (`sources/tests`).
 
 mod clouds;
+mod environment;
 mod logins;
 
 use std::process::Command;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::authority::Authority;
-use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER, POD_TOKEN, WEB_IDENTITY};
+use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use objects::Redacted;
@@ -234,93 +235,6 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
     Ok(())
 }
 
-/// What a process lists that has nothing but its environment.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "run by the test below, with an environment of its own"]
-async fn as_the_environment_says() -> Result<()> {
-    let sts = std::env::var("TEST_STS").ok().map(|url| Url::parse(&url)).transpose()?;
-    let remote = remote(&std::env::var("TEST_ENDPOINT")?, Identity::Environment { sts })?;
-    let known = Known::default();
-    for _again in 0..2 {
-        let listed = list(&remote, None, &Note::default(), &known).await?;
-        ensure!(listed.len() == 1, "{listed:?}");
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_way_of_the_environment_is_gone() -> Result<()> {
-    let (server, _) = server().await?;
-    server.put(BUCKET, "a.yaml", "1").await?;
-    let identity = AwsIdentity::start().await?;
-    let folder = tempfile::tempdir()?;
-    let file = |name: &str, text: &str| -> Result<String> {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text)?;
-        Ok(path.display().to_string())
-    };
-    let pod = format!("{}/v1/credentials", identity.url());
-    let pod_token = file("pod", POD_TOKEN)?;
-    let web_token = file("web", WEB_IDENTITY)?;
-    let profile = file(
-        "profile",
-        &format!("[profile p]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n"),
-    )?;
-    let web = [
-        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r".to_owned()),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", web_token.clone()),
-    ];
-    let with = |more: [(&'static str, String); 1]| web.iter().cloned().chain(more).collect();
-    type Way = (&'static str, Vec<(&'static str, String)>, usize);
-    let ways: [Way; 7] = [
-        (
-            "keys",
-            vec![("AWS_ACCESS_KEY_ID", ACCESS.into()), ("AWS_SECRET_ACCESS_KEY", SECRET.into())],
-            0,
-        ),
-        ("profile", vec![("AWS_CONFIG_FILE", profile), ("AWS_PROFILE", "p".into())], 0),
-        ("web identity", with([("AWS_ENDPOINT_URL_STS", identity.url())]), 1),
-        ("web identity at spec.sts", with([("TEST_STS", identity.url())]), 1),
-        (
-            "pod identity",
-            vec![
-                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod.clone()),
-                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", pod_token),
-            ],
-            1,
-        ),
-        (
-            "container",
-            vec![
-                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod),
-                ("AWS_CONTAINER_AUTHORIZATION_TOKEN", POD_TOKEN.into()),
-            ],
-            1,
-        ),
-        // The library asks for the region too, with a token of its own.
-        ("instance", vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", identity.url())], 5),
-    ];
-    for (way, variables, requests) in ways {
-        let before = identity.asked().len();
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
-            .env_clear()
-            .envs(["PATH", "TMPDIR"].iter().filter_map(|it| Some((*it, std::env::var(it).ok()?))))
-            .env("HOME", folder.path())
-            .env("TEST_ENDPOINT", server.endpoint())
-            .envs(variables)
-            .output();
-        let output = tokio::task::block_in_place(|| output)?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        let asked = identity.asked().split_off(before);
-        ensure!(output.status.success() && said.contains("1 passed"), "{way}: {said} {asked:?}");
-        // Credentials are asked for once and not at every look.
-        ensure!(asked.len() == requests, "{way}: {asked:?}");
-    }
-    Ok(())
-}
-
 /// The token service is a double: no MinIO is to be had here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_a_directory_is_given_keys_once_for_many_looks() -> Result<()> {
@@ -349,20 +263,5 @@ async fn a_user_of_a_directory_is_given_keys_once_for_many_looks() -> Result<()>
     ensure!(text.contains("the token service at 127.0.0.1 answered 400"), "{text}");
     ensure!(text.contains("LDAP server error: no such user"), "{text}");
     ensure!(!format!("{text} {error:?}").contains("hunter2"), "{text}");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_machine_without_credentials_is_told() -> Result<()> {
-    let (server, _) = server().await?;
-    let output = Command::new(std::env::current_exe()?)
-        .args(["--exact", "as_the_environment_says", "--ignored", "--nocapture"])
-        .env_clear()
-        .env("TEST_ENDPOINT", server.endpoint())
-        .env("AWS_EC2_METADATA_DISABLED", "true")
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && said.contains("no credentials for 127.0.0.1"), "{said}");
     Ok(())
 }

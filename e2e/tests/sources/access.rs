@@ -2,14 +2,17 @@
 //! takes the connection and says nothing.
 //!
 //! A kind has a list of [`Cell`]s, which are objects of one namespace. Here: how cells are made and told.
-//! In the folder: the kinds.
+//! In the folder: the kinds, and ways through a proxy (`proxies`).
 
 mod bucket;
 mod clouds;
+mod directory;
+mod ecr;
 mod git;
 mod helm;
 mod http_archive;
 mod oci;
+mod proxies;
 
 use std::net::SocketAddr;
 
@@ -17,8 +20,8 @@ use anyhow::{Result, ensure};
 use e2e::authority::Authority;
 use e2e::harness::flux::{NEVER, SOON, condition};
 use e2e::harness::{Story, Target, Windlass};
-use e2e::proxy::Proxy;
 use e2e::relay::Relay;
+use e2e::servers::{aws_identity, registry, s3};
 use e2e::tls_front::TlsFront;
 use serde_json::{Map, Value, json};
 
@@ -28,7 +31,12 @@ const PASSWORD: &str = "r1ght-passw0rd";
 const WRONG: &str = "wr0ng-passw0rd";
 
 /// Keys of Secrets whose values are secrets, whatever they are.
-const SECRET: [&str; 3] = ["accountKey", "sasKey", "serviceaccount"];
+const SECRET: [&str; 6] =
+    ["accountKey", "sasKey", "serviceaccount", "secretkey", "password", "bearerToken"];
+
+/// What is told nowhere, in whatever form it was given.
+const UNTOLD: [&str; 5] =
+    [PASSWORD, WRONG, registry::PASSWORD, s3::SECRET, aws_identity::LDAP_PASSWORD];
 
 /// How long a server that says nothing is waited for.
 const TIMEOUT: &str = "2s";
@@ -37,8 +45,9 @@ const TIMEOUT: &str = "2s";
 struct Cell {
     name: String,
     is_tls: bool,
-    server: SocketAddr,
-    /// Data of Secrets, by the field of the spec that names them.
+    /// Host and port.
+    server: String,
+    /// Data of Secrets, by the field of the spec that names them; a dot leads into a field.
     secrets: Vec<(&'static str, Value)>,
     /// Without it the object becomes Ready.
     failure: Option<Failure>,
@@ -66,7 +75,7 @@ struct Failures {
 
 /// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
 /// looked at.
-type Objects = dyn Fn(&str, Url, Map<String, Value>) -> Vec<Value>;
+type Objects = dyn Fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>;
 
 /// A kind, as its table needs it.
 struct Subject {
@@ -81,12 +90,12 @@ struct Subject {
 
 /// Where the server of a cell is.
 #[derive(Clone, Copy)]
-struct Url {
+struct Url<'a> {
     is_tls: bool,
-    server: SocketAddr,
+    server: &'a str,
 }
 
-impl Url {
+impl Url<'_> {
     fn base(self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.server)
     }
@@ -96,7 +105,10 @@ impl Url {
 fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Value) -> Value {
     let mut spec = Value::Object(spec);
     for (field, value) in own.as_object().into_iter().flatten() {
-        spec[field] = value.clone();
+        match (&mut spec[field], value) {
+            (Value::Object(given), Value::Object(more)) => given.extend(more.clone()),
+            (given, value) => *given = value.clone(),
+        }
     }
     spec["interval"] = json!(NEVER);
     json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
@@ -110,8 +122,6 @@ struct Ways {
     /// Each takes connections and says nothing.
     stalled: Relay,
     stalled_tls: Relay,
-    stalled_proxy: Relay,
-    proxy: Proxy,
 }
 
 impl Ways {
@@ -119,17 +129,16 @@ impl Ways {
         let authority = Authority::generate()?;
         let tls = TlsFront::start(server, &authority, false).await?;
         let mutual = TlsFront::start(server, &authority, true).await?;
-        let proxy = Proxy::start(USER, PASSWORD).await?;
-        let address = proxy.url().trim_start_matches("http://").parse::<SocketAddr>()?;
-        let relays = [server, tls.address(), address].map(Relay::start);
-        let [stalled, stalled_tls, stalled_proxy] = relays;
-        let (stalled, stalled_tls, stalled_proxy) =
-            (stalled.await?, stalled_tls.await?, stalled_proxy.await?);
-        for relay in [&stalled, &stalled_tls, &stalled_proxy] {
-            relay.hold_after(0);
-        }
-        Ok(Self { authority, tls, mutual, stalled, stalled_tls, stalled_proxy, proxy })
+        let (stalled, stalled_tls) = (silent(server).await?, silent(tls.address()).await?);
+        Ok(Self { authority, tls, mutual, stalled, stalled_tls })
     }
+}
+
+/// What takes connections to a server, and says nothing.
+async fn silent(server: SocketAddr) -> Result<Relay> {
+    let relay = Relay::start(server).await?;
+    relay.hold_after(0);
+    Ok(relay)
 }
 
 /// An address at which nobody listens.
@@ -137,11 +146,12 @@ fn nobody() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn plain(name: &str, server: SocketAddr) -> Cell {
-    Cell { name: name.to_owned(), is_tls: false, server, secrets: Vec::new(), failure: None }
+fn plain(name: &str, server: impl ToString) -> Cell {
+    let (name, server) = (name.to_owned(), server.to_string());
+    Cell { name, is_tls: false, server, secrets: Vec::new(), failure: None }
 }
 
-fn tls(name: &str, server: SocketAddr) -> Cell {
+fn tls(name: &str, server: impl ToString) -> Cell {
     Cell { is_tls: true, ..plain(name, server) }
 }
 
@@ -194,24 +204,6 @@ fn over_http(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<C
     ])
 }
 
-/// The cells of kinds that have `spec.proxySecretRef`.
-fn by_proxy(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
-    let Subject { certificates, failures, .. } = subject;
-    let field = "proxySecretRef";
-    let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
-    let (right, wrong) = (way(ways.proxy.url(), PASSWORD), way(ways.proxy.url(), WRONG));
-    let closed = way(format!("http://{}", nobody()?), PASSWORD);
-    let silent = way(format!("http://{}", ways.stalled_proxy.address()), PASSWORD);
-    let ca = json!({"ca.crt": ways.authority.certificate()});
-    Ok(vec![
-        plain("proxy-works", server).with(field, right.clone()),
-        tls("proxy-tls-works", ways.tls.address()).with(certificates, ca).with(field, right),
-        plain("proxy-wrong", server).with(field, wrong).fails(failures.proxy_refuses),
-        plain("proxy-unreachable", server).with(field, closed).fails(failures.proxy_unreachable),
-        plain("proxy-stalled", server).with(field, silent).fails(failures.stalled),
-    ])
-}
-
 /// Secrets and objects of a cell.
 fn objects(subject: &Subject, cell: &Cell) -> Vec<Value> {
     let mut spec = Map::new();
@@ -234,9 +226,15 @@ fn objects(subject: &Subject, cell: &Cell) -> Vec<Value> {
         let kind = if is_docker { "kubernetes.io/dockerconfigjson" } else { "Opaque" };
         all.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
             "type": kind, "stringData": data}));
-        spec.insert(field.to_owned(), json!({"name": name}));
+        let reference = json!({"name": name});
+        match field.split_once('.') {
+            Some((outer, inner)) => {
+                spec.entry(outer).or_insert_with(|| json!({}))[inner] = reference;
+            }
+            None => drop(spec.insert(field.to_owned(), reference)),
+        }
     }
-    let url = Url { is_tls: cell.is_tls, server: cell.server };
+    let url = Url { is_tls: cell.is_tls, server: &cell.server };
     all.extend((subject.objects)(&cell.name, url, spec));
     all
 }
@@ -264,7 +262,18 @@ async fn wrong(story: &Story, target: &Target, cell: &Cell) -> Result<Option<Str
 
 /// Creates the objects of all cells, and looks what becomes of each. No secret may be read anywhere.
 async fn tell(story: &Story, subject: &Subject, cells: &[Cell]) -> Result<()> {
-    let windlass = Windlass::start_for(story, &["--concurrent-source=16"]).await?;
+    tell_within(story, subject, cells, &[]).await
+}
+
+/// As [`tell`], by a windlass with more variables in its environment.
+async fn tell_within(
+    story: &Story,
+    subject: &Subject,
+    cells: &[Cell],
+    environment: &[(&str, &str)],
+) -> Result<()> {
+    let flags = ["--concurrent-source=16"];
+    let windlass = Windlass::start_for_with(story, &flags, environment).await?;
     let (api, kind) = subject.kind;
     for cell in cells {
         for object in objects(subject, cell) {
@@ -295,7 +304,9 @@ async fn tell(story: &Story, subject: &Subject, cells: &[Cell]) -> Result<()> {
             }
         }
     }
-    ensure!(!told.contains(PASSWORD) && !told.contains(WRONG), "a password is told");
-    ensure!(!log.contains(PASSWORD) && !log.contains(WRONG), "a password is logged");
+    for secret in UNTOLD {
+        ensure!(!told.contains(secret), "a status or an event has `{secret}`");
+        ensure!(!log.contains(secret), "the log has `{secret}`");
+    }
     Ok(())
 }

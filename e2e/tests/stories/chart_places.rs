@@ -4,24 +4,23 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::Story;
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{SOON, condition};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::{Layer, PASSWORD, Registry};
+use e2e::servers::registry::Registry;
 use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::json;
-use sources::oci::chart as chart_layer;
 
-use crate::helm_chart::{TEMPLATE, apply, downloaded, installed, publish, repository};
+use crate::helm_chart::{
+    self, TEMPLATE, await_version, chart_of, file, publish, pulled, registry_of, repository, taken,
+};
 
 const BUCKET: &str = "charts";
 
 /// Puts what a web server has of a repository into a bucket.
 async fn upload(server: &ChartServer, s3: &S3Server, files: &[&str]) -> Result<()> {
     for file in files {
-        let url = format!("{}/{file}", server.url());
-        let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
-        s3.put(BUCKET, &format!("stable/{file}"), bytes).await?;
+        s3.put(BUCKET, &format!("stable/{file}"), self::file(server, file).await?).await?;
     }
     Ok(())
 }
@@ -41,16 +40,10 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     story.apply_value(secret(SECRET)).await?;
     let more = json!({"insecure": true, "secretRef": {"name": "keys"}});
     let source = repository(&story, "charts", "s3://charts/stable", more).await?;
-    let spec = json!({"chart": "app", "version": ">=1", "interval": NEVER,
-        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
-    let object = story.await_ready(&app).await?;
-    let ready = condition(&object, "Ready");
-    ensure!(ready["message"] == "pulled 'app' chart with version '1.1.0'", "{ready}");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    ensure!(server.render(&file)?.contains("value: \"own\""));
-    installed(&story, &server, &file, "of-s3", "own").await?;
+    let of = ("HelmRepository", "charts");
+    let app = chart_of(&story, of, "app", json!({"version": ">=1"})).await?;
+    let object = pulled(&story, &app, "1.1.0").await?;
+    taken(&story, &server, &object, "of-s3", "own").await?;
 
     // A look without news is one conditional request.
     let before = s3.requests(BUCKET)?.len();
@@ -63,8 +56,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     publish(&server, "1.2.0")?;
     upload(&server, &s3, &["app-1.2.0.tgz", "index.yaml"]).await?;
     story.request(&source).await?;
-    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
-    story.await_object(&app, SOON, is_new).await?;
+    await_version(&story, &app, "1.2.0").await?;
 
     story.apply_value(secret("hunter2")).await?;
     let message = story.await_failure(&source, "Failed").await?;
@@ -103,42 +95,28 @@ async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> 
                         data: {lib: {{ .Chart.Version }}}\n";
         let yaml = format!("apiVersion: v2\nname: lib\nversion: {version}\n");
         server.publish(&[("Chart.yaml", &yaml), ("templates/b.yaml", template)])?;
-        let url = format!("{}/lib-{version}.tgz", server.url());
-        let packed = reqwest::get(url).await?.error_for_status()?.bytes().await?;
-        let layer = Layer { media_type: chart_layer::CHART, bytes: packed.to_vec() };
-        registry.push("charts/lib", version, &[layer], json!({})).await?;
-        Ok(())
+        helm_chart::push(&server, &registry, "lib", version).await
     };
     push("2.0.0").await?;
     push("2.1.0").await?;
     push("3.0.0").await?;
     let _upstream = story.follow("app", &dependent(&registry)).await?;
-    let spec = json!({"chart": "app", "interval": NEVER,
-        "sourceRef": {"kind": "GitRepository", "name": "app"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let app = chart_of(&story, ("GitRepository", "app"), "app", json!({})).await?;
 
     // Without a HelmRepository the registry is asked as nobody, whom this one does not know.
     let message = story.await_failure(&app, "DependencyBuildError").await?;
     ensure!(message.contains("failed to add remote dependency 'lib'"), "{message}");
     ensure!(message.contains("UNAUTHORIZED"), "{message}");
 
-    let config = registry.docker_config(PASSWORD);
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
-    story.apply_value(secret).await?;
-    let more = json!({"type": "oci", "insecure": true, "secretRef": {"name": "login"}});
-    repository(&story, "charts", &format!("{}/", registry.url("charts")), more).await?;
+    registry_of(&story, &registry, &format!("{}/", registry.url("charts"))).await?;
     story.request(&app).await?;
     let object = story.await_ready(&app).await?;
     let ready = condition(&object, "Ready");
     ensure!(ready["reason"] == "ChartPackageSucceeded", "{ready}");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    let text = server.render(&file)?;
-    for expected in ["value: \"own\"", "name: release-one", "name: release-two", "lib: 2.1.0"] {
+    let text = taken(&story, &server, &object, "of-git", "own").await?;
+    for expected in ["name: release-one", "name: release-two", "lib: 2.1.0"] {
         ensure!(text.contains(expected), "{expected} is not in {text}");
     }
-    installed(&story, &server, &file, "of-git", "own").await?;
     story.end().await
 }
 
@@ -148,9 +126,7 @@ async fn a_name_that_only_one_machine_knows_is_told_as_such() -> Result<()> {
     let yaml = "apiVersion: v2\nname: app\nversion: 1.0.0\n\
                 dependencies:\n- {name: lib, version: 2.x, repository: '@stable'}\n";
     let _upstream = story.follow("app", &[("app/Chart.yaml", yaml.to_owned())]).await?;
-    let spec = json!({"chart": "app", "interval": NEVER,
-        "sourceRef": {"kind": "GitRepository", "name": "app"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let app = chart_of(&story, ("GitRepository", "app"), "app", json!({})).await?;
     let message = story.await_failure(&app, "DependencyBuildError").await?;
     ensure!(message.contains("aliased repository dependency is not supported"), "{message}");
     ensure!(message.contains("`helm repo list`"), "{message}");

@@ -26,7 +26,7 @@ const LIB: [(&str, &str); 2] = [
 pub(crate) const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
                         data: {value: {{ .Values.value | quote }}}\n";
 
-pub(crate) async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
     Ok(Target::new(API, kind, name))
@@ -61,11 +61,83 @@ pub(crate) fn publish(server: &ChartServer, version: &str) -> Result<()> {
     server.publish(&files)
 }
 
-/// Downloads the artifact of an object into a file that helm reads.
-pub(crate) async fn downloaded(
+/// A HelmChart of the same name, from a source.
+pub(crate) async fn chart_of(
+    story: &Story,
+    (kind, source): (&str, &str),
+    chart: &str,
+    more: Value,
+) -> Result<Target> {
+    let source = json!({"kind": kind, "name": source});
+    let mut spec = json!({"chart": chart, "interval": NEVER, "sourceRef": source});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    apply(story, "HelmChart", chart.rsplit('/').next().unwrap_or(chart), spec).await
+}
+
+/// Waits until a chart is there that a repository or a registry has.
+pub(crate) async fn pulled(story: &Story, app: &Target, version: &str) -> Result<DynamicObject> {
+    let object = story.await_ready(app).await?;
+    let ready = condition(&object, "Ready");
+    ensure!(ready["reason"] == "ChartPullSucceeded", "{ready}");
+    let message = format!("pulled 'app' chart with version '{version}'");
+    ensure!(ready["message"] == message, "{ready}");
+    Ok(object)
+}
+
+/// Waits until a chart has a version.
+pub(crate) async fn await_version(story: &Story, app: &Target, version: &str) -> Result<()> {
+    let has_it = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == version;
+    story.await_object(app, SOON, has_it).await.map(drop)
+}
+
+/// A file of a server, such as a chart that it packed.
+pub(crate) async fn file(server: &ChartServer, name: &str) -> Result<Vec<u8>> {
+    let url = format!("{}/{name}", server.url());
+    Ok(reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec())
+}
+
+/// Packs a chart as a version of a repository in a registry.
+pub(crate) async fn push(
+    server: &ChartServer,
+    registry: &Registry,
+    name: &str,
+    version: &str,
+) -> Result<()> {
+    let bytes = file(server, &format!("{name}-{version}.tgz")).await?;
+    let layer = Layer { media_type: chart_layer::CHART, bytes };
+    registry.push(&format!("charts/{name}"), version, &[layer], json!({})).await.map(drop)
+}
+
+/// The HelmRepository of a registry at a URL, with the Secret that it wants.
+pub(crate) async fn registry_of(story: &Story, registry: &Registry, url: &str) -> Result<Target> {
+    let config = registry.docker_config(PASSWORD);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
+    story.apply_value(secret).await?;
+    let more = json!({"type": "oci", "insecure": true, "secretRef": {"name": "login"}});
+    repository(story, "charts", url, more).await
+}
+
+/// Has the stock `helm` render the artifact of an object, and install it as a release; what was rendered.
+pub(crate) async fn taken(
+    story: &Story,
+    server: &ChartServer,
     object: &DynamicObject,
-    into: &tempfile::TempDir,
-) -> Result<PathBuf> {
+    release: &str,
+    value: &str,
+) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let file = downloaded(object, &folder).await?;
+    let text = server.render(&file)?;
+    ensure!(text.contains(&format!("value: \"{value}\"")), "{text}");
+    installed(story, server, &file, release, value).await?;
+    Ok(text)
+}
+
+/// Downloads the artifact of an object into a file that helm reads.
+async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<PathBuf> {
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let latest = object.data["status"]["url"].as_str().context("no url")?;
     let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
@@ -77,7 +149,7 @@ pub(crate) async fn downloaded(
 }
 
 /// Has the stock `helm` install what is in a file, and waits for the object of the chart.
-pub(crate) async fn installed(
+async fn installed(
     story: &Story,
     server: &ChartServer,
     chart: &Path,
@@ -103,22 +175,15 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     story.apply_value(secret).await?;
     let source =
         repository(&story, "charts", &server.url(), json!({"secretRef": {"name": "bob"}})).await?;
-    let spec = json!({"chart": "app", "version": ">=1", "interval": NEVER,
-        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
-    let object = story.await_ready(&app).await?;
-    let ready = condition(&object, "Ready");
-    ensure!(ready["reason"] == "ChartPullSucceeded", "{ready}");
-    ensure!(ready["message"] == "pulled 'app' chart with version '1.1.0'", "{ready}");
+    let of = ("HelmRepository", "charts");
+    let app = chart_of(&story, of, "app", json!({"version": ">=1"})).await?;
+    let object = pulled(&story, &app, "1.1.0").await?;
     let status = &object.data["status"];
     ensure!(status["observedChartName"] == "app", "{status}");
     let index = story.await_ready(&source).await?;
     let revision = &index.data["status"]["artifact"]["revision"];
     ensure!(status["observedSourceArtifactRevision"] == *revision, "{status}");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    ensure!(server.render(&file)?.contains("value: \"own\""));
-    installed(&story, &server, &file, "of-repository", "own").await?;
+    taken(&story, &server, &object, "of-repository", "own").await?;
 
     // A look without news is one conditional request.
     server.forget();
@@ -130,8 +195,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
 
     publish(&server, "1.2.0")?;
     story.request(&source).await?;
-    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
-    story.await_object(&app, SOON, is_new).await?;
+    await_version(&story, &app, "1.2.0").await?;
     story.end().await
 }
 
@@ -141,42 +205,24 @@ async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     let (server, registry) = (ChartServer::start(None)?, Registry::start_with_password().await?);
     let push = async |version: &str| -> Result<()> {
         publish(&server, version)?;
-        let url = format!("{}/app-{version}.tgz", server.url().trim_end_matches('/'));
-        let packed = reqwest::get(url).await?.error_for_status()?.bytes().await?;
-        let layer = Layer { media_type: chart_layer::CHART, bytes: packed.to_vec() };
-        registry.push("charts/app", version, &[layer], json!({})).await?;
-        Ok(())
+        self::push(&server, &registry, "app", version).await
     };
     push("1.0.0").await?;
     push("1.1.0").await?;
-    let config = registry.docker_config(PASSWORD);
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
-    story.apply_value(secret).await?;
-    let more = json!({"type": "oci", "insecure": true, "secretRef": {"name": "login"}});
-    let source = repository(&story, "charts", &registry.url("charts"), more).await?;
-    let spec = json!({"chart": "app", "version": "1.x", "interval": NEVER,
-        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
-    let object = story.await_ready(&app).await?;
-    let ready = condition(&object, "Ready");
-    ensure!(ready["message"] == "pulled 'app' chart with version '1.1.0'", "{ready}");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    ensure!(server.render(&file)?.contains("value: \"own\""));
-    installed(&story, &server, &file, "of-registry", "own").await?;
+    let source = registry_of(&story, &registry, &registry.url("charts")).await?;
+    let of = ("HelmRepository", "charts");
+    let app = chart_of(&story, of, "app", json!({"version": "1.x"})).await?;
+    let object = pulled(&story, &app, "1.1.0").await?;
+    taken(&story, &server, &object, "of-registry", "own").await?;
     let registry_object = story.expect(&source).await?;
     ensure!(registry_object.data.get("status").is_none_or(|it| it["conditions"].is_null()));
 
     push("1.2.0").await?;
     story.request(&app).await?;
-    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.2.0";
-    story.await_object(&app, SOON, is_new).await?;
+    await_version(&story, &app, "1.2.0").await?;
 
     // What is not there yet may come; without the right password nothing does.
-    let spec = json!({"chart": "app", "version": "9.x", "interval": NEVER,
-        "sourceRef": {"kind": "HelmRepository", "name": "charts"}});
-    apply(&story, "HelmChart", "app", spec).await?;
+    chart_of(&story, of, "app", json!({"version": "9.x"})).await?;
     let is_missed =
         |it: &DynamicObject| condition(it, "Ready")["reason"] == "InvalidChartReference";
     let object = story.await_object(&app, SOON, is_missed).await?;
@@ -213,10 +259,10 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
             ],
         )
         .await?;
-    let spec = json!({"chart": "./charts/app", "interval": NEVER, "reconcileStrategy": "Revision",
-        "valuesFiles": ["charts/app/values.yaml", "production.yaml"],
-        "sourceRef": {"kind": "GitRepository", "name": "app"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let of = ("GitRepository", "app");
+    let more = json!({"reconcileStrategy": "Revision",
+        "valuesFiles": ["charts/app/values.yaml", "production.yaml"]});
+    let app = chart_of(&story, of, "./charts/app", more).await?;
     let object = story.await_ready(&app).await?;
     let sha = upstream.repository.hash("main")?;
     let version = format!("1.0.0+{}.1", &sha[..12]);
@@ -224,20 +270,13 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
     ensure!(found == &version, "{found} instead of {version}");
     let ready = condition(&object, "Ready");
     ensure!(ready["reason"] == "ChartPackageSucceeded", "{ready}");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    let text = server.render(&file)?;
-    installed(&story, &server, &file, "of-git", "production").await?;
-    for expected in ["value: \"production\"", "lib: 2.1.0", "near: near"] {
+    let text = taken(&story, &server, &object, "of-git", "production").await?;
+    for expected in ["lib: 2.1.0", "near: near"] {
         ensure!(text.contains(expected), "{expected} is not in {text}");
     }
 
-    let message = {
-        let spec = json!({"chart": "./charts/none", "interval": NEVER,
-            "sourceRef": {"kind": "GitRepository", "name": "app"}});
-        let none = apply(&story, "HelmChart", "none", spec).await?;
-        story.await_failure(&none, "InvalidChartReference").await?
-    };
+    let none = chart_of(&story, of, "./charts/none", json!({})).await?;
+    let message = story.await_failure(&none, "InvalidChartReference").await?;
     ensure!(message.contains("no chart found at path 'charts/none'"), "{message}");
     story.end().await
 }
@@ -256,21 +295,16 @@ async fn a_chart_in_a_bucket_is_packed_and_one_changed_key_is_another_chart() ->
     let spec = json!({"interval": NEVER, "endpoint": s3.endpoint(), "bucketName": "charts",
         "insecure": true, "secretRef": {"name": "keys"}});
     let source = apply(&story, "Bucket", "charts", spec).await?;
-    let spec = json!({"chart": "charts/app", "interval": NEVER,
-        "sourceRef": {"kind": "Bucket", "name": "charts"}});
-    let app = apply(&story, "HelmChart", "app", spec).await?;
+    let app = chart_of(&story, ("Bucket", "charts"), "charts/app", json!({})).await?;
     let object = story.await_ready(&app).await?;
     let found = &object.data["status"]["artifact"]["revision"];
     ensure!(found == "1.0.0", "{found} is not the version of the chart");
-    let folder = tempfile::tempdir()?;
-    let file = downloaded(&object, &folder).await?;
-    installed(&story, &server, &file, "of-bucket", "own").await?;
+    taken(&story, &server, &object, "of-bucket", "own").await?;
 
     s3.put("charts", "charts/app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\n")
         .await?;
     story.request(&source).await?;
-    let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == "1.1.0";
-    story.await_object(&app, SOON, is_new).await?;
+    await_version(&story, &app, "1.1.0").await?;
     story.end().await
 }
 

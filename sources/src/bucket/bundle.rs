@@ -79,7 +79,7 @@ pub async fn ask(remote: &Remote, key: &str, known: &Known) -> Result<String, Er
     check(key)?;
     let client = remote.client(known)?;
     let Object { etag, size, .. } =
-        remote.within("asking about the bundle in", client.head(remote, key)).await?;
+        remote.within(&client, "asking about the bundle in", client.head(remote, key)).await?;
     if size > LARGEST {
         return Err(super::index::too_large(format!("bundle '{key}'"), size, LARGEST));
     }
@@ -106,7 +106,7 @@ pub async fn fetch(
         let body = collect(got.body, &format!("bundle '{key}'"), LARGEST).await?;
         Ok((got.etag, body))
     };
-    let (etag, body) = remote.within("fetching the bundle from", work).await?;
+    let (etag, body) = remote.within(&client, "fetching the bundle from", work).await?;
     let limits = remote.limits;
     let unpacked = tokio::task::spawn_blocking(move || unpack(kind, &body, limits)).await;
     let failed = |why: String| Error::Bundle { key: key.to_owned(), why };

@@ -15,7 +15,7 @@ use url::Url;
 use super::asked::Asked;
 use super::{Error, Server};
 use crate::http::budget::SendError;
-use crate::http::{self, Budgets};
+use crate::http::{self, Budgets, Egress};
 
 /// How often something is asked that a server was too busy for, and how long to wait before the second time.
 const ATTEMPTS: u32 = 3;
@@ -56,7 +56,8 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
-        let client = http::client_undecoded(&server.tls, server.proxy.as_ref())?;
+        let client =
+            http::client_undecoded(&server.tls, server.proxy.as_ref(), Egress::BeyondLink)?;
         Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
     }
 

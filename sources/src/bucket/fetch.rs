@@ -106,7 +106,8 @@ pub async fn fetch(
         }
     }
     let spool = Arc::new(spool);
-    let bodies = remote.within("fetching", download(remote, &client, changed, &spool)).await?;
+    let bodies =
+        remote.within(&client, "fetching", download(remote, &client, changed, &spool)).await?;
     let downloaded = bodies.len();
     let mut bytes: u64 = 0;
     for (path, object, place) in bodies {

@@ -9,6 +9,7 @@ use std::collections::btree_map::Entry;
 use sha2::{Digest as _, Sha256};
 use tree::RelPath;
 
+use super::asked::Asked;
 use super::fetch::collect;
 use super::note::{IgnoreFile, Note};
 use super::{Client, Error, Known, Remote};
@@ -19,6 +20,9 @@ const MOST_LISTED: usize = 200_000;
 
 /// The most bytes of keys and entity tags of all objects that are looked at.
 const MOST_LISTED_BYTES: usize = 32 << 20;
+
+/// The most pages in a row that have nothing in them. Stores skip what was deleted so, and mean what they promise.
+const MOST_EMPTY_PAGES: usize = 1000;
 
 /// The largest file of ignore patterns.
 const LARGEST_IGNORE_FILE: u64 = 4 << 20;
@@ -185,17 +189,18 @@ pub async fn list(
         listed.check(remote)?;
         Ok(listed)
     };
-    remote.within("listing", work).await
+    remote.within(&client, "listing", work).await
 }
 
 async fn pages(remote: &Remote, client: &Client) -> Result<Vec<Object>, Error> {
     let mut found: Vec<Object> = Vec::new();
     let mut bytes = 0;
     let mut next = None;
+    let mut empty_pages = 0;
     loop {
         let page = client.page(remote, next.take()).await?;
         bytes += page.objects.iter().map(|it| it.key.len() + it.etag.len()).sum::<usize>();
-        let is_empty = page.objects.is_empty();
+        empty_pages = if page.objects.is_empty() { empty_pages + 1 } else { 0 };
         found.extend(page.objects);
         let what = || format!("bucket '{}'", remote.bucket);
         if found.len() > MOST_LISTED {
@@ -205,12 +210,13 @@ async fn pages(remote: &Remote, client: &Client) -> Result<Vec<Object>, Error> {
             let what = format!("the list of keys of {}", what());
             return Err(too_large(what, bytes as u64, MOST_LISTED_BYTES as u64));
         }
-        // A server that gives nothing and promises more would never end; the clouds' own do that and mean it, and there the
-        // limit on the time ends it.
-        match page.next {
-            Some(token) if !is_empty || client.may_have_empty_pages() => next = Some(token),
-            _ => return Ok(found),
+        let Some(token) = page.next else { return Ok(found) };
+        // Not the end: what is on no page would be taken for deleted.
+        if empty_pages >= MOST_EMPTY_PAGES {
+            let why = format!("{MOST_EMPTY_PAGES} pages in a row are empty, and more are promised");
+            return Err(Asked::listing(remote).unreadable(why));
         }
+        next = Some(token);
     }
 }
 

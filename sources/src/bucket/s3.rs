@@ -1,18 +1,19 @@
 //! S3, and everything that speaks it.
 //!
-//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`), what its errors
-//! mean (`failure`).
+//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`, `waiting`), what its
+//! errors mean (`failure`).
 
 pub(crate) mod credentials;
 mod failure;
 mod ldap;
 mod transport;
+pub(crate) mod waiting;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_s3::config::{
-    BehaviorVersion, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    BehaviorVersion, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation,
     StalledStreamProtectionConfig,
 };
 use aws_smithy_types::retry::RetryConfig;
@@ -21,9 +22,13 @@ use futures::{StreamExt as _, stream};
 
 use super::asked::Asked;
 use super::{Endpoint, Error, Got, Object, Page, Remote, Server, unquoted};
-use crate::http::Budgets;
+use crate::http::{Budgets, Egress};
 use failure::failure;
 use transport::Transport;
+use waiting::Waiting;
+
+/// How long credentials may take. Whoever calls has a limit on the whole, and says then who did not answer.
+const LONGEST_LOGIN: Duration = Duration::from_secs(600);
 
 /// How often something is asked that a server was too busy for.
 const ATTEMPTS: u32 = 3;
@@ -34,11 +39,17 @@ pub(crate) struct Client {
     endpoint: Endpoint,
     /// Changed once when the server says that it is in another region.
     sdk: Mutex<(aws_sdk_s3::Client, bool)>,
+    waiting: Waiting,
 }
 
 impl Client {
     pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
-        let transport = Transport::new(&server.tls, server.proxy.as_ref(), budgets.clone())?;
+        let transport = Transport::new(
+            &server.tls,
+            server.proxy.as_ref(),
+            Egress::BeyondLink,
+            budgets.clone(),
+        )?;
         let region = server.region.clone();
         let region = region.or_else(|| server.endpoint.region());
         let region = region.unwrap_or_else(|| "us-east-1".to_owned());
@@ -51,17 +62,23 @@ impl Client {
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
             // Whoever calls has a limit on the whole.
             .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECTING).build())
+            .identity_cache(IdentityCache::lazy().load_timeout(LONGEST_LOGIN).build())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
-        config =
-            match credentials::provider(&server.identity, &region, server.proxy.as_ref(), budgets)?
-            {
-                Some(credentials) => config.credentials_provider(credentials),
-                None => config.allow_no_auth(),
-            };
+        let (proxy, waiting) = (server.proxy.as_ref(), Waiting::default());
+        let provider = credentials::provider(&server.identity, &region, proxy, budgets, &waiting)?;
+        config = match provider {
+            Some(credentials) => config.credentials_provider(credentials),
+            None => config.allow_no_auth(),
+        };
         let sdk = aws_sdk_s3::Client::from_conf(config.build());
-        Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)) })
+        Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)), waiting })
+    }
+
+    /// Who is asked for credentials and has not answered yet.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        self.waiting.on()
     }
 
     fn sdk(&self) -> aws_sdk_s3::Client {

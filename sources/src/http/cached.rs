@@ -110,9 +110,14 @@ impl<K: Ord + Clone, T, E: Clone> Cached<K, T, E> {
         value
     }
 
-    /// The value of a key is of no use any more, such as a token that was refused.
-    pub fn forget(&self, key: &K) {
-        locked(&self.slots).remove(key);
+    /// The value of a key is of no use any more, such as a token that was refused; a newer one stays.
+    pub async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
+        let slot = locked(&self.slots).get(key).cloned();
+        let Some(slot) = slot else { return };
+        let latest = slot.latest.lock().await;
+        if latest.0.as_ref().is_some_and(|value| value.as_ref().is_ok_and(|value| is_it(value))) {
+            self.forget_slot(key, &slot);
+        }
     }
 
     fn forget_slot(&self, key: &K, slot: &Arc<Slot<T, E>>) {
@@ -163,7 +168,9 @@ mod tests {
             let all = futures::future::join_all(all).await;
             assert!(all.iter().all(|got| got.as_deref() == Ok(&0)), "{all:?}");
             assert_eq!(*values.get(&key(), fetch(&calls, life)).await.unwrap(), 0);
-            values.forget(&key());
+            values.forget_if(&key(), |value| *value == 1).await;
+            assert_eq!(*values.get(&key(), fetch(&calls, life)).await.unwrap(), 0);
+            values.forget_if(&key(), |value| *value == 0).await;
             let short = Some(Duration::from_nanos(10));
             assert_eq!(*values.get(&key(), fetch(&calls, short)).await.unwrap(), 1);
             assert_eq!(*values.get(&key(), fetch(&calls, short)).await.unwrap(), 2);

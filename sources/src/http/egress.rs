@@ -18,7 +18,8 @@ pub enum Egress {
     Anywhere,
     /// All but those on link-local addresses, where clouds tell this machine its secrets.
     ///
-    /// A proxy decides itself what is reached through it, but addresses that are given as such are checked.
+    /// A proxy decides itself what is reached through it, but addresses that are given as such are checked, and so is
+    /// where a proxy is that a spec names.
     BeyondLink,
     /// Those with public addresses: not this machine, the cluster, or what answers on link-local addresses.
     ///

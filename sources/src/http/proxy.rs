@@ -4,14 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use objects::Redacted;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
-use super::Error;
+use super::{Egress, Error};
 
 /// Parity(flux): a longer address is refused.
 const LONGEST_ADDRESS: usize = 2048;
 
+/// The longest user or password of SOCKS (RFC 1929).
+const LONGEST_OF_SOCKS: usize = 255;
+
 /// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
+///
+/// It looks names up itself and decides what is reached through it. Where it is itself is checked as servers are
+/// ([`Egress::BeyondLink`]): whoever may name a proxy could name the metadata of a cloud, and have them asked that way.
 ///
 /// `Display` and `Debug` leave out whatever could be a credential.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,8 +52,14 @@ impl Proxy {
         if !matches!(url.scheme(), "http" | "https" | "socks5") {
             return Err(bad("`address` must start with http://, https:// or socks5://"));
         }
-        if url.host_str().is_none_or(str::is_empty) {
+        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
             return Err(bad("`address` names no host"));
+        };
+        // Only of web addresses is it known that a host of numbers is an address.
+        let place = Url::parse(&format!("http://{host}"))
+            .map_err(|_| bad("`address` names no host that can be asked"))?;
+        if Egress::BeyondLink.admits(&place).is_err() {
+            return Err(bad("`address` is link-local, and those are not asked"));
         }
         let (username, password) = match (text("username")?, text("password")?) {
             (Some(username), password) => (Some(username), password.unwrap_or_default()),
@@ -57,6 +70,14 @@ impl Proxy {
                 (username, url.password().map(decoded).unwrap_or_default())
             }
         };
+        let is_long = |text: &str| text.len() > LONGEST_OF_SOCKS;
+        if url.scheme() == "socks5"
+            && (username.as_deref().is_some_and(is_long) || is_long(&password))
+        {
+            return Err(Error::BadProxy(format!(
+                "`username` or `password` is longer than the {LONGEST_OF_SOCKS} bytes that SOCKS has room for"
+            )));
+        }
         // Both fail only for URLs without a host.
         let _: Result<(), ()> = url.set_password(None);
         let _: Result<(), ()> = url.set_username("");
@@ -75,8 +96,12 @@ impl Proxy {
         }
         let proxy = reqwest::Proxy::all(address)
             .map_err(|_unusable| Error::BadProxy("`address` cannot be used".to_owned()))?;
+        // The client puts both into a URL and takes them out again, where `%2F` would become `/`.
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         Ok(match &self.username {
-            Some(username) => proxy.basic_auth(username, self.password.expose()),
+            Some(username) => {
+                proxy.basic_auth(&encoded(username), &encoded(self.password.expose()))
+            }
             None => proxy,
         })
     }
@@ -103,6 +128,31 @@ impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Proxy({self})")
     }
+}
+
+/// What the SOCKS part of the HTTP client says, as it is told; without this one would look in vain for what to do.
+pub(super) fn socks_words(text: &str) -> Option<&'static str> {
+    Some(match text.strip_prefix("SOCKS error: ")? {
+        // It hides why.
+        "failed to create underlying connection" => "the SOCKS proxy cannot be reached",
+        "credentials not accepted" => "the SOCKS proxy does not accept the credentials",
+        // It says that too where there are none, and the proxy wants some.
+        "server does not support user/pass authentication"
+        | "server implements authentication incorrectly" => {
+            "the SOCKS proxy wants other credentials, or none: check `username` and `password` of its Secret"
+        }
+        "failed parsing server response" => "what answers is no SOCKS 5 proxy",
+        "failed serialize request" => {
+            "user, password and host are longer together than the 249 bytes that there is room for"
+        }
+        _ => return None,
+    })
+}
+
+/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to look at.
+pub(crate) fn is_refusal_of_proxy(cause: &str) -> bool {
+    cause.contains("proxy authorization required")
+        || (cause.starts_with("the SOCKS proxy") && cause.contains("credentials"))
 }
 
 #[cfg(test)]
@@ -162,6 +212,27 @@ mod tests {
             &[("address", "socks4://p")],
             &expect![
                 "the Secret of the proxy cannot be used: `address` must start with http://, https:// or socks5://"
+            ],
+        );
+        for address in [
+            "http://169.254.169.254",
+            "socks5://169.254.169.254:80",
+            "socks5://0xa9fea9fe",
+            "socks5://[fe80::1]:1080",
+            "https://[fd00:ec2::254]",
+        ] {
+            check(
+                &[("address", address)],
+                &expect![
+                    "the Secret of the proxy cannot be used: `address` is link-local, and those are not asked"
+                ],
+            );
+        }
+        let (address, long) = ("socks5://p", "hunter2".repeat(37));
+        check(
+            &[("address", address), ("username", "me"), ("password", &long)],
+            &expect![
+                "the Secret of the proxy cannot be used: `username` or `password` is longer than the 255 bytes that SOCKS has room for"
             ],
         );
         check(

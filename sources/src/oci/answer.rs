@@ -107,7 +107,7 @@ pub(super) async fn accepted_text(
             break;
         }
     }
-    let said = hidden(&client.remote.auth, &said(status, &body));
+    let said = hidden(client.auth(), &said(status, &body));
     let request = request.to_owned();
     Err(match status.as_u16() {
         401 | 403 => Error::Unauthorized { request, said },
@@ -136,9 +136,10 @@ fn said(status: StatusCode, body: &[u8]) -> String {
 fn hidden(auth: &Auth, text: &str) -> String {
     let secret: Option<&Redacted<String>> = match auth {
         Auth::Anonymous => None,
-        Auth::Basic { password: secret, .. } | Auth::Identity(secret) | Auth::Bearer(secret) => {
-            Some(secret)
-        }
+        Auth::Basic { password: secret, .. }
+        | Auth::Login { password: secret, .. }
+        | Auth::Identity(secret)
+        | Auth::Bearer(secret) => Some(secret),
     };
     match secret.map(Redacted::expose).filter(|secret| !secret.is_empty()) {
         Some(secret) => text.replace(secret.as_str(), "****"),

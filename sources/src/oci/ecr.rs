@@ -17,12 +17,14 @@ use objects::Redacted;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::answer::shown;
 use super::{Auth, Error};
 use crate::bucket::Identity;
 use crate::bucket::s3::credentials;
+use crate::bucket::s3::waiting::Waiting;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Tls, root_cause};
 
@@ -110,25 +112,40 @@ impl Service {
     }
 }
 
-/// Asks for a login; with it comes how long it lasts.
+/// Asks for a login, which may take so long; with it comes how long it lasts.
 pub(super) async fn login(
     service: &Service,
     budgets: &Arc<Budgets>,
+    limit: Duration,
 ) -> Result<(Auth, Option<Duration>), Error> {
     let machine = Identity::Environment { sts: None };
-    let provider = credentials::provider(&machine, &service.region, None, budgets);
+    let waiting = Waiting::default();
+    let provider = credentials::provider(&machine, &service.region, None, budgets, &waiting);
     let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
     let provider = provider.ok_or_else(|| service.failed("there are no credentials"))?;
-    let keys = provider.provide_credentials().await;
+    let end = Instant::now() + limit;
+    let late = |who: &str| service.failed(&format!("{who} within {limit:?} (spec.timeout)"));
+    let keys = timeout_at(end, provider.provide_credentials()).await;
+    let keys = keys.map_err(|_elapsed| late("the credentials of this machine did not come"))?;
     let keys = keys.map_err(|error| {
         service.failed(&format!("no credentials of this machine: {}", root_cause(&error)))
     })?;
     let url = service.url()?;
+    let host = url.host_str().unwrap_or_default();
     let request = signed(service, &url, &keys.into())?;
+    let asking = ask(service, host, request, budgets);
+    timeout_at(end, asking).await.map_err(|_elapsed| late(&format!("{host} did not answer")))?
+}
+
+async fn ask(
+    service: &Service,
+    host: &str,
+    request: Request,
+    budgets: &Budgets,
+) -> Result<(Auth, Option<Duration>), Error> {
     // Neither the proxy nor the authority of a spec comes between windlass and what its machine may do.
     let client = http::client(&Tls::default(), None);
     let client = client.map_err(|error| service.failed(&error.to_string()))?;
-    let host = url.host_str().unwrap_or_default();
     let answer = budgets.execute(&client, request).await.map_err(|error| match error {
         SendError::Busy(busy) => Error::Busy(busy),
         SendError::Transport(error) => service
@@ -244,7 +261,7 @@ fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
     let (username, password) = (username.to_owned(), Redacted::new(password.to_owned()));
     let life = (token.until - now).clamp(0.0, LONGEST_LIFE);
     let life = Duration::try_from_secs_f64(life).ok().filter(|life| !life.is_zero());
-    Some((Auth::Basic { username, password }, life))
+    Some((Auth::Login { username, password }, life))
 }
 
 #[cfg(test)]
@@ -286,7 +303,7 @@ mod tests {
     #[test]
     fn a_login_lasts_until_it_says_and_no_longer_than_any() {
         let told = |text: &str| match read(text.as_bytes(), 1000.0)? {
-            (Auth::Basic { username, password }, life) => {
+            (Auth::Login { username, password }, life) => {
                 Some((username, password.expose().clone(), life.map(|life| life.as_secs())))
             }
             _ => None,

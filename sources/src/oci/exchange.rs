@@ -44,7 +44,7 @@ impl Session<'_> {
             registry: host.clone().unwrap_or_default(),
             cause: refused.to_string(),
         })?;
-        self.budgets.execute(&self.http, request).await.map_err(|error| match error {
+        self.known.budgets().execute(&self.http, request).await.map_err(|error| match error {
             SendError::Busy(busy) => Error::Busy(busy),
             SendError::Transport(error) => self.failed(host, &error),
         })
@@ -81,17 +81,26 @@ impl Session<'_> {
         accept: &'static str,
     ) -> Result<Response, Error> {
         let is_plain = self.is_plain().await?;
-        let answer = self.authorized(method, path, accept, is_plain).await;
+        let is_renewed = self.renewed.initialized();
+        let mut answer = self.authorized(method.clone(), path, accept, is_plain).await;
+        let is_refused = match &answer {
+            Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
+            Err(error) => matches!(error, Error::Unauthorized { .. }),
+        };
+        // A cloud may take a login back before its time.
+        if is_refused && !is_renewed && self.renew_login(is_plain).await? {
+            answer = self.authorized(method, path, accept, is_plain).await;
+        }
         if matches!(answer, Err(Error::Unreachable { .. })) {
             // What is spoken there may have changed.
-            self.access.set_plain(None);
+            self.access().set_plain(None);
         }
         answer
     }
 
     /// Where a path of the repository is, as far as it is known how it is reached.
     pub(super) fn url(&self, path: &str) -> Result<Url, Error> {
-        self.url_by(self.access.is_plain() == Some(true), path)
+        self.url_by(self.access().is_plain() == Some(true), path)
     }
 
     fn url_by(&self, is_plain: bool, path: &str) -> Result<Url, Error> {
@@ -106,7 +115,7 @@ impl Session<'_> {
     ///
     /// Parity(flux): HTTPS is tried first, and HTTP only where that is allowed and HTTPS did not come about.
     async fn is_plain(&self) -> Result<bool, Error> {
-        if let Some(known) = self.access.is_plain() {
+        if let Some(known) = self.access().is_plain() {
             return Ok(known);
         }
         let mut is_plain = false;
@@ -119,7 +128,7 @@ impl Session<'_> {
                 Ok(_) => {}
             }
         }
-        self.access.set_plain(Some(is_plain));
+        self.access().set_plain(Some(is_plain));
         Ok(is_plain)
     }
 
@@ -131,7 +140,7 @@ impl Session<'_> {
         is_plain: bool,
     ) -> Result<Response, Error> {
         let url = self.url_by(is_plain, path)?;
-        let header = self.access.authorization(self, is_plain).await?;
+        let header = self.access().authorization(self, is_plain).await?;
         let (answer, is_theirs) =
             self.follow(&method, &url, accept, header.as_ref(), is_plain).await?;
         // What somebody else asks for is not theirs to ask.
@@ -139,7 +148,7 @@ impl Session<'_> {
             return Ok(answer);
         }
         let asks = challenge::of(answer.headers());
-        let renewed = self.access.after(self, is_plain, asks, header.as_ref()).await?;
+        let renewed = self.access().after(self, is_plain, asks, header.as_ref()).await?;
         let Some(renewed) = renewed else { return Ok(answer) };
         Ok(self.follow(&method, &url, accept, Some(&renewed), is_plain).await?.0)
     }

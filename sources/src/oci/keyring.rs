@@ -157,7 +157,9 @@ mod tests {
     fn told(keyring: &Keyring, url: &str) -> String {
         match keyring.auth(&Repository::parse(url).unwrap()) {
             Auth::Anonymous => "nobody".to_owned(),
-            Auth::Basic { username, password } => format!("{username}:{}", password.expose()),
+            Auth::Basic { username, password } | Auth::Login { username, password } => {
+                format!("{username}:{}", password.expose())
+            }
             Auth::Identity(token) => format!("identity {}", token.expose()),
             Auth::Bearer(token) => format!("bearer {}", token.expose()),
         }

@@ -68,21 +68,26 @@ impl Known {
     /// `AWS_ENDPOINT_URL`.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`]: the registry is none of AWS. [`Error::Login`]: there are no credentials, or they are not
-    /// accepted.
+    /// [`Error::InvalidUrl`]: the registry is none of AWS. [`Error::Login`]: there are no credentials, they are not
+    /// accepted, or all that takes longer than `limit`.
     pub async fn login_to_aws(
         &self,
         repository: &Repository,
         limit: Duration,
     ) -> Result<Auth, Error> {
-        let service = ecr::Service::of(repository.registry())?;
-        let login = ecr::login(&service, &self.budgets);
-        let in_time = async {
-            let registry = repository.registry().to_owned();
-            let slow = |_elapsed| Error::TimedOut { registry, limit };
-            tokio::time::timeout(limit, login).await.map_err(slow)?
-        };
-        self.logins.get(&service.key(), in_time).await.map(|auth| (*auth).clone())
+        self.login(&ecr::Service::of(repository.registry())?, limit).await
+    }
+
+    /// A login in place of the one of a remote, which was refused; one that somebody was given meanwhile is as good.
+    pub(super) async fn login_instead(&self, remote: &Remote) -> Result<Auth, Error> {
+        let service = ecr::Service::of(remote.repository.registry())?;
+        self.logins.forget_if(&service.key(), |login| *login == remote.auth).await;
+        self.login(&service, remote.timeout).await
+    }
+
+    async fn login(&self, service: &ecr::Service, limit: Duration) -> Result<Auth, Error> {
+        let login = ecr::login(service, &self.budgets, limit);
+        self.logins.get(&service.key(), login).await.map(|auth| (*auth).clone())
     }
 
     /// How much is asked of each registry.
@@ -137,6 +142,7 @@ fn access_key(remote: &Remote) -> Key {
     let (kind, user, secret): (&[u8], _, _) = match &remote.auth {
         Auth::Anonymous => (b"none", None, None),
         Auth::Basic { username, password } => (b"basic", Some(username), Some(password.expose())),
+        Auth::Login { username, password } => (b"login", Some(username), Some(password.expose())),
         Auth::Identity(token) => (b"identity", None, Some(token.expose())),
         Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
     };
@@ -178,13 +184,14 @@ impl Given {
     }
 
     async fn renew(&mut self, client: &Session<'_>, is_plain: bool) -> Result<(), Error> {
-        let (header, life) = match (&self.challenge, &client.remote.auth) {
+        let (header, life) = match (&self.challenge, client.auth()) {
             (_, Auth::Bearer(token)) => {
                 (Some(Redacted::new(format!("Bearer {}", token.expose()))), None)
             }
-            (Some(Challenge::Basic), Auth::Basic { username, password }) => {
-                (Some(token::basic(username, password)), None)
-            }
+            (
+                Some(Challenge::Basic),
+                Auth::Basic { username, password } | Auth::Login { username, password },
+            ) => (Some(token::basic(username, password)), None),
             (Some(Challenge::Bearer { realm, service }), _) => {
                 let fetched = token::fetch(client, is_plain, realm, service.as_deref()).await;
                 if fetched.is_err() {

@@ -57,7 +57,7 @@ pub(super) async fn fetch(
     }
     let scope = format!("repository:{}:pull", client.remote.repository.path());
     let place = shown(&bare(&url));
-    let mut request = match &client.remote.auth {
+    let mut request = match client.auth() {
         Auth::Identity(refresh) => {
             let mut form = url::form_urlencoded::Serializer::new(String::new());
             form.append_pair("grant_type", "refresh_token")
@@ -71,7 +71,7 @@ pub(super) async fn fetch(
             *request.body_mut() = Some(form.finish().into());
             request
         }
-        Auth::Anonymous | Auth::Basic { .. } | Auth::Bearer(_) => {
+        Auth::Anonymous | Auth::Basic { .. } | Auth::Login { .. } | Auth::Bearer(_) => {
             {
                 let mut query = url.query_pairs_mut();
                 query.append_pair("scope", &scope);
@@ -82,7 +82,7 @@ pub(super) async fn fetch(
             Request::new(Method::GET, url)
         }
     };
-    if let Auth::Basic { username, password } = &client.remote.auth {
+    if let Auth::Basic { username, password } | Auth::Login { username, password } = client.auth() {
         request.headers_mut().insert(AUTHORIZATION, value(&basic(username, password))?);
     }
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -21,7 +21,7 @@ fn refused(what: &str, error: &Error) -> Rest {
     let text = || format!("{what}: {}", chain(error));
     match error {
         Error::Busy(said) => busy(CHART_PULL_ERROR, said),
-        Error::Unauthorized { .. } => Rest::Failed(
+        Error::Unauthorized { .. } | Error::Login { .. } => Rest::Failed(
             AUTHENTICATION_FAILED,
             format!("failed to authenticate with the registry: {}", chain(error)),
             Wake::default(),

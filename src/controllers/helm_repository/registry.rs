@@ -99,7 +99,7 @@ mod tests {
         Ok(match auth(&data, &repository)? {
             Auth::Anonymous => "nobody".to_owned(),
             Auth::Basic { username, password } => format!("{username}:{}", password.expose()),
-            Auth::Identity(_) | Auth::Bearer(_) => "a token".to_owned(),
+            Auth::Login { .. } | Auth::Identity(_) | Auth::Bearer(_) => "a token".to_owned(),
         })
     }
 

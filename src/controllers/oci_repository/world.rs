@@ -58,7 +58,7 @@ fn failed(why: Reason, what: &str, error: &Error) -> Rest {
     Rest::Failed(why, text, wake)
 }
 
-fn client<'w>(work: &'w Work, known: &Known, url: &str) -> Result<Session<'w>, Rest> {
+fn client<'w>(work: &'w Work, known: &'w Known, url: &str) -> Result<Session<'w>, Rest> {
     let what = super::resolve::transport(url);
     Session::new(&work.remote, known)
         .map_err(|error| super::resolve::unusable(&what, &error.to_string()))

@@ -5,19 +5,44 @@ use e2e::harness::Story;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
-use super::{API, Failure, Failures, Subject, Url, WRONG, Ways, by_proxy, over_http, plain, tell};
+use super::proxies::Proxies;
+use super::{API, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
 
-const FAILED: &str = "BucketOperationFailed";
-const NAME: &str = "app";
+pub(super) const FAILED: &str = "BucketOperationFailed";
+pub(super) const NAME: &str = "app";
 
-fn objects(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
-    let own = json!({"endpoint": url.server.to_string(), "bucketName": NAME,
+fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"endpoint": url.server, "bucketName": NAME,
         "insecure": !url.is_tls, "timeout": super::TIMEOUT});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 
 fn keys(secret: &str) -> Value {
     json!({"accesskey": ACCESS, "secretkey": secret})
+}
+
+/// A Bucket of any provider, and in which words it refuses who asks.
+pub(super) fn subject(
+    always: Vec<(&'static str, Value)>,
+    refused: &'static str,
+    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+) -> Subject {
+    let fails = |says| Failure { reason: FAILED, says };
+    Subject {
+        kind: (API, "Bucket"),
+        certificates: "certSecretRef",
+        always,
+        failures: Failures {
+            refused: fails(refused),
+            untrusted: fails("spec.certSecretRef"),
+            unknown: FAILED,
+            unreachable: fails("Connection refused"),
+            stalled: fails("2s"),
+            proxy_refuses: fails("407"),
+            proxy_unreachable: fails("through the proxy"),
+        },
+        objects: Box::new(objects),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,24 +52,11 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     server.bucket(NAME).await?;
     server.put(NAME, "a.yaml", "value: 1\n").await?;
     let address = server.endpoint().parse()?;
-    let subject = Subject {
-        kind: (API, "Bucket"),
-        certificates: "certSecretRef",
-        always: vec![("secretRef", keys(SECRET))],
-        failures: Failures {
-            refused: Failure { reason: FAILED, says: "does not accept the credentials" },
-            untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
-            unknown: FAILED,
-            unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "2s" },
-            proxy_refuses: Failure { reason: FAILED, says: "407" },
-            proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
-        },
-        objects: Box::new(objects),
-    };
-    let ways = Ways::to(address).await?;
+    let always = vec![("secretRef", keys(SECRET))];
+    let subject = subject(always, "does not accept the credentials", objects);
+    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
-    cells.extend(by_proxy(&subject, address, &ways)?);
+    cells.extend(proxies.cells(&subject, address, &ways)?);
     let refused = subject.failures.refused;
     let stranger = json!({"accesskey": "stranger"});
     // Not as S3 answers: this server has a code and a status of its own for that.
@@ -54,5 +66,6 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
         plain("key-unknown", address).with("secretRef", stranger).fails(unknown),
     ]);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(address, &ways)?;
     story.end().await
 }

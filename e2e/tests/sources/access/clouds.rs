@@ -9,49 +9,26 @@ use e2e::servers::gcs::GcsServer;
 use e2e::servers::web::WebServer;
 use serde_json::{Map, Value, json};
 
-use super::{API, Failure, Failures, Subject, Url, Ways, by_proxy, over_http, plain, tell};
-
-const FAILED: &str = "BucketOperationFailed";
-const NAME: &str = "app";
+use super::bucket::{NAME, subject};
+use super::proxies::Proxies;
+use super::{API, Failure, Url, Ways, over_http, plain, tell};
 
 /// A Secret that cannot be used is told before anybody is asked.
 const fn unusable(says: &'static str) -> Failure {
     Failure { reason: "AuthenticationFailed", says }
 }
 
-fn in_google(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
-    let own = json!({"provider": "gcp", "endpoint": url.server.to_string(), "bucketName": NAME,
+fn in_google(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"provider": "gcp", "endpoint": url.server, "bucketName": NAME,
         "insecure": !url.is_tls, "timeout": super::TIMEOUT});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 
-fn in_azure(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn in_azure(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let endpoint = format!("{}/{ACCOUNT}", url.base());
     let own = json!({"provider": "azure", "endpoint": endpoint, "bucketName": NAME,
         "timeout": super::TIMEOUT});
     vec![super::object(API, "Bucket", name, spec, &own)]
-}
-
-fn subject(
-    always: Vec<(&'static str, Value)>,
-    refused: &'static str,
-    objects: fn(&str, Url, Map<String, Value>) -> Vec<Value>,
-) -> Subject {
-    Subject {
-        kind: (API, "Bucket"),
-        certificates: "certSecretRef",
-        always,
-        failures: Failures {
-            refused: Failure { reason: FAILED, says: refused },
-            untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
-            unknown: FAILED,
-            unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "2s" },
-            proxy_refuses: Failure { reason: FAILED, says: "407" },
-            proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
-        },
-        objects: Box::new(objects),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,9 +42,9 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
     refusing.protect("Bearer of somebody else");
     let refusing = refusing.address();
     let subject = subject(Vec::new(), "does not accept the credentials", in_google);
-    let ways = Ways::to(address).await?;
+    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
-    cells.extend(by_proxy(&subject, address, &ways)?);
+    cells.extend(proxies.cells(&subject, address, &ways)?);
     let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)?;
     let key = json!({"type": "service_account", "client_email": "reader@shop.example",
         "private_key_id": "1", "private_key": key.serialize_pem()});
@@ -84,6 +61,7 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
             .fails(unusable("required fields 'serviceaccount'")),
     ]);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(address, &ways)?;
     story.end().await
 }
 
@@ -96,9 +74,9 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     let address = server.address().parse()?;
     let always = vec![("secretRef", json!({"accountKey": KEY}))];
     let subject = subject(always, "is denied", in_azure);
-    let ways = Ways::to(address).await?;
+    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
-    cells.extend(by_proxy(&subject, address, &ways)?);
+    cells.extend(proxies.cells(&subject, address, &ways)?);
     let (field, refused) = ("secretRef", subject.failures.refused);
     // An empty key is none, so the signature counts.
     let signature = |signature: &str| json!({"accountKey": "", "sasKey": signature});
@@ -122,5 +100,6 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
             .fails(unusable("'clientCertificate' is not supported")),
     ]);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(address, &ways)?;
     story.end().await
 }

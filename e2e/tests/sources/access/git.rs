@@ -3,18 +3,18 @@
 use anyhow::{Context as _, Result};
 use e2e::git_server::{Access, GitServer};
 use e2e::harness::Story;
-use e2e::relay::Relay;
 use serde_json::{Map, Value, json};
 
+use super::proxies::Proxies;
 use super::{
-    API, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, by_proxy, nobody, over_http,
-    plain, tell,
+    API, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, nobody, over_http, plain,
+    tell,
 };
 
 const FAILED: &str = "GitOperationFailed";
 const DENIED: &str = "AuthenticationFailed";
 
-fn repositories(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("{}/app.git", url.base()), "ref": {"branch": "main"},
         "timeout": super::TIMEOUT});
     vec![super::object(API, "GitRepository", name, spec, &own)]
@@ -54,10 +54,10 @@ async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
     let access = Access::Basic { user: USER.to_owned(), password: PASSWORD.to_owned() };
     let (_basic, basic) = served(access)?;
     let (_bearer, bearer) = served(Access::Bearer(PASSWORD.to_owned()))?;
-    let ways = Ways::to(open).await?;
+    let (ways, proxies) = (Ways::to(open).await?, Proxies::start().await?);
     let tokens = Ways::to(bearer).await?;
     let mut cells = over_http(&subject, open, &ways)?;
-    cells.extend(by_proxy(&subject, open, &ways)?);
+    cells.extend(proxies.cells(&subject, open, &ways)?);
     let (field, refused) = ("secretRef", subject.failures.refused);
     let as_user = |password: &str| json!({"username": USER, "password": password});
     let by_token =
@@ -71,6 +71,7 @@ async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
         super::tls("token-wrong", over_tls).with(field, by_token(WRONG)).fails(refused),
     ]);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(open, &ways)?;
     story.end().await
 }
 
@@ -86,15 +87,14 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let (user, rest) = rest.split_once('@').context("a user")?;
     let (host, path) = rest.split_once('/').context("a path")?;
     let place = (user.to_owned(), path.to_owned());
-    let over_ssh = move |name: &str, url: Url, spec: Map<String, Value>| {
+    let over_ssh = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
         let (user, path) = &place;
         let url = format!("ssh://{user}@{}/{path}", url.server);
         let own = json!({"url": url, "ref": {"branch": "main"}, "timeout": super::TIMEOUT});
         vec![super::object(API, "GitRepository", name, spec, &own)]
     };
     let address = host.parse()?;
-    let silent = Relay::start(address).await?;
-    silent.hold_after(0);
+    let silent = super::silent(address).await?;
     let stranger = GitServer::start(Access::Open)?;
     let stranger = stranger.ssh()?;
 

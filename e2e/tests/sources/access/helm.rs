@@ -1,17 +1,18 @@
-//! HelmRepository over HTTP, its index and a chart from it.
+//! HelmRepository over HTTP and in a bucket, its index and a chart from it.
 
 use anyhow::{Context as _, Result};
 use e2e::harness::Story;
 use e2e::servers::charts::ChartServer;
+use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
 use super::{
-    API, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, over_http, plain, tell,
+    API, Cell, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, over_http, plain, tell,
 };
 
 const FAILED: &str = "Failed";
 
-fn objects(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": url.base(), "timeout": super::TIMEOUT});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
     vec![
@@ -20,30 +21,57 @@ fn objects(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
     ]
 }
 
+/// In a bucket of a server that a Secret names.
+fn in_bucket(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+    let own =
+        json!({"url": "s3://charts/stable", "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+    let mut all = objects(name, url, Map::new());
+    all.pop();
+    all.push(super::object(API, "HelmRepository", name, spec, &own));
+    all
+}
+
 /// The same, of which the chart is looked at.
-fn chart_last(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
-    objects(name, url, spec).into_iter().rev().collect()
+fn chart_last(objects: Box<super::Objects>) -> Box<super::Objects> {
+    Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
+}
+
+/// Tells of repositories, and then of the charts in those that are reached: where the index comes, so does the chart.
+async fn tell_both(story: &Story, mut subject: Subject, mut cells: Vec<Cell>) -> Result<()> {
+    tell(story, &subject, &cells).await?;
+    subject.kind = (API, "HelmChart");
+    subject.objects = chart_last(subject.objects);
+    cells.retain(|cell| cell.failure.is_none());
+    tell(story, &subject, &cells).await
+}
+
+fn subject(
+    refused: &'static str,
+    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+) -> Subject {
+    let fails = |says| Failure { reason: FAILED, says };
+    Subject {
+        kind: (API, "HelmRepository"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: fails(refused),
+            untrusted: fails("certificate"),
+            unknown: FAILED,
+            unreachable: fails("Connection refused"),
+            stalled: fails("2s"),
+            // A HelmRepository names no proxy.
+            proxy_refuses: fails(""),
+            proxy_unreachable: fails(""),
+        },
+        objects: Box::new(objects),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-helm").await?;
-    let mut subject = Subject {
-        kind: (API, "HelmRepository"),
-        certificates: "certSecretRef",
-        always: Vec::new(),
-        failures: Failures {
-            refused: Failure { reason: FAILED, says: "status 401" },
-            untrusted: Failure { reason: FAILED, says: "certificate" },
-            unknown: FAILED,
-            unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "2s" },
-            // A HelmRepository names no proxy.
-            proxy_refuses: Failure { reason: FAILED, says: "" },
-            proxy_unreachable: Failure { reason: FAILED, says: "" },
-        },
-        objects: Box::new(objects),
-    };
+    let subject = subject("status 401", objects);
     let open = ChartServer::start(None)?;
     let protected = ChartServer::start(Some((USER, PASSWORD)))?;
     for server in [&open, &protected] {
@@ -63,11 +91,34 @@ async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
         plain("basic-wrong", protected).with(field, as_user(WRONG)).fails(refused),
         plain("basic-missing", protected).fails(refused),
     ]);
-    tell(&story, &subject, &cells).await?;
-    // Where the index comes, so does the chart.
-    subject.kind = (API, "HelmChart");
-    subject.objects = Box::new(chart_last);
-    cells.retain(|cell| cell.failure.is_none());
-    tell(&story, &subject, &cells).await?;
+    tell_both(&story, subject, cells).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
+    let story = Story::begin("access-helm-s3").await?;
+    let (charts, store) = (ChartServer::start(None)?, S3Server::start().await?);
+    charts.publish(&[("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")])?;
+    store.bucket("charts").await?;
+    for file in ["index.yaml", "app-1.0.0.tgz"] {
+        let url = format!("{}/{file}", charts.url());
+        let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
+        store.put("charts", &format!("stable/{file}"), bytes).await?;
+    }
+    let (field, address) = ("secretRef", store.endpoint().parse()?);
+    let subject = Subject {
+        always: vec![(field, json!({"accesskey": ACCESS, "secretkey": SECRET, "region": REGION}))],
+        ..subject("does not accept the keys", in_bucket)
+    };
+    let refused = subject.failures.refused;
+    let ways = Ways::to(address).await?;
+    let mut cells = over_http(&subject, address, &ways)?;
+    cells.push(plain("key-wrong", address).with(field, json!({"secretkey": WRONG})).fails(refused));
+    let at = |cell: Cell| {
+        let endpoint = json!({"endpoint": cell.server});
+        cell.with(field, endpoint)
+    };
+    tell_both(&story, subject, cells.into_iter().map(at).collect()).await?;
     story.end().await
 }

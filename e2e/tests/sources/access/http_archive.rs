@@ -6,15 +6,14 @@ use e2e::harness::Story;
 use e2e::servers::web::WebServer;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, by_proxy, over_http, plain, tell,
-};
+use super::proxies::Proxies;
+use super::{Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, over_http, plain, tell};
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 const FAILED: &str = "HTTPOperationFailed";
 const DENIED: &str = "AuthenticationFailed";
 
-fn objects(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("{}/app.yaml", url.base()), "timeout": super::TIMEOUT});
     vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
 }
@@ -49,9 +48,9 @@ async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
     let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
     basic.protect(&format!("Basic {encoded}"));
     bearer.protect(&format!("Bearer {PASSWORD}"));
-    let ways = Ways::to(open.address()).await?;
+    let (ways, proxies) = (Ways::to(open.address()).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, open.address(), &ways)?;
-    cells.extend(by_proxy(&subject, open.address(), &ways)?);
+    cells.extend(proxies.cells(&subject, open.address(), &ways)?);
     let (field, refused) = ("secretRef", subject.failures.refused);
     let as_user = |password: &str| json!({"username": USER, "password": password});
     let by_token = |token: &str| json!({"bearerToken": token});
@@ -63,5 +62,6 @@ async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
         plain("token-wrong", bearer.address()).with(field, by_token(WRONG)).fails(refused),
     ]);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(open.address(), &ways)?;
     story.end().await
 }

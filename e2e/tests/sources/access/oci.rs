@@ -8,17 +8,16 @@ use sources::charts::Files;
 use sources::oci::chart;
 use tree::{Memory, RelPath};
 
-use super::{
-    API, Cell, Failure, Failures, Subject, Url, WRONG, Ways, by_proxy, over_http, plain, tell,
-};
+use super::proxies::Proxies;
+use super::{API, Cell, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
 
-fn repositories(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "insecure": !url.is_tls,
         "timeout": super::TIMEOUT});
     vec![super::object(API, "OCIRepository", name, spec, &own)]
 }
 
-fn charts(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
+fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
         "insecure": !url.is_tls, "timeout": super::TIMEOUT});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
@@ -28,8 +27,51 @@ fn charts(name: &str, url: Url, spec: Map<String, Value>) -> Vec<Value> {
     ]
 }
 
+/// An OCIRepository, and how its failures are called.
+pub(super) fn repositories_of(
+    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+) -> Subject {
+    let failed = "OCIArtifactPullFailed";
+    Subject {
+        kind: (API, "OCIRepository"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: Failure { reason: failed, says: "UNAUTHORIZED: authentication required" },
+            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            unknown: failed,
+            unreachable: Failure { reason: failed, says: "Connection refused" },
+            stalled: Failure { reason: failed, says: "2s" },
+            proxy_refuses: Failure { reason: failed, says: "407" },
+            proxy_unreachable: Failure { reason: failed, says: "through the proxy" },
+        },
+        objects: Box::new(objects),
+    }
+}
+
+/// A chart of a registry, and how its failures are called.
+pub(super) fn charts_of(objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>) -> Subject {
+    let (failed, denied) = ("ChartPullError", "AuthenticationFailed");
+    Subject {
+        kind: (API, "HelmChart"),
+        certificates: "certSecretRef",
+        always: Vec::new(),
+        failures: Failures {
+            refused: Failure { reason: denied, says: "UNAUTHORIZED: authentication required" },
+            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            unknown: failed,
+            unreachable: Failure { reason: failed, says: "Connection refused" },
+            stalled: Failure { reason: failed, says: "2s" },
+            // A HelmRepository names no proxy.
+            proxy_refuses: Failure { reason: failed, says: "" },
+            proxy_unreachable: Failure { reason: failed, says: "" },
+        },
+        objects: Box::new(objects),
+    }
+}
+
 /// A registry with an artifact and a chart in it.
-async fn filled(registry: Registry) -> Result<Registry> {
+pub(super) async fn filled(registry: Registry) -> Result<Registry> {
     registry.push_files("app", "latest", &[("a.yaml", "value: 1\n")], json!({})).await?;
     let chart = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
     let mut packed = Vec::new();
@@ -41,7 +83,7 @@ async fn filled(registry: Registry) -> Result<Registry> {
 
 /// With a password, which a docker config or two keys of a Secret have.
 async fn by_password(registry: &Registry, failure: Failure, in_keys: bool) -> Result<Vec<Cell>> {
-    let (server, field) = (registry.host().parse()?, "secretRef");
+    let (server, field) = (registry.host(), "secretRef");
     let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});
     let keys = |password: &str| json!({"username": registry::USER, "password": password});
     let mut cells = vec![
@@ -60,54 +102,24 @@ async fn by_password(registry: &Registry, failure: Failure, in_keys: bool) -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
-    let failed = "OCIArtifactPullFailed";
     let story = Story::begin("access-oci").await?;
-    let subject = Subject {
-        kind: (API, "OCIRepository"),
-        certificates: "certSecretRef",
-        always: Vec::new(),
-        failures: Failures {
-            refused: Failure { reason: failed, says: "UNAUTHORIZED: authentication required" },
-            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
-            unknown: failed,
-            unreachable: Failure { reason: failed, says: "Connection refused" },
-            stalled: Failure { reason: failed, says: "2s" },
-            proxy_refuses: Failure { reason: failed, says: "407" },
-            proxy_unreachable: Failure { reason: failed, says: "through the proxy" },
-        },
-        objects: Box::new(repositories),
-    };
+    let subject = repositories_of(repositories);
     let open = filled(Registry::start().await?).await?;
     let protected = filled(Registry::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let ways = Ways::to(address).await?;
+    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
-    cells.extend(by_proxy(&subject, address, &ways)?);
+    cells.extend(proxies.cells(&subject, address, &ways)?);
     cells.extend(by_password(&protected, subject.failures.refused, false).await?);
     tell(&story, &subject, &cells).await?;
+    proxies.ensure_used(address, &ways)?;
     story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_is_reached_by_every_way() -> Result<()> {
-    let (failed, denied) = ("ChartPullError", "AuthenticationFailed");
     let story = Story::begin("access-oci-charts").await?;
-    let subject = Subject {
-        kind: (API, "HelmChart"),
-        certificates: "certSecretRef",
-        always: Vec::new(),
-        failures: Failures {
-            refused: Failure { reason: denied, says: "UNAUTHORIZED: authentication required" },
-            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
-            unknown: failed,
-            unreachable: Failure { reason: failed, says: "Connection refused" },
-            stalled: Failure { reason: failed, says: "2s" },
-            // A HelmRepository names no proxy.
-            proxy_refuses: Failure { reason: failed, says: "" },
-            proxy_unreachable: Failure { reason: failed, says: "" },
-        },
-        objects: Box::new(charts),
-    };
+    let subject = charts_of(charts);
     let open = filled(Registry::start().await?).await?;
     let protected = filled(Registry::start_with_password().await?).await?;
     let address = open.host().parse()?;

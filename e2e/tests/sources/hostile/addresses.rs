@@ -118,11 +118,25 @@ async fn whoever_is_led_elsewhere_takes_no_credentials_along_and_goes_to_no_mach
         let target = create(&story, kind, &name, spec).await?;
         made.push((kind, name, target));
     }
+    // Nor does whoever names it as the proxy to go through.
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "proxy"},
+        "stringData": {"address": "http://169.254.169.254", "username": "walker", "password": CANARY}});
+    story.apply_value(secret).await?;
+    for (kind, mut spec) in specs(&format!("http://{}", other.address()), None) {
+        // This one names no proxy.
+        if kind != "HelmRepository" {
+            spec["proxySecretRef"] = json!({"name": "proxy"});
+            let name = format!("{}-by-link-local", kind.to_lowercase());
+            let target = create(&story, kind, &name, spec).await?;
+            made.push((kind, name, target));
+        }
+    }
     let mut wrong = Vec::new();
     for (kind, name, target) in &made {
         let text = refusal(&story, target).await?;
         let says = match (*kind, &**name) {
             ("Bucket", "bucket-named-link-local") => "cannot be used",
+            (_, name) if name.ends_with("-by-link-local") => "`address` is link-local",
             // Its library follows no redirect.
             ("Bucket", _) => "answered a listing with 302",
             (_, name) if name.ends_with("-other") => "401",

@@ -18,15 +18,18 @@ use url::Url;
 
 use super::ldap::LdapUser;
 use super::transport::Transport;
+use super::waiting::Waiting;
 use crate::bucket::{Error, Identity};
-use crate::http::{Budgets, Proxy, Tls};
+use crate::http::{Budgets, Egress, Proxy, Tls};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
+/// `waiting` is told who is asked.
 pub(crate) fn provider(
     identity: &Identity,
     region: &str,
     proxy: Option<&Proxy>,
     budgets: &Arc<Budgets>,
+    waiting: &Waiting,
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
         // Who asks by another protocol is nobody here; those have clients of their own.
@@ -37,23 +40,25 @@ pub(crate) fn provider(
             Some(SharedCredentialsProvider::new(keys))
         }
         Identity::Environment { sts: None } => {
-            let transport = Transport::new(&Tls::default(), None, Arc::default())?;
-            Some(SharedCredentialsProvider::new(Chain {
-                transport,
-                region: region.to_owned(),
-                chain: Arc::default(),
-            }))
+            let (transport, region) = (of_machine(waiting)?, region.to_owned());
+            Some(waiting.watch(Chain { transport, region, chain: Arc::default() }))
         }
         Identity::Environment { sts: Some(endpoint) } => {
-            let transport = Transport::new(&Tls::default(), None, Arc::default())?;
-            Some(SharedCredentialsProvider::new(WebIdentity::new(endpoint, region, transport)))
+            Some(waiting.watch(WebIdentity::new(endpoint, region, of_machine(waiting)?)))
         }
         // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
         Identity::Ldap(ldap) => {
             let user = LdapUser::new(ldap.clone(), proxy, budgets.clone())?;
-            Some(SharedCredentialsProvider::new(user))
+            waiting.ask(user.place());
+            Some(waiting.watch(user))
         }
     })
+}
+
+/// What the credentials of the machine are asked for with.
+fn of_machine(waiting: &Waiting) -> Result<Transport, Error> {
+    let transport = Transport::new(&Tls::default(), None, Egress::Anywhere, Arc::default())?;
+    Ok(transport.telling(waiting))
 }
 
 /// AWS's own order of places, set up when credentials are first needed, since that reads files.

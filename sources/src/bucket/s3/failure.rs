@@ -32,8 +32,12 @@ pub(super) fn failure<E>(asked: &Asked<'_>, error: &SdkError<E, HttpResponse>) -
 where
     E: StdError + ProvideErrorMetadata + 'static,
 {
+    // Whoever was asked for credentials is another server.
+    if let Some(refused) = find::<CredentialsError>(error) {
+        return asked.no_credentials(refused);
+    }
     if let Some(unanswered) = find::<Unanswered>(error) {
-        let why = unanswered.to_string();
+        let why = unanswered.why.clone();
         return match unanswered.is_distrust {
             true => Error::Distrusted { endpoint: asked.endpoint(), why },
             false => asked.unreachable(why),
@@ -41,9 +45,6 @@ where
     }
     if let Some(busy) = find::<Busy>(error) {
         return Error::Busy(busy.clone());
-    }
-    if let Some(refused) = find::<CredentialsError>(error) {
-        return asked.no_credentials(refused);
     }
     let Some(status) = status(error) else {
         return asked.unreachable(printable(&root_cause(error)));

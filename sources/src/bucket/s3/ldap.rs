@@ -17,7 +17,7 @@ use reqwest::{Method, Request};
 use url::form_urlencoded::Serializer;
 
 use crate::bucket::{Error, Ldap};
-use crate::http::{self, Budgets, Egress, Proxy, root_cause};
+use crate::http::{self, Budgets, Egress, Proxy, is_distrust, root_cause};
 
 /// Bytes of an answer, which has about one thousand.
 const LARGEST: usize = 1 << 18;
@@ -49,12 +49,14 @@ impl LdapUser {
         Ok(Self { ldap, client, budgets })
     }
 
+    /// What the service is called.
+    pub(super) fn place(&self) -> String {
+        format!("the token service at {}", self.ldap.endpoint.host_str().unwrap_or_default())
+    }
+
     async fn credentials(&self) -> provider::Result {
-        let url = &self.ldap.endpoint;
-        let place = url.host_str().unwrap_or_default();
-        let failed = |why: String| {
-            CredentialsError::provider_error(format!("the token service at {place} {why}"))
-        };
+        let (url, place) = (&self.ldap.endpoint, self.place());
+        let failed = |why: String| CredentialsError::provider_error(format!("{place} {why}"));
         Egress::BeyondLink
             .admits(url)
             .map_err(|refused| failed(format!("is not asked: {refused}")))?;
@@ -69,8 +71,15 @@ impl LdapUser {
         request.headers_mut().insert(CONTENT_TYPE, kind);
         *request.body_mut() = Some(form.into());
         let answer = self.budgets.execute(&self.client, request).await;
-        let mut answer =
-            answer.map_err(|error| failed(format!("cannot be reached: {}", root_cause(&error))))?;
+        let mut answer = answer.map_err(|error| {
+            let cause = root_cause(&error);
+            failed(match is_distrust(&error) {
+                true => format!(
+                    "is not trusted: {cause}; put its authority as `ca.crt` into the Secret of spec.sts.certSecretRef"
+                ),
+                false => format!("cannot be reached: {cause}"),
+            })
+        })?;
         let status = answer.status();
         let mut text = Vec::new();
         let broken = |error: reqwest::Error| {

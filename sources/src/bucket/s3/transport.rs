@@ -12,24 +12,38 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use futures::{StreamExt as _, future};
+use url::Position;
 
+use super::waiting::Waiting;
 use crate::http::budget::SendError;
-use crate::http::{self, Budgets, Proxy, Tls};
+use crate::http::{self, Budgets, Egress, Proxy, Tls};
 
 /// The largest answer that is no object: a listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Transport(reqwest::Client, Arc<Budgets>);
+pub(super) struct Transport {
+    client: reqwest::Client,
+    budgets: Arc<Budgets>,
+    /// Where it is said who is asked.
+    waiting: Waiting,
+}
 
 impl Transport {
     pub(super) fn new(
         tls: &Tls,
         proxy: Option<&Proxy>,
+        egress: Egress,
         budgets: Arc<Budgets>,
     ) -> Result<Self, http::Error> {
-        http::client_undecoded(tls, proxy).map(|client| Self(client, budgets))
+        let client = http::client_undecoded(tls, proxy, egress)?;
+        Ok(Self { client, budgets, waiting: Waiting::default() })
+    }
+
+    /// The same, which says whom it asks.
+    pub(super) fn telling(self, waiting: &Waiting) -> Self {
+        Self { waiting: waiting.clone(), ..self }
     }
 }
 
@@ -45,7 +59,7 @@ impl HttpClient for Transport {
 
 impl HttpConnector for Transport {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Self(client, budgets) = self.clone();
+        let Self { client, budgets, waiting } = self.clone();
         HttpConnectorFuture::new(async move {
             let request = converted(request)?;
             let is_object = request.method() == reqwest::Method::GET
@@ -53,7 +67,10 @@ impl HttpConnector for Transport {
                     .url()
                     .query_pairs()
                     .any(|(key, value)| key == "x-id" && value == "GetObject");
-            let answer = budgets.execute(&client, request).await.map_err(unanswered)?;
+            let who = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
+            waiting.ask(who.clone());
+            let answer = budgets.execute(&client, request).await;
+            let answer = answer.map_err(|error| unanswered(who, error))?;
             // Objects have their own limits, which are told by their names.
             Ok(answered(answer, if is_object { u64::MAX } else { LARGEST_ANSWER }))
         })
@@ -70,13 +87,15 @@ fn converted(request: HttpRequest) -> Result<reqwest::Request, ConnectorError> {
 }
 
 /// The library tries again what never arrived.
-fn unanswered(error: SendError) -> ConnectorError {
+fn unanswered(who: String, error: SendError) -> ConnectorError {
     let error = match error {
         SendError::Busy(busy) => return ConnectorError::user(busy.into()),
         SendError::Transport(error) => error,
     };
-    let what = Unanswered { why: http::root_cause(&error), is_distrust: http::is_distrust(&error) };
-    if what.is_distrust {
+    let (why, is_distrust) = (http::root_cause(&error), http::is_distrust(&error));
+    let what = Unanswered { who, why, is_distrust };
+    // Neither a certificate nor a password gets better by being sent again.
+    if what.is_distrust || http::is_refusal_of_proxy(&what.why) {
         return ConnectorError::user(what.into());
     }
     if error.is_timeout() {
@@ -87,9 +106,10 @@ fn unanswered(error: SendError) -> ConnectorError {
 
 /// Why nothing was answered.
 #[derive(Debug, thiserror::Error)]
-#[error("{why}")]
+#[error("{who} cannot be reached: {why}")]
 pub(super) struct Unanswered {
-    why: String,
+    who: String,
+    pub(super) why: String,
     /// The server's certificate is not trusted.
     pub(super) is_distrust: bool,
 }

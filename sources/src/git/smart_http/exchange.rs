@@ -44,19 +44,12 @@ fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
     let (host, cause) = (wire.host(), wire.quote(&http::root_cause(&error)));
     wire.fail(match wire.proxy() {
         _ if http::is_distrust(&error) => Error::Untrusted { host, cause },
-        Some(proxy) if is_refusal(&cause) => Error::ProxyRefused { proxy, cause },
+        Some(proxy) if http::is_refusal_of_proxy(&cause) => Error::ProxyRefused { proxy, cause },
         Some(proxy) => {
             Error::Unreachable { host: format!("{host} through the proxy {proxy}"), cause }
         }
         None => Error::Unreachable { host, cause },
     })
-}
-
-/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to look at.
-fn is_refusal(cause: &str) -> bool {
-    ["proxy authorization required", "user/pass authentication", "credentials"]
-        .iter()
-        .any(|words| cause.contains(words))
 }
 
 /// Lets an answer pass that is one.

@@ -1,0 +1,39 @@
+//! The log of a server that writes what it was asked some time after it answered.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    /// Where the server is asked for something that it does not have.
+    base: String,
+    client: reqwest::Client,
+    marks: AtomicUsize,
+}
+
+impl Log {
+    pub(super) fn new(path: PathBuf, base: String, client: reqwest::Client) -> Self {
+        Self { path, base, client, marks: AtomicUsize::new(0) }
+    }
+
+    /// The log, up to now: a request of one's own is waited for.
+    pub(super) async fn read(&self) -> Result<String> {
+        let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
+        self.client.get(format!("{}{mark}", self.base)).send().await?;
+        let asked = format!("GET {mark} ");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let log = std::fs::read_to_string(&self.path)?;
+            if log.contains(&asked) {
+                return Ok(log);
+            }
+            ensure!(Instant::now() < deadline, "{mark} is not logged: {log}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A SOCKS 5 proxy that lets whoever pass, or who knows a password: armon's go-socks5, in a program of ours.
+//!
+//! Here: running it, and where it was asked to go. Elsewhere: how it is built (`binaries`), HTTP proxies (`crate::proxy`).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::binaries::{GO, Recipe, Set};
+use crate::control_plane::{free_ports, tail};
+use crate::keeper::Keeper;
+
+const SOCKS: Set = Set {
+    recipes: &[Recipe::plain("socks", ".")],
+    module_files: &["socks/go.mod", "socks/go.sum", "socks/main.go"],
+    advice: GO,
+};
+
+/// A running proxy. Ends with this process, or when dropped.
+#[derive(Debug)]
+pub struct Socks {
+    address: SocketAddr,
+    folder: TempDir,
+    _keeper: Keeper,
+}
+
+impl Socks {
+    /// Starts a proxy; with a user and a password nobody else passes.
+    pub async fn start(user: Option<(&str, &str)>) -> Result<Self> {
+        let program: PathBuf = SOCKS.ensure(None)?["socks"].clone();
+        let folder = tempfile::Builder::new().prefix("windlass-socks-").tempdir()?;
+        let [port] = free_ports()?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut command = Command::new(program);
+        command.arg(address.to_string());
+        if let Some((user, password)) = user {
+            command.arg(user).env("SOCKS_PASSWORD", password);
+        }
+        let keeper = Keeper::start(None)?;
+        let log = folder.path().join("log");
+        let mut child = keeper.spawn(&mut command, &log)?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(address).await.is_err() {
+            let ended = child.try_wait()?.is_some();
+            ensure!(!ended && Instant::now() < deadline, "no SOCKS proxy: {}", tail(&log, 20));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(Self { address, folder, _keeper: keeper })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it was asked to go, by those whom it let: names as they came, which it looks up itself. All that end in
+    /// `.test` are names of this machine.
+    pub fn passed(&self) -> Result<Vec<String>> {
+        let log = std::fs::read_to_string(self.folder.path().join("log"))?;
+        Ok(log.lines().filter_map(|line| line.strip_prefix("to ")).map(str::to_owned).collect())
+    }
+}

@@ -1,0 +1,159 @@
+//! As whom AWS's libraries ask that have nothing but an environment: each way that it may say so, right, with nobody there,
+//! and with a server that takes the connection and says nothing.
+//!
+//! Each way has a process of its own. Elsewhere: Google and Azure (`logins`), keys and directories (`main`).
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::again;
+use e2e::relay::Relay;
+use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
+use e2e::servers::s3::{ACCESS, SECRET};
+use sources::bucket::{Identity, Known, Note, list};
+use tempfile::TempDir;
+use url::Url;
+
+use super::{BUCKET, remote, server};
+
+/// What a process lists that has nothing but its environment.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by the tests below, with an environment of its own"]
+async fn as_the_environment_says() -> Result<()> {
+    let sts = std::env::var("TEST_STS").ok().map(|url| Url::parse(&url)).transpose()?;
+    let mut remote = remote(&std::env::var("TEST_ENDPOINT")?, Identity::Environment { sts })?;
+    if let Ok(seconds) = std::env::var("TEST_TIMEOUT") {
+        remote.timeout = Duration::from_secs(seconds.parse()?);
+    }
+    let known = Known::default();
+    for _again in 0..2 {
+        let listed = list(&remote, None, &Note::default(), &known).await;
+        // As people are told, and not as Rust shows it.
+        let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
+        ensure!(listed.len() == 1, "{listed:?}");
+    }
+    Ok(())
+}
+
+type Variables = Vec<(&'static str, String)>;
+
+fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text)?;
+    Ok(path.display().to_string())
+}
+
+/// The ways that ask somebody, who is at a place: what they are called, and how many requests a login takes.
+fn ways(folder: &TempDir, place: &str) -> Result<Vec<(&'static str, Variables, usize)>> {
+    let pod = format!("{place}/v1/credentials");
+    let pod_token = file(folder, "pod", POD_TOKEN)?;
+    let web = [
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r".to_owned()),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file(folder, "web", WEB_IDENTITY)?),
+    ];
+    let with = |name| web.iter().cloned().chain([(name, place.to_owned())]).collect();
+    Ok(vec![
+        ("web identity", with("AWS_ENDPOINT_URL_STS"), 1),
+        ("web identity at spec.sts", with("TEST_STS"), 1),
+        (
+            "pod identity",
+            vec![
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod.clone()),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", pod_token),
+            ],
+            1,
+        ),
+        (
+            "container",
+            vec![
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN", POD_TOKEN.to_owned()),
+            ],
+            1,
+        ),
+        // The library asks for the region too, with a token of its own.
+        ("instance", vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", place.to_owned())], 5),
+    ])
+}
+
+/// Runs it with the variables of a way.
+fn run(folder: &TempDir, endpoint: &str, variables: Variables) -> Result<(bool, String)> {
+    let home = folder.path().display().to_string();
+    let always = [("HOME", home), ("TEST_ENDPOINT", endpoint.to_owned())];
+    again("environment::as_the_environment_says", always.into_iter().chain(variables))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_of_the_environment_is_gone() -> Result<()> {
+    let (server, _) = server().await?;
+    server.put(BUCKET, "a.yaml", "1").await?;
+    let identity = AwsIdentity::start().await?;
+    let folder = tempfile::tempdir()?;
+    let profile =
+        format!("[profile p]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n");
+    let profile = file(&folder, "profile", &profile)?;
+    let mut ways = ways(&folder, &identity.url())?;
+    ways.extend([
+        (
+            "keys",
+            vec![("AWS_ACCESS_KEY_ID", ACCESS.into()), ("AWS_SECRET_ACCESS_KEY", SECRET.into())],
+            0,
+        ),
+        ("profile", vec![("AWS_CONFIG_FILE", profile), ("AWS_PROFILE", "p".into())], 0),
+    ]);
+    for (way, variables, requests) in ways {
+        let before = identity.asked().len();
+        let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
+        let asked = identity.asked().split_off(before);
+        // Credentials are asked for once and not at every look.
+        ensure!(is_fine && asked.len() == requests, "{way}: {asked:?} {said}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_credentials_and_is_not_there_or_says_nothing_is_told() -> Result<()> {
+    let (server, _) = server().await?;
+    let identity = AwsIdentity::start().await?;
+    let silent = Relay::start(identity.address()).await?;
+    silent.hold_after(0);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let folder = tempfile::tempdir()?;
+    let mut wrong = Vec::new();
+    for (what, place, expected) in [
+        ("unreachable", nobody, "cannot be reached: Connection refused"),
+        ("stalled", silent.address(), "did not answer within 2s"),
+    ] {
+        for (way, mut variables, _) in ways(&folder, &format!("http://{place}"))? {
+            variables.push(("TEST_TIMEOUT", if what == "stalled" { "2" } else { "30" }.to_owned()));
+            let start = Instant::now();
+            let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
+            let told = said.lines().find_map(|line| line.split_once("told: "));
+            let told = told.with_context(|| format!("{way} {what}: {said}"))?.1;
+            // Where there is no such place, the machine is taken for none of AWS.
+            let expected = match (way, what) {
+                ("instance", "unreachable") => "no credentials found in chain".to_owned(),
+                _ => format!("{place} {expected}"),
+            };
+            let is_right = told.starts_with("no credentials for") && told.contains(&expected);
+            if is_fine || !is_right || start.elapsed() > Duration::from_secs(25) {
+                wrong.push(format!("{way} {what} after {:?}: {told}", start.elapsed()));
+            }
+            for secret in [POD_TOKEN, WEB_IDENTITY] {
+                ensure!(!said.contains(secret), "{way} {what}: {said}");
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    ensure!(server.requests(BUCKET)?.is_empty(), "the store was asked without credentials");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_credentials_is_told() -> Result<()> {
+    let (server, _) = server().await?;
+    let variables = vec![("AWS_EC2_METADATA_DISABLED", "true".to_owned())];
+    let (is_fine, said) = run(&tempfile::tempdir()?, &server.endpoint(), variables)?;
+    ensure!(!is_fine && said.contains("no credentials for 127.0.0.1"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Bucket by the keys of a token service that knows the users of a directory (`spec.sts` with `ldap`). The store is always
+//! there; where the service is and how it is reached differs.
+//!
+//! The service is a double: no MinIO is to be had here.
+
+use anyhow::Result;
+use e2e::harness::Story;
+use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
+use e2e::servers::s3::S3Server;
+use serde_json::{Map, Value, json};
+
+use super::bucket::NAME;
+use super::{API, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
+
+const DENIED: &str = "AuthenticationFailed";
+const FIELD: &str = "sts.secretRef";
+
+fn user(password: &str) -> Value {
+    json!({"username": LDAP_USER, "password": password})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> Result<()> {
+    let story = Story::begin("access-directory").await?;
+    let (store, service) = (S3Server::start().await?, AwsIdentity::start().await?);
+    store.bucket(NAME).await?;
+    store.put(NAME, "a.yaml", "value: 1\n").await?;
+    let endpoint = store.endpoint();
+    let objects = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
+        let own = json!({"endpoint": endpoint, "bucketName": NAME, "insecure": true,
+            "timeout": super::TIMEOUT, "sts": {"provider": "ldap", "endpoint": url.base()}});
+        vec![super::object(API, "Bucket", name, spec, &own)]
+    };
+    let fails = |says| Failure { reason: DENIED, says };
+    let subject = Subject {
+        kind: (API, "Bucket"),
+        certificates: "sts.certSecretRef",
+        always: vec![(FIELD, user(LDAP_PASSWORD))],
+        failures: Failures {
+            refused: fails("LDAP server error: no such user"),
+            untrusted: fails("spec.sts.certSecretRef"),
+            unknown: DENIED,
+            unreachable: fails(
+                "the token service at 127.0.0.1 cannot be reached: Connection refused",
+            ),
+            stalled: fails("the token service at 127.0.0.1 did not answer within 2s"),
+            // Whether it is asked through the proxy of the store: `docs` of Flux do not tell, and its code does.
+            proxy_refuses: fails(""),
+            proxy_unreachable: fails(""),
+        },
+        objects: Box::new(objects),
+    };
+    let ways = Ways::to(service.address()).await?;
+    let mut cells = over_http(&subject, service.address(), &ways)?;
+    let refused = subject.failures.refused;
+    cells.extend([
+        plain("password-wrong", service.address()).with(FIELD, user(WRONG)).fails(refused),
+        plain("password-missing", service.address())
+            .with(FIELD, user(""))
+            .fails(fails("required fields username, password")),
+    ]);
+    tell(&story, &subject, &cells).await?;
+    story.end().await
+}

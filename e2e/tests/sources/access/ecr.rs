@@ -1,0 +1,158 @@
+//! OCIRepository and charts at registries of AWS, as the machine (`provider: aws`).
+//!
+//! Registries, and who gives logins for them, are told by their names, of which the proxy of the environment knows where
+//! they are: the region says what becomes of a login, the account what becomes of the registry.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use e2e::authority::Authority;
+use e2e::harness::Story;
+use e2e::proxy::Proxy;
+use e2e::relay::Relay;
+use e2e::servers::aws_identity::AwsIdentity;
+use e2e::servers::registry::Registry;
+use e2e::servers::s3::{ACCESS, SECRET};
+use e2e::tls_front::TlsFront;
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+
+use super::oci::filled;
+use super::{
+    API, Cell, Failure, PASSWORD, Subject, USER, Url, WRONG, nobody, plain, silent, tell_within,
+};
+
+const DENIED: &str = "AuthenticationFailed";
+
+/// By account: a registry that is there, nobody, and one that says nothing. By region: the same of logins.
+const ACCOUNTS: [&str; 3] = ["111111111111", "222222222222", "333333333333"];
+const REGIONS: [&str; 3] = ["eu-west-1", "eu-west-2", "eu-west-3"];
+
+fn registry(account: &str, region: &str) -> String {
+    format!("{account}.dkr.ecr.{region}.amazonaws.com")
+}
+
+fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"url": format!("oci://{}/app", url.server), "provider": "aws",
+        "insecure": true, "timeout": super::TIMEOUT});
+    vec![super::object(API, "OCIRepository", name, spec, &own)]
+}
+
+fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+    let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
+        "provider": "aws", "insecure": true, "timeout": super::TIMEOUT});
+    let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
+    vec![
+        super::object(API, "HelmRepository", name, spec, &own),
+        super::object(API, "HelmChart", name, Map::new(), &chart),
+    ]
+}
+
+/// AWS as far as it is needed.
+struct Aws {
+    proxy: Proxy,
+    trusted: NamedTempFile,
+    _registry: Registry,
+    _service: AwsIdentity,
+    _front: TlsFront,
+    _silent: [Relay; 2],
+}
+
+impl Aws {
+    async fn start() -> Result<Self> {
+        let registry = filled(Registry::start_with_password().await?).await?;
+        let (service, authority) = (AwsIdentity::start().await?, Authority::generate()?);
+        let names = REGIONS.map(|region| format!("api.ecr.{region}.amazonaws.com"));
+        let of_front = names.each_ref().map(String::as_str);
+        let front = TlsFront::start_as(service.address(), &authority, &of_front).await?;
+        let address: SocketAddr = registry.host().parse()?;
+        let silent = [silent(address).await?, silent(front.address()).await?];
+        let (there, logins) = (
+            [address, nobody()?, silent[0].address()],
+            [front.address(), nobody()?, silent[1].address()],
+        );
+        let mut places: BTreeMap<String, SocketAddr> = names.into_iter().zip(logins).collect();
+        for (account, place) in ACCOUNTS.iter().zip(there) {
+            places.extend(REGIONS.map(|region| (self::registry(account, region), place)));
+        }
+        let lead = move |asked: &str| {
+            let host = asked.split(':').next().unwrap_or_default();
+            places.get(host).map_or_else(|| asked.to_owned(), ToString::to_string)
+        };
+        let proxy = Proxy::start_to(USER, PASSWORD, lead).await?;
+        let trusted = NamedTempFile::new()?;
+        std::fs::write(trusted.path(), authority.certificate())?;
+        Ok(Self {
+            proxy,
+            trusted,
+            _registry: registry,
+            _service: service,
+            _front: front,
+            _silent: silent,
+        })
+    }
+
+    async fn tell(
+        &self,
+        story: &Story,
+        subject: &Subject,
+        secret: &str,
+        cells: &[Cell],
+    ) -> Result<()> {
+        let through = self.proxy.url().replace("//", &format!("//{USER}:{PASSWORD}@"));
+        let trusted = self.trusted.path().display().to_string();
+        let environment = [
+            ("AWS_ACCESS_KEY_ID", ACCESS),
+            ("AWS_SECRET_ACCESS_KEY", secret),
+            ("SSL_CERT_FILE", &trusted),
+            ("HTTP_PROXY", &through),
+            ("HTTPS_PROXY", &through),
+            ("NO_PROXY", "127.0.0.1,localhost"),
+        ];
+        tell_within(story, subject, cells, &environment).await
+    }
+}
+
+/// `unreachable` and `stalled` are of the registry itself.
+async fn reached(
+    name: &str,
+    subject: &Subject,
+    unreachable: Failure,
+    stalled: Failure,
+) -> Result<()> {
+    let (story, aws) = (Story::begin(name).await?, Aws::start().await?);
+    let ([there, gone, silent], [right, closed, slow]) = (ACCOUNTS, REGIONS);
+    let fails = |says| Failure { reason: DENIED, says };
+    let cells = [
+        plain("works", registry(there, right)),
+        plain("login-unreachable", registry(there, closed))
+            .fails(fails("api.ecr.eu-west-2.amazonaws.com cannot be reached")),
+        plain("login-stalled", registry(there, slow))
+            .fails(fails("api.ecr.eu-west-3.amazonaws.com did not answer within 2s")),
+        plain("registry-unreachable", registry(gone, right)).fails(unreachable),
+        plain("registry-stalled", registry(silent, right)).fails(stalled),
+    ];
+    aws.tell(&story, subject, SECRET, &cells).await?;
+    let refused = [plain("keys-wrong", registry(there, right))
+        .fails(fails("InvalidSignatureException not for you"))];
+    aws.tell(&story, subject, WRONG, &refused).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
+    let fails = |says| Failure { reason: "OCIArtifactPullFailed", says };
+    let subject = super::oci::repositories_of(repositories);
+    let unreachable = fails("222222222222.dkr.ecr.eu-west-1.amazonaws.com cannot be reached");
+    reached("access-ecr", &subject, unreachable, fails("did not answer in full within 2s")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
+    let fails = |says| Failure { reason: "ChartPullError", says };
+    let subject = super::oci::charts_of(charts);
+    let unreachable = fails("222222222222.dkr.ecr.eu-west-1.amazonaws.com cannot be reached");
+    reached("access-ecr-charts", &subject, unreachable, fails("did not answer in full within 2s"))
+        .await
+}

@@ -1,0 +1,122 @@
+//! Kinds with `spec.proxySecretRef`, by proxies that speak HTTP and SOCKS 5.
+//!
+//! SOCKS is spoken by somebody else's proxy, HTTP by ours (`e2e::proxy`).
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::proxy::Proxy;
+use e2e::relay::Relay;
+use e2e::servers::socks::Socks;
+use serde_json::json;
+
+use super::{Cell, Failure, Subject, USER, WRONG, Ways, nobody, plain, silent, tls};
+
+const FIELD: &str = "proxySecretRef";
+
+/// With all that has a meaning in an address, which this is not a part of.
+const PASSWORD: &str = "s3cret:p@ss/%2Fw?rd";
+
+/// A proxy for HTTP, two for SOCKS, and what takes connections to each and says nothing.
+pub(super) struct Proxies {
+    http: Proxy,
+    stalled_http: Relay,
+    /// For everybody.
+    open: Socks,
+    closed: Socks,
+    stalled: Relay,
+}
+
+impl Proxies {
+    pub(super) async fn start() -> Result<Self> {
+        let http = Proxy::start(USER, PASSWORD).await?;
+        let address = http.url();
+        let address = address.strip_prefix("http://").context("it speaks HTTP")?.parse()?;
+        let open = Socks::start(None).await?;
+        Ok(Self {
+            stalled_http: silent(address).await?,
+            http,
+            stalled: silent(open.address()).await?,
+            open,
+            closed: Socks::start(Some((USER, PASSWORD))).await?,
+        })
+    }
+
+    pub(super) fn cells(
+        &self,
+        subject: &Subject,
+        server: SocketAddr,
+        ways: &Ways,
+    ) -> Result<Vec<Cell>> {
+        let mut cells = self.by_http(subject, server, ways)?;
+        cells.extend(self.by_socks(subject, server, ways)?);
+        Ok(cells)
+    }
+
+    fn by_http(&self, subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+        let Subject { certificates, failures, .. } = subject;
+        let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
+        let (right, wrong) = (way(self.http.url(), PASSWORD), way(self.http.url(), WRONG));
+        let closed = way(format!("http://{}", nobody()?), PASSWORD);
+        let silent = way(format!("http://{}", self.stalled_http.address()), PASSWORD);
+        let ca = json!({"ca.crt": ways.authority.certificate()});
+        let over_tls = tls("proxy-tls-works", ways.tls.address());
+        Ok(vec![
+            plain("proxy-works", server).with(FIELD, right.clone()),
+            over_tls.with(certificates, ca).with(FIELD, right),
+            plain("proxy-wrong", server).with(FIELD, wrong).fails(failures.proxy_refuses),
+            plain("proxy-unreachable", server)
+                .with(FIELD, closed)
+                .fails(failures.proxy_unreachable),
+            plain("proxy-stalled", server).with(FIELD, silent).fails(failures.stalled),
+        ])
+    }
+
+    fn by_socks(&self, subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+        let Subject { certificates, failures, .. } = subject;
+        let at = |address: SocketAddr| json!({"address": format!("socks5://{address}")});
+        let with = |password: &str| {
+            let address = format!("socks5://{}", self.closed.address());
+            json!({"address": address, "username": USER, "password": password})
+        };
+        let ca = json!({"ca.crt": ways.authority.certificate()});
+        let over_tls = tls("socks-tls-works", ways.tls.address());
+        // Whoever refuses is told as one for HTTP, but in its own words.
+        let refuses = |says| Failure { reason: failures.proxy_refuses.reason, says };
+        let unreachable = Failure {
+            reason: failures.proxy_unreachable.reason,
+            says: "the SOCKS proxy cannot be reached",
+        };
+        let name = format!("only-the-proxy-knows.test:{}", server.port());
+        Ok(vec![
+            plain("socks-works", server).with(FIELD, at(self.open.address())),
+            plain("socks-name-works", name).with(FIELD, at(self.open.address())),
+            plain("socks-password-works", server).with(FIELD, with(PASSWORD)),
+            over_tls.with(certificates, ca).with(FIELD, with(PASSWORD)),
+            plain("socks-wrong", server)
+                .with(FIELD, with(WRONG))
+                .fails(refuses("does not accept the credentials")),
+            plain("socks-missing", server)
+                .with(FIELD, at(self.closed.address()))
+                .fails(refuses("wants other credentials")),
+            plain("socks-unreachable", server).with(FIELD, at(nobody()?)).fails(unreachable),
+            plain("socks-stalled", server)
+                .with(FIELD, at(self.stalled.address()))
+                .fails(failures.stalled),
+        ])
+    }
+
+    /// Whoever became ready by a proxy went through it, and left it to the proxy what names stand for.
+    pub(super) fn ensure_used(&self, server: SocketAddr, ways: &Ways) -> Result<()> {
+        let (open, closed) = (self.open.passed()?, self.closed.passed()?);
+        let name = format!("only-the-proxy-knows.test:{}", server.port());
+        for place in [server.to_string(), name] {
+            ensure!(open.contains(&place), "{place} is not in {open:?}");
+        }
+        for place in [server, ways.tls.address()].map(|it| it.to_string()) {
+            ensure!(closed.contains(&place), "{place} is not in {closed:?}");
+        }
+        ensure!(!self.http.passed().is_empty(), "nobody passed the proxy for HTTP");
+        Ok(())
+    }
+}

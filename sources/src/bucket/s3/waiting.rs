@@ -1,0 +1,78 @@
+//! Who is asked for credentials just now, so that a service of those that says nothing is not taken for the store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+
+/// See the module. Clones are of the same user.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiting(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many wait for credentials.
+    waiting: usize,
+    /// Who was asked last.
+    asked: Option<String>,
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody is asked.
+    pub(super) fn ask(&self, who: String) {
+        self.state().asked = Some(who);
+    }
+
+    /// Who does not answer; nobody, if nobody waits.
+    pub(super) fn on(&self) -> Option<String> {
+        let state = self.state();
+        let asked = state.asked.clone().unwrap_or_else(|| "the environment".to_owned());
+        (state.waiting > 0).then_some(asked)
+    }
+
+    /// Credentials that are waited for where it can be seen.
+    pub(super) fn watch(
+        &self,
+        provider: impl ProvideCredentials + 'static,
+    ) -> SharedCredentialsProvider {
+        let provider = SharedCredentialsProvider::new(provider);
+        SharedCredentialsProvider::new(Watched { provider, waiting: self.clone() })
+    }
+}
+
+#[derive(Debug)]
+struct Watched {
+    provider: SharedCredentialsProvider,
+    waiting: Waiting,
+}
+
+/// Somebody who waits, until it is dropped.
+struct Waits<'a>(&'a Waiting);
+
+impl<'a> Waits<'a> {
+    fn begin(waiting: &'a Waiting) -> Self {
+        waiting.state().waiting += 1;
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
+    }
+}
+
+impl ProvideCredentials for Watched {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async {
+            let _waits = Waits::begin(&self.waiting);
+            self.provider.provide_credentials().await
+        })
+    }
+}
