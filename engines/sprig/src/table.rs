@@ -6,7 +6,7 @@ use gotemplate::{Call, Failure, Functions};
 
 use crate::functions::ALL;
 use crate::signature;
-use crate::world::World;
+use crate::world::{NOT_ALONE, World};
 
 /// A function of templates.
 pub(crate) struct Entry {
@@ -26,6 +26,8 @@ pub(crate) enum Body {
     Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
     /// With the world.
     Worldly(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    /// With the world, of which it wants randomness.
+    Drawing(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
 }
 
 /// A function that needs its arguments alone.
@@ -55,6 +57,15 @@ pub(crate) const fn worldly(
     Entry { name, signature, body: Body::Worldly(body) }
 }
 
+/// A function that asks the world for random bytes.
+pub(crate) const fn drawing(
+    name: &'static str,
+    signature: &'static str,
+    body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
+) -> Entry {
+    Entry { name, signature, body: Body::Drawing(body) }
+}
+
 /// All functions, for runs whose host is an `H`.
 ///
 /// # Panics
@@ -71,6 +82,13 @@ pub fn functions<H: World + 'static>() -> Functions {
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
             Body::Worldly(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
+                body(world, call, args)
+            }),
+            Body::Drawing(body) => functions.insert(entry.name, signature, move |call, args| {
+                let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
+                if !world.may_draw() {
+                    return Err(NOT_ALONE.into());
+                }
                 body(world, call, args)
             }),
         }

@@ -26,7 +26,12 @@ pub trait World: Send + Sync {
     fn may_change(&self, _: &Map) -> bool {
         true
     }
+
+    /// Whether a function may ask for random bytes, of which others draw at the same time, else as [`World::may_change`].
+    fn may_draw(&self) -> bool {
+        true
+    }
 }
 
-/// Why a map was not changed.
-pub(crate) const NOT_ALONE: &str = "the map is read by others at the same time";
+/// Why nothing was done; nobody reads it, since what becomes of such a run is not used.
+pub(crate) const NOT_ALONE: &str = "others run at the same time";

@@ -106,8 +106,10 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, St
     let place = path.to_string_lossy();
     let loaded = if path.is_dir() {
         let mut walk = Walk::new(path, warnings)?;
-        walk.folder(path, 0)?;
-        let files = walk.files;
+        let walked = walk.folder(path, 0);
+        // What cannot be read on the way comes before what ended the walk.
+        let files = read_all(&walk.places)?;
+        walked?;
         from::folder(&place, files)
     } else {
         let bytes = std::fs::read(path).map_err(|error| go_error("open", &place, &error))?;
@@ -118,11 +120,19 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, St
     Ok(loaded.chart)
 }
 
+/// A file of a chart that is to be read.
+struct Place {
+    path: PathBuf,
+    /// Its path in the chart.
+    name: String,
+    length: u64,
+}
+
 /// A walk through the folder of a chart, each folder by name.
 struct Walk<'w> {
     top: PathBuf,
     rules: Rules,
-    files: Vec<File>,
+    places: Vec<Place>,
     bytes: u64,
     warnings: &'w mut Vec<Warning>,
 }
@@ -132,7 +142,7 @@ impl<'w> Walk<'w> {
         let rules = std::fs::read(top.join(from::IGNORE_FILE)).unwrap_or_default();
         let rules = Rules::parse(&String::from_utf8_lossy(&rules));
         let rules = rules.map_err(|error| error.to_string())?;
-        Ok(Self { top: top.to_owned(), rules, files: Vec::new(), bytes: 0, warnings })
+        Ok(Self { top: top.to_owned(), rules, places: Vec::new(), bytes: 0, warnings })
     }
 
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
@@ -185,18 +195,46 @@ impl<'w> Walk<'w> {
             return Err(LoadError::FileTooLarge(format!("{base:?}")).to_string());
         }
         self.bytes += known.len();
-        if self.bytes > MAX_UNPACKED || self.files.len() >= MAX_ENTRIES {
+        if self.bytes > MAX_UNPACKED || self.places.len() >= MAX_ENTRIES {
             return Err(format!(
                 "the chart has more than {MAX_ENTRIES} files or {MAX_UNPACKED} bytes"
             ));
         }
-        let data = contents(path, known.len());
-        let data = data.map_err(|error| {
-            format!("error reading {name}: {}", go_error("open", &shown, &error))
-        })?;
-        self.files.push(File { name, data });
+        self.places.push(Place { path: path.to_owned(), name, length: known.len() });
         Ok(())
     }
+}
+
+/// With fewer files another thread costs more than it saves.
+const WORTHWHILE: usize = 32;
+
+/// Reads files, in their order; many are read on two threads, since that is work of the system alone.
+fn read_all(places: &[Place]) -> Result<Vec<File>, String> {
+    let read = |places: &[Place]| places.iter().map(read_one).collect::<Result<Vec<_>, _>>();
+    if places.len() < WORTHWHILE {
+        return read(places);
+    }
+    let (first, second) = places.split_at(places.len() / 2);
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new();
+        let others = builder.spawn_scoped(scope, || read(second));
+        let mut files = read(first)?;
+        let others = match others {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There are no more threads.
+            Err(_) => read(second),
+        };
+        files.append(&mut others?);
+        Ok(files)
+    })
+}
+
+fn read_one(Place { path, name, length }: &Place) -> Result<File, String> {
+    let data = contents(path, *length).map_err(|error| {
+        let error = go_error("open", &path.to_string_lossy(), &error);
+        format!("error reading {name}: {error}")
+    })?;
+    Ok(File { name: name.clone(), data })
 }
 
 /// The bytes of a file that had a length a moment ago, without a copy where it still has it.

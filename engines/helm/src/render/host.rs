@@ -145,9 +145,8 @@ impl sprig::World for Host {
     }
 
     fn fill(&self, buffer: &mut [u8]) {
-        if self.is_alone() {
-            (self.env.random)(buffer);
-        }
+        debug_assert!(self.beside.is_none(), "a function draws that does not ask whether it may");
+        (self.env.random)(buffer);
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {
@@ -159,5 +158,9 @@ impl sprig::World for Host {
             beside.shared.has(map) || beside.top.load(Ordering::Relaxed) == map.address()
         };
         !self.beside.as_ref().is_some_and(is_shared) || self.is_alone()
+    }
+
+    fn may_draw(&self) -> bool {
+        self.is_alone()
     }
 }

@@ -16,35 +16,35 @@ use gotemplate::{Call, Failure};
 
 use super::encoding::decode64;
 use crate::arguments::{any, int, text};
-use crate::table::{Entry, bounded, worldly};
+use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 use certificate::{Authority, Pair, Request};
 use key::PrivateKey;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly("genPrivateKey", "func(string) string", gen_private_key),
-    worldly("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
-    worldly(
+    drawing("genPrivateKey", "func(string) string", gen_private_key),
+    drawing("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
+    drawing(
         "genCAWithKey",
         "func(string, int, string) (sprig.certificate, error)",
         gen_ca_with_key,
     ),
-    worldly(
+    drawing(
         "genSelfSignedCert",
         "func(string, []interface {}, []interface {}, int) (sprig.certificate, error)",
         gen_self_signed_cert,
     ),
-    worldly(
+    drawing(
         "genSelfSignedCertWithKey",
         "func(string, []interface {}, []interface {}, int, string) (sprig.certificate, error)",
         gen_self_signed_cert_with_key,
     ),
-    worldly(
+    drawing(
         "genSignedCert",
         "func(string, []interface {}, []interface {}, int, sprig.certificate) (sprig.certificate, error)",
         gen_signed_cert,
     ),
-    worldly(
+    drawing(
         "genSignedCertWithKey",
         "func(string, []interface {}, []interface {}, int, sprig.certificate, string) (sprig.certificate, error)",
         gen_signed_cert_with_key,

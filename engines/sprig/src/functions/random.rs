@@ -9,18 +9,18 @@ use golang::value::Str;
 use gotemplate::{Call, Failure};
 
 use crate::arguments::{int, text};
-use crate::table::{Entry, worldly};
+use crate::table::{Entry, drawing};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly("randAlpha", "func(int) string", rand_alpha),
-    worldly("randAlphaNum", "func(int) string", rand_alpha_num),
-    worldly("randAscii", "func(int) string", rand_ascii),
-    worldly("randNumeric", "func(int) string", rand_numeric),
-    worldly("randBytes", "func(int) (string, error)", rand_bytes),
-    worldly("randInt", "func(int, int) int", rand_int),
-    worldly("shuffle", "func(string) string", shuffle),
-    worldly("uuidv4", "func() string", uuidv4),
+    drawing("randAlpha", "func(int) string", rand_alpha),
+    drawing("randAlphaNum", "func(int) string", rand_alpha_num),
+    drawing("randAscii", "func(int) string", rand_ascii),
+    drawing("randNumeric", "func(int) string", rand_numeric),
+    drawing("randBytes", "func(int) (string, error)", rand_bytes),
+    drawing("randInt", "func(int, int) int", rand_int),
+    drawing("shuffle", "func(string) string", shuffle),
+    drawing("uuidv4", "func() string", uuidv4),
 ];
 
 /// So many letters; none if the number is negative, as for its siblings.

@@ -92,8 +92,24 @@ fn randomness_is_used_up_in_the_order_of_files() {
         buffer.fill(*count);
     };
     let env = Env { random: Arc::new(random), ..env() };
-    let (found, _) = said(&eight(r#"{{ uuidv4 | trunc 2 }}"#), json!({}), &env);
+    let (found, _) = said(&eight("{{ uuidv4 | trunc 2 }}"), json!({}), &env);
     assert_eq!(found.unwrap(), ["01", "02", "03", "04", "05", "06", "07", "08"]);
+}
+
+#[test]
+fn what_draws_until_it_is_content_ends() {
+    let next = Mutex::new(0_u8);
+    let random = move |buffer: &mut [u8]| {
+        let mut next = next.lock().unwrap();
+        for byte in buffer {
+            *byte = *next;
+            *next = next.wrapping_add(1);
+        }
+    };
+    let env = Env { random: Arc::new(random), ..env() };
+    let text = r#"{{ len (randAlphaNum 5) }} {{ genPrivateKey "ecdsa" | trunc 5 }}"#;
+    let (found, _) = said(&eight(text), json!({}), &env);
+    assert_eq!(found.unwrap(), ["5 -----"; 8]);
 }
 
 #[test]

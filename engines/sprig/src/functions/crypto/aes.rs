@@ -15,11 +15,11 @@ use gotemplate::{Call, Failure};
 
 use super::super::encoding::decode64;
 use crate::arguments::text;
-use crate::table::{Entry, bounded, worldly};
+use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly("encryptAES", "func(string, string) (string, error)", encrypt_aes),
+    drawing("encryptAES", "func(string, string) (string, error)", encrypt_aes),
     bounded("decryptAES", "func(string, string) (string, error)", decrypt_aes),
 ];
 

@@ -7,12 +7,12 @@ use gotemplate::{Call, Failure};
 use scrypt::{Params, scrypt};
 
 use crate::arguments::{int, text};
-use crate::table::{Entry, bounded, worldly};
+use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly("bcrypt", "func(string) string", bcrypt),
-    worldly("htpasswd", "func(string, string) string", htpasswd),
+    drawing("bcrypt", "func(string) string", bcrypt),
+    drawing("htpasswd", "func(string, string) string", htpasswd),
     bounded(
         "derivePassword",
         "func(uint32, string, string, string, string) string",
