@@ -2,8 +2,8 @@
 //!
 //! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
 //! ([`Listed`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
-//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `exchange` and `login` for both of the latter), what went wrong
-//! with them ([`Error`]).
+//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `exchange` and `login` for both of the latter), who is waited for
+//! with credentials (`waiting`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
 
 mod asked;
@@ -20,6 +20,7 @@ mod login;
 mod note;
 pub(crate) mod s3;
 mod spool;
+pub(crate) mod waiting;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -162,11 +163,12 @@ impl Client {
         }
     }
 
-    /// Who is asked for credentials and has not answered yet; told of S3 only.
+    /// Who is asked for credentials and has not answered yet.
     fn waits_for(&self) -> Option<String> {
         match self {
             Self::S3(client) => client.waits_for(),
-            Self::Google(_) | Self::Azure(_) => None,
+            Self::Google(client) => client.waits_for(),
+            Self::Azure(client) => client.waits_for(),
         }
     }
 

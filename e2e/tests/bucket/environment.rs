@@ -35,6 +35,10 @@ async fn as_the_environment_says() -> Result<()> {
     Ok(())
 }
 
+/// The right ones.
+const TOKENS: (&str, &str) = (POD_TOKEN, WEB_IDENTITY);
+const WRONG: (&str, &str) = ("wr0ng-of-the-pod", "wr0ng-of-the-service-account");
+
 type Variables = Vec<(&'static str, String)>;
 
 fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
@@ -43,13 +47,18 @@ fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The ways that ask somebody, who is at a place: what they are called, and how many requests a login takes.
-fn ways(folder: &TempDir, place: &str) -> Result<Vec<(&'static str, Variables, usize)>> {
+/// The ways that ask somebody, who is at a place, with tokens of the pod and of the service account: what they are called,
+/// and how many requests a login takes.
+fn ways(
+    folder: &TempDir,
+    place: &str,
+    (pod_token, web_token): (&str, &str),
+) -> Result<Vec<(&'static str, Variables, usize)>> {
     let pod = format!("{place}/v1/credentials");
-    let pod_token = file(folder, "pod", POD_TOKEN)?;
+    let pod_file = file(folder, "pod", pod_token)?;
     let web = [
         ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r".to_owned()),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", file(folder, "web", WEB_IDENTITY)?),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file(folder, "web", web_token)?),
     ];
     let with = |name| web.iter().cloned().chain([(name, place.to_owned())]).collect();
     Ok(vec![
@@ -59,7 +68,7 @@ fn ways(folder: &TempDir, place: &str) -> Result<Vec<(&'static str, Variables, u
             "pod identity",
             vec![
                 ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod.clone()),
-                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", pod_token),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", pod_file),
             ],
             1,
         ),
@@ -67,7 +76,7 @@ fn ways(folder: &TempDir, place: &str) -> Result<Vec<(&'static str, Variables, u
             "container",
             vec![
                 ("AWS_CONTAINER_CREDENTIALS_FULL_URI", pod),
-                ("AWS_CONTAINER_AUTHORIZATION_TOKEN", POD_TOKEN.to_owned()),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN", pod_token.to_owned()),
             ],
             1,
         ),
@@ -92,7 +101,7 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
     let profile =
         format!("[profile p]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n");
     let profile = file(&folder, "profile", &profile)?;
-    let mut ways = ways(&folder, &identity.url())?;
+    let mut ways = ways(&folder, &identity.url(), TOKENS)?;
     ways.extend([
         (
             "keys",
@@ -112,7 +121,7 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_gives_credentials_and_is_not_there_or_says_nothing_is_told() -> Result<()> {
+async fn whoever_gives_no_credentials_is_told() -> Result<()> {
     let (server, _) = server().await?;
     let identity = AwsIdentity::start().await?;
     let silent = Relay::start(identity.address()).await?;
@@ -120,26 +129,33 @@ async fn whoever_gives_credentials_and_is_not_there_or_says_nothing_is_told() ->
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let folder = tempfile::tempdir()?;
     let mut wrong = Vec::new();
-    for (what, place, expected) in [
-        ("unreachable", nobody, "cannot be reached: Connection refused"),
-        ("stalled", silent.address(), "did not answer within 2s"),
+    for (what, place, tokens, expected) in [
+        ("unreachable", nobody, TOKENS, "cannot be reached: Connection refused"),
+        ("stalled", silent.address(), TOKENS, "did not answer within 2s"),
+        ("wrong", identity.address(), WRONG, ""),
     ] {
-        for (way, mut variables, _) in ways(&folder, &format!("http://{place}"))? {
+        for (way, mut variables, _) in ways(&folder, &format!("http://{place}"), tokens)? {
+            // Where there is no such place, the machine is taken for none of AWS.
+            let expected = match (way, what) {
+                ("instance", "unreachable") => "no credentials found in chain".to_owned(),
+                // Whoever is on the machine is it.
+                ("instance", "wrong") => continue,
+                ("web identity" | "web identity at spec.sts", "wrong") => {
+                    "No such token".to_owned()
+                }
+                (_, "wrong") => "401".to_owned(),
+                _ => format!("{place} {expected}"),
+            };
             variables.push(("TEST_TIMEOUT", if what == "stalled" { "2" } else { "30" }.to_owned()));
             let start = Instant::now();
             let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
             let told = said.lines().find_map(|line| line.split_once("told: "));
             let told = told.with_context(|| format!("{way} {what}: {said}"))?.1;
-            // Where there is no such place, the machine is taken for none of AWS.
-            let expected = match (way, what) {
-                ("instance", "unreachable") => "no credentials found in chain".to_owned(),
-                _ => format!("{place} {expected}"),
-            };
             let is_right = told.starts_with("no credentials for") && told.contains(&expected);
             if is_fine || !is_right || start.elapsed() > Duration::from_secs(25) {
                 wrong.push(format!("{way} {what} after {:?}: {told}", start.elapsed()));
             }
-            for secret in [POD_TOKEN, WEB_IDENTITY] {
+            for secret in [tokens.0, tokens.1] {
                 ensure!(!said.contains(secret), "{way} {what}: {said}");
             }
         }

@@ -1,9 +1,12 @@
 //! Logins at Google and Azure, as the environment or a Secret says, at doubles of what only the clouds themselves have.
 //!
 //! Each way has a process and an environment of its own. Not told here is the managed identity of a machine at Azure, which
-//! is asked for at one address that nobody else has.
+//! is asked for at one address that nobody else has, nor that Google's metadata are nowhere, since they are then looked for
+//! there too.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use axum::Router;
@@ -12,10 +15,12 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use e2e::authority::Authority;
 use e2e::harness::again;
+use e2e::relay::Relay;
 use e2e::tls_front::TlsFront;
 use objects::Redacted;
 use serde_json::json;
 use sources::bucket::{Known, Note, azure, google, list};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -76,7 +81,7 @@ async fn answer(State(seen): State<Seen>, request: Request) -> (StatusCode, Stri
 async fn as_the_cloud_says() -> Result<()> {
     let given = |name: &str| std::env::var(name).with_context(|| format!("there is no {name}"));
     let store = given("TEST_ENDPOINT")?;
-    let remote = match given("TEST_IDENTITY")?.as_str() {
+    let mut remote = match given("TEST_IDENTITY")?.as_str() {
         "google" => to_google(&store, google::Identity::Environment)?,
         "azure" => to_azure(
             &format!("http://{store}/shop"),
@@ -93,71 +98,109 @@ async fn as_the_cloud_says() -> Result<()> {
         }
         other => bail!("who is {other}?"),
     };
+    if let Ok(seconds) = given("TEST_TIMEOUT") {
+        remote.timeout = Duration::from_secs(seconds.parse()?);
+    }
     let known = Known::default();
     for _again in 0..2 {
-        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let listed = list(&remote, None, &Note::default(), &known).await;
+        // As people are told, and not as Rust shows it.
+        let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let seen = Seen::default();
-    let router = Router::new().fallback(answer).with_state(seen.clone());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let authority = Authority::generate()?;
-    let front = TlsFront::start(address, &authority, false).await?;
-    let folder = tempfile::tempdir()?;
-    let file = |name: &str, text: &str| -> Result<String> {
-        let path = folder.path().join(name);
+type Variables = Vec<(&'static str, String)>;
+
+/// The double, over HTTP and TLS.
+struct Clouds {
+    address: SocketAddr,
+    seen: Seen,
+    front: TlsFront,
+    folder: TempDir,
+    /// The authority of TLS.
+    trusted: String,
+}
+
+impl Clouds {
+    async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let seen = Seen::default();
+        let router = Router::new().fallback(answer).with_state(seen.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let authority = Authority::generate()?;
+        let front = TlsFront::start(address, &authority, false).await?;
+        let (folder, trusted) = (tempfile::tempdir()?, String::new());
+        let mut clouds = Self { address, seen, front, folder, trusted };
+        clouds.trusted = clouds.file("ca", authority.certificate())?;
+        Ok(clouds)
+    }
+
+    fn file(&self, name: &str, text: &str) -> Result<String> {
+        let path = self.folder.path().join(name);
         std::fs::write(&path, text)?;
         Ok(path.display().to_string())
-    };
-    let (key, assertion) = (file("key", &service_account()?)?, file("assertion", ASSERTION)?);
-    let (trusted, unread) = (file("ca", authority.certificate())?, file("unread", "s3cret")?);
-    let login = format!("https://{}/", front.address());
-    let in_azure = |more: (&'static str, &str)| {
-        vec![
-            ("AZURE_TENANT_ID", "t.example".to_owned()),
-            ("AZURE_CLIENT_ID", "c".to_owned()),
-            ("AZURE_AUTHORITY_HOST", login.clone()),
-            (more.0, more.1.to_owned()),
-        ]
-    };
-    let application = |tenant: &str, secret: &str| {
-        vec![
-            ("TEST_TENANT", tenant.to_owned()),
-            ("TEST_SECRET", secret.to_owned()),
-            ("TEST_AUTHORITY", login.clone()),
-        ]
-    };
+    }
+
+    /// Runs it as somebody; what was asked meanwhile comes last.
+    fn run(&self, who: &str, variables: &Variables) -> Result<(bool, String, Vec<String>)> {
+        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen().clear();
+        let always = [
+            ("HOME", self.folder.path().display().to_string()),
+            ("SSL_CERT_FILE", self.trusted.clone()),
+            ("TEST_ENDPOINT", self.address.to_string()),
+            ("TEST_IDENTITY", who.to_owned()),
+        ];
+        let variables = always.iter().chain(variables).cloned();
+        let (is_fine, said) = again("logins::as_the_cloud_says", variables)?;
+        let asked = seen().clone();
+        Ok((is_fine, said, asked))
+    }
+}
+
+fn in_azure(login: SocketAddr, more: (&'static str, &str)) -> Variables {
+    vec![
+        ("AZURE_TENANT_ID", "t.example".to_owned()),
+        ("AZURE_CLIENT_ID", "c".to_owned()),
+        ("AZURE_AUTHORITY_HOST", format!("https://{login}/")),
+        (more.0, more.1.to_owned()),
+    ]
+}
+
+fn application(login: SocketAddr, tenant: &str, secret: &str) -> Variables {
+    vec![
+        ("TEST_TENANT", tenant.to_owned()),
+        ("TEST_SECRET", secret.to_owned()),
+        ("TEST_AUTHORITY", format!("https://{login}/")),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
+    let clouds = Clouds::start().await?;
+    let key = clouds.file("key", &service_account()?)?;
+    let assertion = clouds.file("assertion", ASSERTION)?;
+    let unread = clouds.file("unread", "s3cret")?;
+    let (address, login) = (clouds.address, clouds.front.address());
     // Who asks, with which variables, how many requests the login takes, and what is told if it fails.
-    type Way = (&'static str, Vec<(&'static str, String)>, usize, Option<&'static str>);
+    type Way = (&'static str, Variables, usize, Option<&'static str>);
+    let application = |tenant: &str, secret: &str| application(login, tenant, secret);
     let ways: [Way; 8] = [
         ("google", vec![("GCE_METADATA_HOST", address.to_string())], 1, None),
         ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", key)], 0, None),
         ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", unread)], 0, Some("is neither the key")),
-        ("azure", in_azure(("AZURE_CLIENT_SECRET", SECRET)), 1, None),
-        ("azure", in_azure(("AZURE_FEDERATED_TOKEN_FILE", &assertion)), 1, None),
+        ("azure", in_azure(login, ("AZURE_CLIENT_SECRET", SECRET)), 1, None),
+        ("azure", in_azure(login, ("AZURE_FEDERATED_TOKEN_FILE", &assertion)), 1, None),
         ("application", application("t.example", SECRET), 1, None),
         ("application", application("t.example", WRONG), 1, Some("AADSTS7000215: Invalid client")),
         ("application", application("forever", SECRET), 1, Some("would never expire")),
     ];
     for (who, variables, requests, failure) in ways {
-        seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let way = format!("{who} {:?}", variables.first());
-        let always = [
-            ("HOME", folder.path().display().to_string()),
-            ("SSL_CERT_FILE", trusted.clone()),
-            ("TEST_ENDPOINT", address.to_string()),
-            ("TEST_IDENTITY", who.to_owned()),
-        ];
-        let (is_fine, said) =
-            again("logins::as_the_cloud_says", always.into_iter().chain(variables))?;
-        let asked = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (is_fine, said, asked) = clouds.run(who, &variables)?;
         let logins = asked.iter().filter(|asked| asked.ends_with("/token")).count();
         ensure!(logins == requests, "{way}: {asked:?} {said}");
         match failure {
@@ -170,5 +213,47 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
+    let clouds = Clouds::start().await?;
+    let assertion = clouds.file("assertion", ASSERTION)?;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (plain, over_tls) =
+        (Relay::start(clouds.address).await?, Relay::start(clouds.front.address()).await?);
+    for relay in [&plain, &over_tls] {
+        relay.hold_after(0);
+    }
+    let mut wrong = Vec::new();
+    for (metadata, login, timeout, expected) in [
+        (nobody, nobody, "30", "Connection refused"),
+        (plain.address(), over_tls.address(), "2", "did not answer within 2s"),
+    ] {
+        // Where Google's metadata are not at the place that is named, they are looked for at the one that is not ours.
+        let google = [("google", vec![("GCE_METADATA_HOST", metadata.to_string())], metadata)];
+        let google = google.into_iter().filter(|_| metadata != nobody);
+        let others = [
+            ("azure", in_azure(login, ("AZURE_CLIENT_SECRET", SECRET)), login),
+            ("azure", in_azure(login, ("AZURE_FEDERATED_TOKEN_FILE", &assertion)), login),
+            ("application", application(login, "t.example", SECRET), login),
+        ];
+        for (who, mut variables, place) in google.chain(others) {
+            variables.push(("TEST_TIMEOUT", timeout.to_owned()));
+            let (is_fine, said, _) = clouds.run(who, &variables)?;
+            let told = said.lines().find_map(|line| line.split_once("told: "));
+            let told = told.map_or("nothing", |(_, told)| told);
+            let begins = format!("no credentials for {}", clouds.address);
+            let is_right = told.starts_with(&begins)
+                && told.contains(&place.to_string())
+                && told.contains(expected);
+            if is_fine || !is_right {
+                wrong.push(format!("{who} at {place}: {told}"));
+            }
+            ensure!(!said.contains(SECRET) && !said.contains(ASSERTION), "{said}");
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

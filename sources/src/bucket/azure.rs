@@ -18,6 +18,7 @@ use url::{Url, form_urlencoded};
 use super::asked::{Asked, printable};
 use super::exchange::{Exchange, is_relative, path, segment};
 use super::login::{self, Login, retries};
+use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server, unquoted};
 use crate::http::Budgets;
 
@@ -72,6 +73,7 @@ pub enum Identity {
 pub(crate) struct Client {
     exchange: Exchange,
     credentials: Credentials,
+    waiting: Waiting,
 }
 
 /// What is added to requests.
@@ -157,7 +159,7 @@ fn tag(etag: &str) -> String {
 }
 
 impl Credentials {
-    fn new(server: &Server, identity: &Identity) -> Result<Self, Error> {
+    fn new(server: &Server, identity: &Identity, waiting: &Waiting) -> Result<Self, Error> {
         // The library wants names, and uses them for requests of its own only.
         let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
         let builder = builder.with_retry(retries());
@@ -181,7 +183,7 @@ impl Credentials {
                     .with_tenant_id(tenant)
                     .with_client_id(client)
                     .with_client_secret(secret.expose())
-                    .with_http_connector(Login::of_secret()?);
+                    .with_http_connector(Login::of_secret(waiting)?);
                 if let Some(authority) = authority {
                     let authority = checked_authority(authority.as_str());
                     let authority = authority.map_err(|why| bad("authorityHost", why))?;
@@ -190,7 +192,7 @@ impl Credentials {
                 (builder, Some(secret.clone()))
             }
             Identity::Environment { client } => {
-                let builder = builder.with_http_connector(Login::of_machine()?);
+                let builder = builder.with_http_connector(Login::of_machine(waiting)?);
                 let endpoint = server.endpoint.to_string();
                 let builder = of_environment(builder, client.as_deref())
                     .map_err(|why| Error::NoCredentials { endpoint, why })?;
@@ -273,8 +275,14 @@ impl Client {
         identity: &Identity,
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
-        let credentials = Credentials::new(server, identity)?;
-        Ok(Self { exchange: Exchange::new(server, budgets)?, credentials })
+        let waiting = Waiting::default();
+        let credentials = Credentials::new(server, identity, &waiting)?;
+        Ok(Self { exchange: Exchange::new(server, budgets)?, credentials, waiting })
+    }
+
+    /// Who is asked for a token and has not answered yet.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        self.waiting.on()
     }
 
     pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
@@ -405,7 +413,8 @@ impl Client {
                     };
                     Error::NoCredentials { endpoint: asked.endpoint(), why }
                 };
-                let token = provider.expose().get_credential().await.map_err(refused)?;
+                let token = self.waiting.during(provider.expose().get_credential()).await;
+                let token = token.map_err(refused)?;
                 let AzureCredential::BearerToken(token) = &*token else { return Ok(()) };
                 let value = HeaderValue::from_str(&format!("Bearer {token}"));
                 let mut value = value.map_err(|error| asked.no_credentials(&error))?;

@@ -15,6 +15,7 @@ use url::Url;
 use super::asked::{Asked, printable};
 use super::exchange::{Exchange, is_relative, segment};
 use super::login::{self, Login, retries};
+use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server};
 use crate::http::Budgets;
 
@@ -46,6 +47,7 @@ pub(crate) struct Client {
     exchange: Exchange,
     /// Without it requests are anonymous.
     tokens: Option<Redacted<GcpCredentialProvider>>,
+    waiting: Waiting,
 }
 
 /// An object as the server tells it; numbers are texts.
@@ -87,6 +89,7 @@ impl From<Metadata> for Object {
 fn tokens(
     server: &Server,
     identity: &Identity,
+    waiting: &Waiting,
 ) -> Result<Option<Redacted<GcpCredentialProvider>>, Error> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
@@ -96,7 +99,7 @@ fn tokens(
             check(key)?;
             let builder = builder.with_service_account_key(key.expose());
             // Its text may repeat what is wrong, which is a secret.
-            builder.with_http_connector(Login::of_secret()?).build().map_err(|_unread| {
+            builder.with_http_connector(Login::of_secret(waiting)?).build().map_err(|_unread| {
                 Error::BadSecret("`serviceaccount` has no RSA key in `private_key`".to_owned())
             })?
         }
@@ -113,7 +116,7 @@ fn tokens(
                     file.as_deref().unwrap_or("the file of application-default credentials")
                 ),
             };
-            builder.with_http_connector(Login::of_machine()?).build().map_err(unusable)?
+            builder.with_http_connector(Login::of_machine(waiting)?).build().map_err(unusable)?
         }
     };
     Ok(Some(Redacted::new(store.credentials().clone())))
@@ -145,8 +148,14 @@ impl Client {
         identity: &Identity,
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
-        let tokens = tokens(server, identity)?;
-        Ok(Self { exchange: Exchange::new(server, budgets)?, tokens })
+        let waiting = Waiting::default();
+        let tokens = tokens(server, identity, &waiting)?;
+        Ok(Self { exchange: Exchange::new(server, budgets)?, tokens, waiting })
+    }
+
+    /// Who is asked for a token and has not answered yet.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        self.waiting.on()
     }
 
     pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
@@ -243,7 +252,7 @@ impl Client {
     async fn ask(&self, asked: &Asked<'_>, url: Url) -> Result<Response, Error> {
         let mut headers = HeaderMap::new();
         if let Some(tokens) = &self.tokens {
-            let token = tokens.expose().get_credential().await;
+            let token = self.waiting.during(tokens.expose().get_credential()).await;
             let token = token.map_err(|error| Error::NoCredentials {
                 endpoint: asked.endpoint(),
                 why: login::why(&error),
@@ -289,7 +298,7 @@ mod tests {
             ),
         ] {
             let identity = Identity::ServiceAccount(Redacted::new(key.to_owned()));
-            let error = tokens(&server, &identity).unwrap_err();
+            let error = tokens(&server, &identity, &Waiting::default()).unwrap_err();
             assert!(matches!(error, Error::BadSecret(_)), "{error:?}");
             assert!(error.to_string().contains(says), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");

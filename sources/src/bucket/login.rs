@@ -12,9 +12,11 @@ use object_store::client::{
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use serde::Deserialize;
+use url::Position;
 
 use super::Error;
 use super::asked::printable;
+use super::waiting::Waiting;
 use crate::http::{self, Egress, Tls};
 
 /// The largest answer with a token.
@@ -32,21 +34,24 @@ const LONGEST_LIFE: u64 = 30 * 24 * 60 * 60;
 pub(super) struct Login {
     client: reqwest::Client,
     egress: Egress,
+    /// Where it is said who is asked.
+    waiting: Waiting,
 }
 
 impl Login {
     /// For what the environment names: the metadata of the machine are at an address that nobody else may name.
-    pub(super) fn of_machine() -> Result<Self, Error> {
-        Self::within(Egress::Anywhere)
+    pub(super) fn of_machine(waiting: &Waiting) -> Result<Self, Error> {
+        Self::within(Egress::Anywhere, waiting)
     }
 
     /// For what a Secret names.
-    pub(super) fn of_secret() -> Result<Self, Error> {
-        Self::within(Egress::BeyondLink)
+    pub(super) fn of_secret(waiting: &Waiting) -> Result<Self, Error> {
+        Self::within(Egress::BeyondLink, waiting)
     }
 
-    fn within(egress: Egress) -> Result<Self, Error> {
-        Ok(Self { client: http::client_within(&Tls::default(), None, egress)?, egress })
+    fn within(egress: Egress, waiting: &Waiting) -> Result<Self, Error> {
+        let client = http::client_within(&Tls::default(), None, egress)?;
+        Ok(Self { client, egress, waiting: waiting.clone() })
     }
 
     async fn ask(self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -58,7 +63,8 @@ impl Login {
         self.egress
             .admits(request.url())
             .map_err(|refused| HttpError::new(HttpErrorKind::Unknown, refused))?;
-        let host = request.url().host_str().unwrap_or_default().to_owned();
+        let host = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
+        self.waiting.ask(host.clone());
         // Metadata are next door, and spoken to in the clear; where there are none, nobody may answer at all.
         let limit = if request.url().scheme() == "http" { NEXT_DOOR } else { ELSEWHERE };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;

@@ -1,13 +1,12 @@
 //! S3, and everything that speaks it.
 //!
-//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`, `waiting`), what its
-//! errors mean (`failure`).
+//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`), what its errors
+//! mean (`failure`).
 
 pub(crate) mod credentials;
 mod failure;
 mod ldap;
 mod transport;
-pub(crate) mod waiting;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,11 +20,11 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
 
 use super::asked::Asked;
+use super::waiting::Waiting;
 use super::{Endpoint, Error, Got, Object, Page, Remote, Server, unquoted};
 use crate::http::{Budgets, Egress};
 use failure::failure;
 use transport::Transport;
-use waiting::Waiting;
 
 /// How long credentials may take. Whoever calls has a limit on the whole, and says then who did not answer.
 const LONGEST_LOGIN: Duration = Duration::from_secs(600);

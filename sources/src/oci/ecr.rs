@@ -24,7 +24,7 @@ use super::answer::shown;
 use super::{Auth, Error};
 use crate::bucket::Identity;
 use crate::bucket::s3::credentials;
-use crate::bucket::s3::waiting::Waiting;
+use crate::bucket::waiting::Waiting;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Tls, root_cause};
 

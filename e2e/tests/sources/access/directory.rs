@@ -44,7 +44,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
                 "the token service at 127.0.0.1 cannot be reached: Connection refused",
             ),
             stalled: fails("the token service at 127.0.0.1 did not answer within 2s"),
-            // Whether it is asked through the proxy of the store: `docs` of Flux do not tell, and its code does.
+            // No cell of it goes through a proxy.
             proxy_refuses: fails(""),
             proxy_unreachable: fails(""),
         },

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::ldap::LdapUser;
 use super::transport::Transport;
-use super::waiting::Waiting;
+use crate::bucket::waiting::Waiting;
 use crate::bucket::{Error, Identity};
 use crate::http::{Budgets, Egress, Proxy, Tls};
 

@@ -33,7 +33,13 @@ impl Waiting {
         (state.waiting > 0).then_some(asked)
     }
 
-    /// Credentials that are waited for where it can be seen.
+    /// Waits for credentials where it can be seen.
+    pub(super) async fn during<T>(&self, asking: impl Future<Output = T>) -> T {
+        let _waits = Waits::begin(self);
+        asking.await
+    }
+
+    /// What gives credentials to AWS's library, where it can be seen who waits.
     pub(super) fn watch(
         &self,
         provider: impl ProvideCredentials + 'static,
@@ -70,9 +76,6 @@ impl ProvideCredentials for Watched {
     where
         Self: 'a,
     {
-        future::ProvideCredentials::new(async {
-            let _waits = Waits::begin(&self.waiting);
-            self.provider.provide_credentials().await
-        })
+        future::ProvideCredentials::new(self.waiting.during(self.provider.provide_credentials()))
     }
 }
