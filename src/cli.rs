@@ -33,7 +33,8 @@ pub(crate) fn run() -> ExitCode {
     };
     let outcome = match command {
         // Its errors are worded as kustomize words them, so that scripts see no difference.
-        Command::Build(args) => return build::run(&args),
+        // Leaked, as the process ends with it.
+        Command::Build(args) => return build::run(Box::leak(args)),
         Command::Serve(settings) => serve::run(*settings),
         Command::Template(flags) => return template::run(*flags),
     };
@@ -59,7 +60,9 @@ pub(crate) fn run() -> ExitCode {
 fn parse() -> Result<Command, clap::Error> {
     let named = std::env::args_os().nth(1).unwrap_or_default();
     let quick = match named.to_str() {
-        Some("build") => alone("build").map(|args| Command::Build(Box::new(args))),
+        Some("build") => build::Args::of_paths(std::env::args_os().skip(2))
+            .or_else(|| alone("build"))
+            .map(|args| Command::Build(Box::new(args))),
         Some("template") => alone("template").map(|flags| Command::Template(Box::new(flags))),
         _ => None,
     };

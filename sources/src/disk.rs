@@ -40,6 +40,10 @@ impl Files for Disk {
         Ok(Place::File { dir: dir.to_owned(), name: name.to_owned() })
     }
 
+    fn is_missing(&self, path: &str) -> bool {
+        !Path::new(path).exists()
+    }
+
     fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
         fs::read(path).map(Into::into).map_err(|error| {
             // Go opens a folder as any file, and fails when it reads it.

@@ -5,6 +5,7 @@
 mod charts;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,8 +15,17 @@ use clap::Args as ClapArgs;
 use kustomize::{Built, HelmOptions, Object, Options, Order, Restriction, Warning};
 use sources::disk::{self, Disk};
 
+/// The restrictor that holds without being named.
+const ROOT_ONLY: &str = "LoadRestrictionsRootOnly";
+
+/// The Helm program that is run without being named.
+const HELM: &str = "helm";
+
+/// The network of functions without a name, which has no effect.
+const BRIDGE: &str = "bridge";
+
 /// The flags of `kustomize build`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, PartialEq, Eq, ClapArgs)]
 pub(super) struct Args {
     /// The folder of the kustomization
     #[arg(value_name = "DIR")]
@@ -25,7 +35,7 @@ pub(super) struct Args {
     output: String,
     /// Which files a kustomization may read: those of its own folder with `LoadRestrictionsRootOnly`, all with
     /// `LoadRestrictionsNone`
-    #[arg(long, value_name = "RESTRICTOR", default_value = "LoadRestrictionsRootOnly")]
+    #[arg(long, value_name = "RESTRICTOR", default_value = ROOT_ONLY)]
     load_restrictor: String,
     /// The order of objects: `legacy` or `none` [deprecated: use `sortOptions`]
     #[arg(long, value_name = "ORDER", hide = true)]
@@ -40,7 +50,7 @@ pub(super) struct Args {
     #[arg(long)]
     enable_helm: bool,
     /// The Helm program, which fetches charts of repositories
-    #[arg(long, value_name = "PATH", default_value = "helm")]
+    #[arg(long, value_name = "PATH", default_value = HELM)]
     helm_command: String,
     /// An API version that charts see in `.Capabilities.APIVersions`; may be repeated
     #[arg(long, value_name = "VERSION")]
@@ -56,7 +66,7 @@ pub(super) struct Args {
 }
 
 /// Flags for functions in containers, which have no effect as none are run.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, PartialEq, Eq, ClapArgs)]
 struct Functions {
     /// No effect: functions are not run
     #[arg(long)]
@@ -65,7 +75,7 @@ struct Functions {
     #[arg(long)]
     network: bool,
     /// No effect: functions are not run
-    #[arg(long, value_name = "NAME", default_value = "bridge")]
+    #[arg(long, value_name = "NAME", default_value = BRIDGE)]
     network_name: String,
     /// No effect: functions are not run
     #[arg(long, value_name = "MOUNT")]
@@ -78,9 +88,42 @@ struct Functions {
     as_current_user: bool,
 }
 
+impl Args {
+    /// What a command line without any flag says; none if there may be one.
+    ///
+    /// That is how most are, and declaring the flags takes as long as building a few objects.
+    pub(super) fn of_paths(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut dirs = Vec::new();
+        for argument in arguments {
+            dirs.push(argument.into_string().ok().filter(|path| !path.starts_with('-'))?);
+        }
+        Some(Self {
+            dirs,
+            output: String::new(),
+            load_restrictor: ROOT_ONLY.to_owned(),
+            reorder: None,
+            enable_managedby_label: false,
+            enable_alpha_plugins: false,
+            enable_helm: false,
+            helm_command: HELM.to_owned(),
+            helm_api_versions: Vec::new(),
+            helm_kube_version: String::new(),
+            helm_debug: false,
+            functions: Functions {
+                enable_exec: false,
+                network: false,
+                network_name: BRIDGE.to_owned(),
+                mount: Vec::new(),
+                env: Vec::new(),
+                as_current_user: false,
+            },
+        })
+    }
+}
+
 /// Builds and prints, and says what went wrong.
 #[expect(clippy::print_stderr, reason = "the command's own texts are what scripts read")]
-pub(super) fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &mut Args) -> ExitCode {
     match build(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -90,7 +133,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn build(args: &Args) -> anyhow::Result<()> {
+fn build(args: &mut Args) -> anyhow::Result<()> {
     let options = options(args)?;
     let path = match args.dirs.as_slice() {
         [] => ".",
@@ -108,9 +151,9 @@ fn build(args: &Args) -> anyhow::Result<()> {
     written
 }
 
-fn options(args: &Args) -> anyhow::Result<Options> {
+fn options(args: &mut Args) -> anyhow::Result<Options> {
     let restriction = match args.load_restrictor.as_str() {
-        "" | "LoadRestrictionsRootOnly" => Restriction::RootOnly,
+        "" | ROOT_ONLY => Restriction::RootOnly,
         "LoadRestrictionsNone" => Restriction::None,
         other => bail!(
             "illegal flag value --load-restrictor {other}; legal values: [LoadRestrictionsRootOnly \
@@ -142,8 +185,8 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         plugins: args.enable_alpha_plugins,
         helm: HelmOptions {
             is_enabled: args.enable_helm || args.enable_alpha_plugins,
-            kube_version: args.helm_kube_version.clone(),
-            api_versions: args.helm_api_versions.clone(),
+            kube_version: std::mem::take(&mut args.helm_kube_version),
+            api_versions: std::mem::take(&mut args.helm_api_versions),
             debug: args.helm_debug,
         },
         keeps_builtin_schema: false,
@@ -194,4 +237,24 @@ fn write_each(objects: &[Object], dir: &Path) -> anyhow::Result<()> {
             .map_err(|error| anyhow!("open {}: {}", path.display(), disk::reason(&error)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+
+    use super::*;
+
+    #[test]
+    fn a_command_line_without_flags_is_read_as_it_is_with_them_declared() {
+        for line in [&[][..], &["."], &["a", "b"], &[""], &["a=b"]] {
+            let command = Args::augment_args(Command::new("build").no_binary_name(true));
+            let matches = command.try_get_matches_from(line).unwrap();
+            let declared = Args::from_arg_matches(&matches).unwrap();
+            assert_eq!(Args::of_paths(line.iter().map(OsString::from)), Some(declared), "{line:?}");
+        }
+        for line in [&["-h"][..], &[".", "--enable-helm"], &["--"], &["-"]] {
+            assert_eq!(Args::of_paths(line.iter().map(OsString::from)), None, "{line:?}");
+        }
+    }
 }

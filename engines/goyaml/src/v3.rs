@@ -22,7 +22,7 @@
 //! event its comments.
 //! 1. `compose` makes nodes of events, a document at a time ([`Documents`], [`parse`]).
 //! 2. [`Node`] is the tree that is read and changed; `content` holds children so that no depth
-//!    costs stack, and `tag` says what a node means.
+//!    costs stack, `notes` what few nodes have, and `tag` says what a node means.
 //! 3. `decode` gives the JSON of a node ([`to_json`]).
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
@@ -37,6 +37,7 @@ mod decode;
 mod emit;
 mod encode;
 mod node;
+mod notes;
 mod stable;
 mod tag;
 
@@ -46,4 +47,5 @@ pub use decode::to_json;
 pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
 pub use encode::encode;
 pub use node::{Kind, Node, Style};
+pub use notes::{Note, Notes};
 pub use stable::is_stable;

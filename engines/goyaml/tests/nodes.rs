@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "what is unwrapped here is what the tests assert")]
 
 use goyaml::Limits;
-use goyaml::v3::{Documents, Kind, Layout, Node, Style, emit, emit_documents, parse, to_json};
+use goyaml::v3::{
+    Documents, Kind, Layout, Node, Note, Style, emit, emit_documents, parse, to_json,
+};
 use proptest::prelude::*;
 
 const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
@@ -96,19 +98,19 @@ proptest! {
 fn comments_go_to_what_they_stand_above_behind_and_below() {
     let map = map("# head\na: 1 # line\n# foot\n\nb: # key\n  - # item\n    c: d\n");
     let [a, one, b, list] = &map.content[..] else { panic!("two entries") };
-    assert_eq!(a.head_comment, "# head");
-    assert_eq!(one.line_comment, "# line");
-    assert_eq!(a.foot_comment, "# foot");
-    assert_eq!(b.line_comment, "# key");
-    assert_eq!(list.content[0].content[0].head_comment, "# item");
+    assert_eq!(a.notes.get(Note::Head), "# head");
+    assert_eq!(one.notes.get(Note::Line), "# line");
+    assert_eq!(a.notes.get(Note::Foot), "# foot");
+    assert_eq!(b.notes.get(Note::Line), "# key");
+    assert_eq!(list.content[0].content[0].notes.get(Note::Head), "# item");
 }
 
 #[test]
 fn a_document_has_the_comment_above_an_empty_line() {
     let documents = parse(b"# licence\n\n# head\na: 1\n\n# end\n", &Limits::default()).unwrap();
-    assert_eq!(documents[0].head_comment, "# licence");
-    assert_eq!(documents[0].content[0].content[0].head_comment, "# head");
-    assert_eq!(documents[0].foot_comment, "# end");
+    assert_eq!(documents[0].notes.get(Note::Head), "# licence");
+    assert_eq!(documents[0].content[0].content[0].notes.get(Note::Head), "# head");
+    assert_eq!(documents[0].notes.get(Note::Foot), "# end");
 }
 
 #[test]

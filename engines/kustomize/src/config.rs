@@ -5,6 +5,7 @@
 mod crds;
 mod defaults;
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::decode::{self, Mode, decode_struct};
@@ -85,19 +86,14 @@ fn gvk(text: &str) -> Gvk {
 }
 
 impl Config {
-    /// What holds without being said.
-    pub(crate) fn builtin() -> Self {
-        BUILTIN.clone()
-    }
-
-    /// Reads the table of defaults.
+    /// Reads the table of defaults, which are in order.
     fn of_table() -> Self {
         let references = defaults::NAME_REFERENCE.iter();
         let references = references.map(|(target, referrers)| NameReference {
             target: gvk(target),
             referrers: specs(referrers),
         });
-        let mut config = Self {
+        Self {
             is_builtin: true,
             name_prefix: specs(defaults::NAME_PREFIX),
             name_suffix: specs(defaults::NAME_SUFFIX),
@@ -110,17 +106,15 @@ impl Config {
             var_reference: specs(defaults::VAR_REFERENCE),
             images: specs(defaults::IMAGES),
             replicas: specs(defaults::REPLICAS),
-        };
-        config.sort();
-        config
+        }
     }
 
     /// The defaults with the files of `configurations`.
     ///
     /// # Errors
     /// A file cannot be read, or contradicts another one or the defaults.
-    pub(crate) fn with_files(loader: &Loader<'_>, paths: &[String]) -> Result<Self> {
-        let mut config = Self::builtin();
+    pub(crate) fn with_files(loader: &Loader<'_>, paths: &[String]) -> Result<Cow<'static, Self>> {
+        let mut config = Cow::Borrowed(&*BUILTIN);
         if paths.is_empty() {
             return Ok(config);
         }
@@ -131,7 +125,7 @@ impl Config {
             file.sort();
             added.merge(file)?;
         }
-        config.merge(added)?;
+        config.to_mut().merge(added)?;
         Ok(config)
     }
 
@@ -148,17 +142,32 @@ impl Config {
         Ok(config)
     }
 
+    /// What `known` and `added` say together.
+    ///
+    /// # Errors
+    /// As [`Self::merge`].
+    pub(crate) fn joined(
+        known: Cow<'static, Self>,
+        added: Cow<'static, Self>,
+    ) -> Result<Cow<'static, Self>> {
+        // Most kustomizations add nothing to the defaults.
+        if known.is_builtin && added.is_builtin || known == added || *added == Self::default() {
+            return Ok(known);
+        }
+        if *known == Self::default() && added.is_builtin {
+            return Ok(added);
+        }
+        let mut joined = known.into_owned();
+        joined.merge(added.into_owned())?;
+        Ok(Cow::Owned(joined))
+    }
+
     /// Adds what is not there yet.
     ///
     /// # Errors
     /// The same place is made in one and not in the other.
-    pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
-        // Most kustomizations add nothing to the defaults.
-        if self.is_builtin && other.is_builtin || *self == other || other == Self::default() {
-            return Ok(());
-        }
-        if *self == Self::default() && other.is_builtin {
-            *self = other;
+    fn merge(&mut self, other: Self) -> Result<()> {
+        if *self == other || other == Self::default() {
             return Ok(());
         }
         self.is_builtin = false;
@@ -252,5 +261,20 @@ pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec) -> Result<()> {
             own.push(spec);
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_without_being_said_is_in_order() {
+        let mut sorted = BUILTIN.clone();
+        sorted.sort();
+        assert!(
+            *BUILTIN == sorted,
+            "an entry of `defaults.rs` does not stand where kustomize sorts it"
+        );
     }
 }

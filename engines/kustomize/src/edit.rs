@@ -27,7 +27,7 @@ pub(crate) fn null() -> Node {
 
 /// Whether a scalar counts as text.
 pub(crate) fn is_string(node: &Node) -> bool {
-    node.kind == Kind::Scalar && matches!(node.tag.as_str(), STR | "")
+    node.kind == Kind::Scalar && matches!(node.tag.as_ref(), STR | "")
 }
 
 /// The text of a scalar; empty for null.
@@ -113,10 +113,14 @@ pub(crate) fn clear(node: &mut Node, name: &str) -> Result<()> {
 }
 
 /// Replaces a scalar; it stays quoted as it was.
-pub(crate) fn set_scalar(node: &mut Node, value: impl Into<String>, tag: &str) -> Result<()> {
+pub(crate) fn set_scalar(
+    node: &mut Node,
+    value: impl Into<String>,
+    tag: &'static str,
+) -> Result<()> {
     check_kind(node, Kind::Scalar)?;
     let style = node.style;
-    *node = Node { style, tag: tag.to_owned(), value: value.into(), ..Node::default() };
+    *node = Node { style, tag: tag.into(), value: value.into(), ..Node::default() };
     Ok(())
 }
 

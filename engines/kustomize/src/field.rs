@@ -113,7 +113,7 @@ pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
 /// Gives quotes to a plain text that YAML 1.1 would not read as a text.
 pub(crate) fn quote_if_ambiguous(node: &mut Node) {
     if node.kind == Kind::Scalar
-        && matches!(node.tag.as_str(), "!!str" | "")
+        && matches!(node.tag.as_ref(), "!!str" | "")
         && node.style == Style::default()
         && is_no_text_in_yaml_1_1(&node.value)
     {
@@ -133,21 +133,25 @@ pub(crate) fn is_no_text_in_yaml_1_1(value: &str) -> bool {
     }
 }
 
-/// A quick no for most texts: letters and dashes that are none of YAML's words.
+/// A quick no for most texts: names and images, which begin with a letter and are none of YAML's words.
 fn is_surely_text(value: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'/');
+    let is_part = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'.' | b'_' | b':' | b'@')
+    };
     // The longest words are `false` and `FALSE`.
     value.len() > 5
         && value.as_bytes()[0].is_ascii_alphabetic()
-        && value.bytes().all(|byte| is_word(byte) || byte.is_ascii_digit())
+        && !value.ends_with(':')
+        && value.bytes().all(is_part)
 }
 
 #[cfg(test)]
 mod tests {
     use goyaml::Limits;
     use goyaml::v3::{self, Node};
+    use proptest::prelude::*;
 
-    use super::{clear, is_no_text_in_yaml_1_1, set, text};
+    use super::{clear, is_no_text_in_yaml_1_1, is_surely_text, set, text};
 
     #[test]
     fn a_value_keeps_the_quotes_that_were_there() {
@@ -167,5 +171,16 @@ mod tests {
             assert!(is_no_text_in_yaml_1_1(word), "{word}");
         }
         assert!(!is_no_text_in_yaml_1_1("2001-01-01") && !is_no_text_in_yaml_1_1("yes-man"));
+        assert!(is_no_text_in_yaml_1_1("longer:"), "a map");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_surely_text_is_read_as_text(value in "[a-zA-Z][a-z0-9:@_./-]{5,9}") {
+            if is_surely_text(&value) {
+                let read = goyaml::to_json(value.as_bytes()).expect("valid YAML");
+                prop_assert_eq!(read, value.as_str());
+            }
+        }
     }
 }

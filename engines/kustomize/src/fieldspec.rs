@@ -167,7 +167,7 @@ fn enter<'n>(
         && field::is_null(field)
     {
         field.kind = becomes.kind;
-        becomes.tag.clone_into(&mut field.tag);
+        field.tag = becomes.tag.into();
     }
     Ok(Some(field))
 }

@@ -33,6 +33,14 @@ pub trait Files {
     /// What stands behind `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
     fn resolve(&self, path: &str) -> Result<Place, Error>;
 
+    /// Whether it is plain that [`Self::resolve`] would fail, so that nobody has to say why.
+    ///
+    /// Every kustomization is looked for under three names. `false` says nothing.
+    fn is_missing(&self, path: &str) -> bool {
+        let _ = path;
+        false
+    }
+
     /// The content of a file.
     ///
     /// # Errors

@@ -19,7 +19,7 @@
 //! 2. `kustomization.rs` reads its file (`decode.rs` decides as Go does), `loader.rs` says what it may read.
 //! 3. `manifest.rs` makes objects of files; `resource.rs` is one of them, `resources.rs` all.
 //! 4. `transform/`, `generate.rs`, `inflate.rs` and `plugin.rs` change and make objects.
-//! 5. `merge`, `json6902`, `fieldspec`, `path`, `selector` and `schema` are what these do to nodes.
+//! 5. `merge`, `json6902`, `fieldspec`, `path`, `pattern`, `selector` and `schema` are what these do to nodes.
 //! 6. `hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `output.rs` finish the build.
 //! 7. `dress.rs` uses some of these parts without a build.
 //!
@@ -47,6 +47,7 @@ mod origin;
 mod output;
 pub mod path;
 pub mod path_text;
+mod pattern;
 mod plugin;
 mod reference;
 mod repository;

@@ -156,6 +156,14 @@ impl<'f> Loader<'f> {
         }
     }
 
+    /// The content of a file of the folder, if it is there and may be read.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<[u8]>> {
+        if self.files.is_missing(&path_text::join(&self.root, name)) {
+            return None;
+        }
+        self.load(name).ok()
+    }
+
     /// The content of a file.
     ///
     /// # Errors

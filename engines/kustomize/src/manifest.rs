@@ -5,7 +5,7 @@
 mod anchor;
 
 use goyaml::Limits;
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Kind, Node, Note};
 use serde_json::Value;
 
 use crate::edit;
@@ -101,9 +101,9 @@ pub(crate) fn as_written(
     let Some(mut root) = document.content.pop() else {
         return Ok(None);
     };
-    if root.foot_comment.is_empty() {
+    if root.notes.get(Note::Foot).is_empty() {
         // A comment below the document is written again, which lengthens a text that keeps its line breaks.
-        root.foot_comment = std::mem::take(&mut document.foot_comment);
+        root.notes.set(Note::Foot, document.notes.take(Note::Foot));
     }
     Ok(Some(root))
 }
@@ -179,7 +179,7 @@ pub(crate) fn from_value(value: &Value) -> Result<Node> {
     let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
     Ok(first_document(text.as_bytes())?.unwrap_or_else(|| Node {
         kind: Kind::Mapping,
-        tag: edit::MAP.to_owned(),
+        tag: edit::MAP.into(),
         ..Node::default()
     }))
 }

@@ -12,7 +12,7 @@ mod tuples;
 
 use std::collections::BTreeSet;
 
-use goyaml::v3::{Kind, Node, Style};
+use goyaml::v3::{Kind, Node, Note, Style};
 
 use crate::field::WrongKind;
 use crate::schema::{Resource, Schema};
@@ -374,23 +374,11 @@ impl<'s> Walk<'_, 's> {
     /// The patch's comments win over the target's.
     fn copy_comments(&mut self, sources: Sources) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
-        let patch = &self.arena[patch];
-        if patch.foot_comment.is_empty()
-            && patch.head_comment.is_empty()
-            && patch.line_comment.is_empty()
-        {
-            return;
-        }
-        let (foot, head, line) =
-            (patch.foot_comment.clone(), patch.head_comment.clone(), patch.line_comment.clone());
-        let target = &mut self.arena[target];
-        for (known, comment) in [
-            (&mut target.foot_comment, foot),
-            (&mut target.head_comment, head),
-            (&mut target.line_comment, line),
-        ] {
-            if !comment.is_empty() {
-                *known = comment;
+        let notes = self.arena[patch].notes.clone();
+        for comment in [Note::Head, Note::Line, Note::Foot] {
+            let text = notes.get(comment);
+            if !text.is_empty() {
+                self.arena[target].notes.set(comment, text);
             }
         }
     }
@@ -406,7 +394,7 @@ impl<'s> Walk<'_, 's> {
 
 /// The schema in a node's comments: in the one behind it, or in the one above if there is none behind.
 fn comment_schema<'s>(schema: &'s Schema, node: &Node) -> Option<Resource<'s>> {
-    let comments = [&node.line_comment, &node.head_comment];
+    let comments = [Note::Line, Note::Head].map(|note| node.notes.get(note));
     let comment = comments.into_iter().find(|comment| !comment.is_empty())?;
     schema.of_comment(comment)
 }

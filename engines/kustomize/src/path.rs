@@ -79,9 +79,15 @@ pub fn at_mut<'n>(root: &'n mut Node, place: &[usize]) -> Option<&'n mut Node> {
     place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
 }
 
+/// The number that Go reads a part as, of either sign. Most are names, of which no error has to be made.
+fn number(part: &str) -> Option<i64> {
+    let is_name = part.bytes().next().is_none_or(|byte| byte.is_ascii_alphabetic());
+    if is_name { None } else { golang::strconv::atoi(part).ok() }
+}
+
 /// Whether a part is a number that counts items.
 fn index(part: &str) -> Option<usize> {
-    golang::strconv::atoi(part).ok().and_then(|index| usize::try_from(index).ok())
+    number(part).and_then(|index| usize::try_from(index).ok())
 }
 
 /// Whether a part chooses items by what they contain.

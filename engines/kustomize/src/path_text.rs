@@ -12,12 +12,17 @@ pub fn clean(path: &str) -> String {
             part => parts.push(part),
         }
     }
-    let text = parts.join("/");
-    match (is_absolute, text.is_empty()) {
-        (true, _) => format!("/{text}"),
-        (false, true) => ".".to_owned(),
-        (false, false) => text,
+    if parts.is_empty() {
+        return if is_absolute { "/" } else { "." }.to_owned();
     }
+    let mut text = String::with_capacity(path.len());
+    for part in parts {
+        if is_absolute || !text.is_empty() {
+            text.push('/');
+        }
+        text.push_str(part);
+    }
+    text
 }
 
 /// Two paths one behind the other, cleaned; empty ones do not count.
@@ -25,7 +30,7 @@ pub fn join(left: &str, right: &str) -> String {
     match (left, right) {
         ("", "") => String::new(),
         ("", path) | (path, "") => clean(path),
-        (left, right) => clean(&format!("{left}/{right}")),
+        (left, right) => clean(&[left, "/", right].concat()),
     }
 }
 

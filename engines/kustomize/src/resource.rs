@@ -160,6 +160,11 @@ impl Resource {
     /// Takes kustomize's notes out of the annotations.
     fn take_notes(&mut self) {
         let annotations = self.annotations();
+        self.is_noted =
+            annotations.keys().any(|key| key.starts_with("internal.config.kubernetes.io/"));
+        if !self.is_noted {
+            return;
+        }
         let note = |name: &str| {
             let name = format!("internal.config.kubernetes.io/{name}");
             annotations.get(&name).filter(|text| !text.is_empty()).map(String::as_str)
@@ -181,8 +186,6 @@ impl Resource {
         self.may_change_name = note("allowNameChange") == Some("enabled");
         self.may_change_kind = note("allowKindChange") == Some("enabled");
         self.is_from_helm = note("helm-generated") == Some("true");
-        self.is_noted =
-            annotations.keys().any(|key| key.starts_with("internal.config.kubernetes.io/"));
     }
 
     pub(crate) fn gvk(&self) -> Gvk {

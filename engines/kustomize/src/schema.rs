@@ -1,48 +1,48 @@
 //! Which lists of which kinds are merged, and which kinds live in namespaces: what kustomize takes from OpenAPI.
 //!
-//! Here: asking. Below: reading OpenAPI documents and the built-in table (`schema/read.rs`), which is made from the
-//! OpenAPI of Kubernetes 1.21.2 that kustomize 5.8.1 has built in (`schema/builtin.txt` says how).
+//! Here: asking. Below: what is built in (`schema/builtin.rs`), OpenAPI documents and comments (`schema/read.rs`).
 //! Elsewhere: merging (`merge.rs`).
 
+mod builtin;
 mod read;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 pub use read::ReadError;
 
-/// What Kubernetes' own kinds look like.
-static BUILTIN: LazyLock<Schema> =
-    LazyLock::new(|| read::builtin(include_str!("schema/builtin.txt")));
-
 /// How often a reference may lead to another one.
 const MAX_REFERENCES: usize = 100;
-
-/// A name, which is part of the program where it is built in: the table is read by every process.
-type Text = Cow<'static, str>;
 
 /// What is known about kinds.
 ///
 /// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: that a field is known
 /// matters for nothing else.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Schema {
+    /// Whether what is built in is known besides what was added.
+    is_builtin_known: bool,
     /// Shared: documents are added to a copy.
-    shapes: Arc<Vec<Shape>>,
-    definitions: Arc<BTreeMap<Text, usize>>,
-    /// By API version and kind.
-    kinds: Arc<BTreeMap<(Text, Text), usize>>,
-    /// Whether kinds live in namespaces.
-    scopes: Arc<BTreeMap<(Text, Text), bool>>,
+    added: Arc<Added>,
 }
 
-/// What is known of one definition or field.
+/// What documents have said.
+#[derive(Debug, Clone, Default)]
+struct Added {
+    shapes: Vec<Shape>,
+    definitions: BTreeMap<String, usize>,
+    /// By API version and kind.
+    kinds: BTreeMap<(String, String), usize>,
+    /// Whether kinds live in namespaces.
+    scopes: BTreeMap<(String, String), bool>,
+}
+
+/// What was said of one definition or field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Shape {
     /// The definition that it is instead.
     reference: Option<String>,
-    fields: BTreeMap<Text, usize>,
+    fields: BTreeMap<String, usize>,
     /// Of fields that are not named.
     additional: Option<usize>,
     is_list: bool,
@@ -56,7 +56,7 @@ struct Shape {
 impl Schema {
     /// What kustomize knows without being told: Kubernetes 1.21.2 and its own kinds.
     pub fn builtin() -> Self {
-        BUILTIN.clone()
+        Self { is_builtin_known: true, added: Arc::default() }
     }
 
     /// What the document of an `openapi: {path: …}` says, in the place of what is built in. Scopes of built-in kinds
@@ -65,7 +65,7 @@ impl Schema {
     /// # Errors
     /// The text is neither JSON nor YAML, or no OpenAPI.
     pub fn with_openapi(document: &str) -> Result<Self, ReadError> {
-        let mut schema = Self { scopes: BUILTIN.scopes.clone(), ..Self::default() };
+        let mut schema = Self { is_builtin_known: false, added: Arc::default() };
         schema.add_openapi(document)?;
         Ok(schema)
     }
@@ -80,13 +80,19 @@ impl Schema {
 
     /// What is known of a kind.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Resource<'_>> {
-        let shape = *find(&self.kinds, api_version, kind)?;
-        Some(Resource { schema: self, shapes: None, shape })
+        let place = match find(&self.added.kinds, api_version, kind) {
+            Some(place) => Place::Added(*place),
+            None if self.is_builtin_known => Place::Builtin(builtin::of(api_version, kind)?),
+            None => return None,
+        };
+        Some(Resource { schema: self, place })
     }
 
     /// Whether objects of a kind live in namespaces; `None` if that is not known, where kustomize takes them to.
     pub fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
-        find(&self.scopes, api_version, kind).copied()
+        // Parity(kustomize): the scope of a built-in kind stays as it is, whatever a document says.
+        builtin::is_namespaced(api_version, kind)
+            .or_else(|| find(&self.added.scopes, api_version, kind).copied())
     }
 
     /// What a comment says about its field, if it is a schema in JSON.
@@ -101,64 +107,104 @@ impl Schema {
         if let Some(known) = reference.and_then(|reference| self.definition(reference)) {
             return Some(known);
         }
-        Some(Resource { schema: self, shapes: Some(Arc::new(shapes)), shape: 0 })
+        Some(Resource { schema: self, place: Place::Comment(Arc::new(shapes), 0) })
     }
 
     fn definition(&self, name: &str) -> Option<Resource<'_>> {
-        let shape = *self.definitions.get(name)?;
-        Some(Resource { schema: self, shapes: None, shape })
+        let place = match self.added.definitions.get(name) {
+            Some(place) => Place::Added(*place),
+            None if self.is_builtin_known => Place::Builtin(builtin::definition(name)?),
+            None => return None,
+        };
+        Some(Resource { schema: self, place })
     }
 }
 
-/// What is noted of a kind.
-fn find<'m, 'k, T>(
-    map: &'m BTreeMap<(Cow<'k, str>, Cow<'k, str>), T>,
-    api_version: &'k str,
-    kind: &'k str,
+/// What is noted of a kind. The maps are empty but for the few builds with documents of their own.
+fn find<'m, T>(
+    map: &'m BTreeMap<(String, String), T>,
+    api_version: &str,
+    kind: &str,
 ) -> Option<&'m T> {
-    map.get(&(Cow::Borrowed(api_version), Cow::Borrowed(kind)))
+    if map.is_empty() {
+        return None;
+    }
+    map.get(&(api_version.to_owned(), kind.to_owned()))
 }
 
 /// What is known of a kind, of a field, or of the items of a list.
 #[derive(Debug, Clone)]
 pub struct Resource<'s> {
     schema: &'s Schema,
-    /// The shapes of a comment, if it comes from one.
-    shapes: Option<Arc<Vec<Shape>>>,
-    shape: usize,
+    place: Place,
 }
 
-impl<'s> Resource<'s> {
+/// Where it is known from.
+#[derive(Debug, Clone)]
+enum Place {
+    Builtin(builtin::Shape),
+    Added(usize),
+    /// The shapes of a comment, and which of them it is.
+    Comment(Arc<Vec<Shape>>, usize),
+}
+
+impl Resource<'_> {
     /// What is known of a field.
     pub fn field(&self, name: &str) -> Option<Self> {
-        let shape = self.get()?;
+        if let Place::Builtin(shape) = &self.place {
+            return Some(self.at(Place::Builtin(shape.field(name)?)));
+        }
+        let shape = self.shape()?;
         self.follow(shape.fields.get(name).copied().or(shape.additional)?)
     }
 
     /// What is known of a list's items; `None` also if it is no list.
     pub fn elements(&self) -> Option<Self> {
-        let shape = self.get()?;
+        if let Place::Builtin(shape) = &self.place {
+            return Some(self.at(Place::Builtin(shape.items()?)));
+        }
+        let shape = self.shape()?;
         self.follow(shape.items.filter(|_| shape.is_list)?)
     }
 
     /// Whether a list here is merged with another, item by item, rather than replaced.
     pub fn is_merged(&self) -> bool {
-        self.get().is_some_and(|shape| shape.is_merged)
+        match &self.place {
+            Place::Builtin(shape) => shape.is_merged(),
+            _ => self.shape().is_some_and(|shape| shape.is_merged),
+        }
     }
 
     /// The fields that make items of a merged list the same; none if items that are equal are.
-    pub fn merge_keys(&self) -> &[String] {
-        self.get().map(|shape| shape.keys.as_slice()).unwrap_or_default()
+    pub fn merge_keys(&self) -> Vec<String> {
+        match &self.place {
+            Place::Builtin(shape) => shape.keys().map(str::to_owned).collect(),
+            _ => self.shape().map(|shape| shape.keys.clone()).unwrap_or_default(),
+        }
     }
 
-    fn get(&self) -> Option<&Shape> {
-        self.shapes.as_ref().unwrap_or(&self.schema.shapes).get(self.shape)
+    fn at(&self, place: Place) -> Self {
+        Self { place, ..*self }
     }
 
+    /// The shape, unless it is built in.
+    fn shape(&self) -> Option<&Shape> {
+        match &self.place {
+            Place::Builtin(_) => None,
+            Place::Added(at) => self.schema.added.shapes.get(*at),
+            Place::Comment(shapes, at) => shapes.get(*at),
+        }
+    }
+
+    /// Another shape from the same place, or the definition that it refers to.
     fn follow(&self, shape: usize) -> Option<Self> {
-        let mut found = Self { shape, ..self.clone() };
+        let mut found = match &self.place {
+            Place::Comment(shapes, _) => self.at(Place::Comment(shapes.clone(), shape)),
+            _ => self.at(Place::Added(shape)),
+        };
         for _ in 0..MAX_REFERENCES {
-            let Some(reference) = &found.get()?.reference else { return Some(found) };
+            let reference = found.shape().and_then(|shape| shape.reference.as_deref());
+            let Some(reference) = reference else { return Some(found) };
             found = self.schema.definition(reference)?;
         }
         None

@@ -8,6 +8,7 @@ mod labels_name;
 
 use golang::regexp::Regexp;
 
+use crate::pattern::Plain;
 use labels::{LabelSelector, SyntaxError};
 
 /// The target of a patch or of a replacement. What is empty restricts nothing.
@@ -104,8 +105,7 @@ impl Matcher {
 enum Pattern {
     /// It is empty.
     Any,
-    /// It means itself: most do, and an expression takes long to make.
-    Text(String),
+    Plain(Plain),
     Expression(Regexp),
 }
 
@@ -113,20 +113,18 @@ impl Pattern {
     fn allows(&self, text: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Text(wanted) => wanted == text,
+            Self::Plain(pattern) => pattern.is_match(text),
             Self::Expression(pattern) => pattern.is_match(text),
         }
     }
 }
 
 fn anchored(pattern: &str) -> Result<Pattern, golang::regexp::Error> {
-    let means_itself =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
     if pattern.is_empty() {
         return Ok(Pattern::Any);
     }
-    if pattern.bytes().all(means_itself) {
-        return Ok(Pattern::Text(pattern.to_owned()));
+    if let Some(pattern) = Plain::parse(pattern) {
+        return Ok(Pattern::Plain(pattern));
     }
     Regexp::new(&format!("^(?:{pattern})$")).map(Pattern::Expression)
 }

@@ -5,6 +5,8 @@
 
 mod builtin;
 
+use std::borrow::Cow;
+
 use goyaml::v3::Node;
 
 use crate::build::Build;
@@ -24,7 +26,8 @@ use crate::variable::{self, Variables};
 #[derive(Debug, Default)]
 pub(crate) struct Accumulation {
     pub(crate) resources: Resources,
-    pub(crate) config: Config,
+    /// Most is what holds without being said.
+    pub(crate) config: Cow<'static, Config>,
     pub(crate) variables: Variables,
 }
 
@@ -47,7 +50,7 @@ impl<'b> Target<'b> {
     /// There is none, or several, or it cannot be read.
     pub(crate) fn load(build: &'b Build<'b>, loader: Loader<'b>) -> Result<Self> {
         build.count_kustomization()?;
-        let mut found = FILE_NAMES.iter().filter_map(|name| Some((*name, loader.load(name).ok()?)));
+        let mut found = FILE_NAMES.iter().filter_map(|name| Some((*name, loader.find(name)?)));
         let dir = loader.root();
         let (file, text) = match (found.next(), found.next()) {
             (Some(found), None) => found,
@@ -103,11 +106,12 @@ impl<'b> Target<'b> {
         let file = &self.kustomization;
         so_far = self.add_resources(so_far, &file.resources).within(|| "accumulating resources")?;
         let config = Config::with_files(&self.loader, &file.configurations)?;
-        so_far.config.merge(config).within(|| "merging config")?;
+        so_far.config = Config::joined(so_far.config, config).within(|| "merging config")?;
         let list = |paths: &[String]| format!("[{}]", paths.join(" "));
         let config = Config::of_crds(&self.loader, &file.crds)
             .within(|| format!("loading CRDs {}", list(&file.crds)))?;
-        so_far.config.merge(config).within(|| "merging CRDs")?;
+        so_far.config =
+            Config::joined(so_far.config, Cow::Owned(config)).within(|| "merging CRDs")?;
         self.generate(&mut so_far)?;
         so_far =
             self.add_components(so_far, &file.components).within(|| "accumulating components")?;
@@ -216,7 +220,7 @@ impl<'b> Target<'b> {
         let schema = self.build.schema();
         let merging = || format!("recursed merging from path '{dir}'");
         so_far.resources.append_all(added.resources.into_list(), &schema).within(merging)?;
-        so_far.config.merge(added.config).within(merging)?;
+        so_far.config = Config::joined(so_far.config, added.config).within(merging)?;
         so_far.variables.merge(added.variables).within(merging)?;
         Ok(so_far)
     }

@@ -74,7 +74,7 @@ fn add_hashes(resources: &mut Resources, schema: &Schema) -> Result<()> {
     for resource in resources.list_mut().iter_mut().filter(|resource| resource.needs_hash) {
         let hash = hash::hash(resource)?;
         resource.remember(schema);
-        let name = format!("{}-{hash}", resource.name());
+        let name = [resource.name(), "-", &hash].concat();
         resource.set_name(&name)?;
     }
     Ok(())

@@ -159,7 +159,7 @@ fn field_value(node: &Node, path: &str) -> Option<Value> {
         return Some(Value::Other);
     }
     let text = node.value.as_str();
-    match node.tag.as_str() {
+    match node.tag.as_ref() {
         edit::INT => golang::strconv::atoi(text).ok().map(Value::Int),
         "!!float" => golang::strconv::parse_float(text, 64).ok().map(Value::Float),
         edit::BOOL => golang::strconv::parse_bool(text).ok().map(Value::Bool),
@@ -221,7 +221,7 @@ impl Replacer<'_> {
             Value::Other => return,
         };
         node.value = text;
-        tag.clone_into(&mut node.tag);
+        node.tag = tag.into();
         node.style = Style::default();
     }
 

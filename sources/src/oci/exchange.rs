@@ -84,10 +84,12 @@ impl Session<'_> {
         let is_renewed = self.renewed.initialized();
         let mut answer = self.authorized(method.clone(), path, accept, is_plain).await;
         let is_refused = match &answer {
-            Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
+            Ok(answer) => {
+                matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            }
             Err(error) => matches!(error, Error::Unauthorized { .. }),
         };
-        // A cloud may take a login back before its time.
+        // A cloud may take a login back before its time; ECR says 403 of one that is too old.
         if is_refused && !is_renewed && self.renew_login(is_plain).await? {
             answer = self.authorized(method, path, accept, is_plain).await;
         }

@@ -26,6 +26,10 @@ impl Files for WithCharts<'_> {
         self.disk.resolve(path)
     }
 
+    fn is_missing(&self, path: &str) -> bool {
+        self.disk.is_missing(path)
+    }
+
     fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
         self.disk.read(path)
     }

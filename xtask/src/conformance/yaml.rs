@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{self, Kind, Layout, Node};
+use goyaml::v3::{self, Kind, Layout, Node, Note};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -157,9 +157,9 @@ fn listed(document: &Node) -> String {
             Kind::Scalar => 8,
             Kind::Alias => 16,
         };
-        let [value, anchor, head, tail, foot] =
-            [&node.value, &node.anchor, &node.head_comment, &node.line_comment, &node.foot_comment]
-                .map(|text| quoted(text));
+        let [anchor, head, tail, foot] = [Note::Anchor, Note::Head, Note::Line, Note::Foot]
+            .map(|note| quoted(node.notes.get(note)));
+        let value = quoted(&node.value);
         let (indent, style, tag) = (" ".repeat(depth + 1), node.style.bits(), &node.tag);
         let (line, column) = (node.line, node.column);
         format!(

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::node::{Kind, Node, Style};
+use super::notes::{Note, Notes};
 use super::tag;
 use crate::Dialect;
 use crate::error::Error;
@@ -70,7 +71,7 @@ impl<'i> Documents<'i> {
                 }
                 EventKind::DocumentEnd => {
                     let Some(mut document) = open.pop() else { return Ok(None) };
-                    document.foot_comment = event.comments.foot;
+                    document.notes.set(Note::Foot, event.comments.foot);
                     return Ok(Some(document));
                 }
                 EventKind::SequenceEnd | EventKind::MappingEnd => {
@@ -141,17 +142,22 @@ impl<'i> Documents<'i> {
         }
     }
 
-    fn set_properties(&mut self, node: &mut Node, properties: Properties, default: Option<&str>) {
+    fn set_properties(
+        &mut self,
+        node: &mut Node,
+        properties: Properties,
+        default: Option<&'static str>,
+    ) {
         node.tag = match (properties.tag.as_str(), default) {
-            ("" | "!", Some(default)) => default.to_owned(),
-            ("" | "!", None) => tag::of_text(&node.value).to_owned(),
+            ("" | "!", Some(default)) => default.into(),
+            ("" | "!", None) => tag::of_text(&node.value).into(),
             (written, _) => {
                 node.style |= Style::TAGGED;
-                tag::short(written).into_owned()
+                tag::short(written).into_owned().into()
             }
         };
         if let Some(anchor) = properties.anchor {
-            node.anchor.clone_from(&anchor);
+            node.notes.set(Note::Anchor, anchor.as_str());
             self.anchors.insert(anchor);
         }
     }
@@ -176,23 +182,29 @@ fn placed(kind: Kind, event: Event) -> Node {
     let comments = event.comments;
     Node {
         kind,
-        line: line + 1,
-        column: column + 1,
-        head_comment: comments.head,
-        line_comment: comments.line,
-        foot_comment: comments.foot,
+        line: place(line),
+        column: place(column),
+        notes: Notes::comments(comments.head, comments.line, comments.foot),
         ..Node::default()
     }
 }
 
+/// A line or column counted from 1; no input has more than can be told.
+fn place(from_zero: usize) -> u32 {
+    u32::try_from(from_zero).unwrap_or(u32::MAX).saturating_add(1)
+}
+
 /// A complete collection, with the comments of its end.
 fn ended(mut node: Node, end: Event) -> Node {
-    node.line_comment = end.comments.line;
-    node.foot_comment = end.comments.foot;
+    node.notes.set(Note::Line, end.comments.line);
+    node.notes.set(Note::Foot, end.comments.foot);
+    // It grew by doubling; most collections are small, and stay as they are.
+    node.content.shrink_to_fit();
     let count = node.content.len();
     let is_block_map = node.kind == Kind::Mapping && !node.style.contains(Style::FLOW);
-    if is_block_map && count > 1 && !node.foot_comment.is_empty() {
-        node.content[count - 2].foot_comment = std::mem::take(&mut node.foot_comment);
+    if is_block_map && count > 1 && !node.notes.get(Note::Foot).is_empty() {
+        let foot = node.notes.take(Note::Foot);
+        node.content[count - 2].notes.set(Note::Foot, foot);
     }
     node
 }
@@ -208,11 +220,13 @@ fn add(open: &mut [Node], child: Node) {
         return;
     }
     if count % 2 == 0 {
-        if content[count - 2].foot_comment.is_empty() {
-            content[count - 2].foot_comment = std::mem::take(&mut content[count - 1].foot_comment);
+        if content[count - 2].notes.get(Note::Foot).is_empty() {
+            let foot = content[count - 1].notes.take(Note::Foot);
+            content[count - 2].notes.set(Note::Foot, foot);
         }
-    } else if is_block && count > 2 && !content[count - 1].foot_comment.is_empty() {
+    } else if is_block && count > 2 && !content[count - 1].notes.get(Note::Foot).is_empty() {
         // Further out than the value above, it is below the whole entry.
-        content[count - 3].foot_comment = std::mem::take(&mut content[count - 1].foot_comment);
+        let foot = content[count - 1].notes.take(Note::Foot);
+        content[count - 3].notes.set(Note::Foot, foot);
     }
 }

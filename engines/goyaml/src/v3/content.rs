@@ -64,11 +64,8 @@ fn alone(node: &Node) -> Node {
         style: node.style,
         tag: node.tag.clone(),
         value: node.value.clone(),
-        anchor: node.anchor.clone(),
         content: Content::default(),
-        head_comment: node.head_comment.clone(),
-        line_comment: node.line_comment.clone(),
-        foot_comment: node.foot_comment.clone(),
+        notes: node.notes.clone(),
         line: node.line,
         column: node.column,
     }
@@ -125,10 +122,7 @@ fn is_same_alone(left: &Node, right: &Node) -> bool {
     texts(left) == texts(right)
         && left.tag == right.tag
         && left.value == right.value
-        && left.anchor == right.anchor
-        && left.head_comment == right.head_comment
-        && left.line_comment == right.line_comment
-        && left.foot_comment == right.foot_comment
+        && left.notes == right.notes
 }
 
 impl fmt::Debug for Content {

@@ -12,6 +12,7 @@ use std::ptr;
 use serde_json::{Map, Value};
 
 use super::node::{Kind, Node};
+use super::notes::Note;
 use super::tag;
 use crate::decode::{MAX_DUPLICATES, allowed_alias_ratio};
 use crate::error::Error;
@@ -57,8 +58,8 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
             if let Some(target) = anchors.get(node.value.as_str()) {
                 targets.insert(ptr::from_ref(node), *target);
             }
-        } else if !node.anchor.is_empty() {
-            anchors.insert(node.anchor.as_str(), node);
+        } else if !node.notes.get(Note::Anchor).is_empty() {
+            anchors.insert(node.notes.get(Note::Anchor), node);
         }
     }
     targets
@@ -118,7 +119,7 @@ struct Decoder<'n> {
     aliased: usize,
     /// What is wrong without ending the decoding.
     problems: Vec<String>,
-    problem_line: usize,
+    problem_line: u32,
     /// The first value that JSON cannot say.
     not_json: Option<String>,
 }
@@ -440,12 +441,12 @@ fn deliver(frame: &mut Frame<'_>, value: Done) -> Result<Option<(usize, String, 
 fn is_merge(key: &Node) -> bool {
     key.kind == Kind::Scalar
         && key.value == "<<"
-        && (matches!(key.tag.as_str(), "" | "!") || key.short_tag() == tag::MERGE)
+        && (matches!(key.tag.as_ref(), "" | "!") || key.short_tag() == tag::MERGE)
 }
 
 /// The place of a line that is counted from 1.
-fn mark(line: usize) -> Mark {
-    Mark { line: line.saturating_sub(1), ..Mark::default() }
+fn mark(line: u32) -> Mark {
+    Mark { line: line.saturating_sub(1) as usize, ..Mark::default() }
 }
 
 #[cfg(test)]

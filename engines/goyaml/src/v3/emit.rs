@@ -10,6 +10,7 @@ mod state;
 mod writer;
 
 use super::node::{Kind, Node, Style};
+use super::notes::Note;
 use super::tag;
 use event::{Event, EventKind, Tag};
 use scalar::ScalarStyle;
@@ -102,7 +103,7 @@ fn write<'n, 'l>(
         if !is_document {
             walk.emitter.emit(&Event::new(EventKind::DocumentStart))?;
         }
-        walk.begin(node, "", &node.foot_comment)?;
+        walk.begin(node, "", node.notes.get(Note::Foot))?;
         while !walk.open.is_empty() {
             walk.step()?;
         }
@@ -138,10 +139,10 @@ impl<'n> Walk<'n> {
         if let Some(child) = node.content[..end].get(at) {
             frame.next += 1;
             if is_map && at % 2 == 0 {
-                frame.tail = &child.foot_comment;
+                frame.tail = child.notes.get(Note::Foot);
                 return self.begin(child, tail, "");
             }
-            return self.begin(child, "", &child.foot_comment);
+            return self.begin(child, "", child.notes.get(Note::Foot));
         }
         self.open.pop();
         let kind = match node.kind {
@@ -149,7 +150,7 @@ impl<'n> Walk<'n> {
             Kind::Mapping => EventKind::MappingEnd,
             Kind::Sequence | Kind::Scalar | Kind::Alias => EventKind::SequenceEnd,
         };
-        let line = if node.kind == Kind::Document { "" } else { &node.line_comment };
+        let line = if node.kind == Kind::Document { "" } else { node.notes.get(Note::Line) };
         self.emitter.emit(&Event { line, foot, tail, ..Event::new(kind) })
     }
 
@@ -158,8 +159,9 @@ impl<'n> Walk<'n> {
         let (written, force_quotes) = node.written_tag();
         let tag = Tag::of(&tag::long(written));
         let is_flow = node.style.contains(Style::FLOW);
-        let (head, line) = (node.head_comment.as_str(), node.line_comment.as_str());
-        let mut event = Event { anchor: &node.anchor, tag, head, ..Event::new(EventKind::Alias) };
+        let (head, line) = (node.notes.get(Note::Head), node.notes.get(Note::Line));
+        let anchor = node.notes.get(Note::Anchor);
+        let mut event = Event { anchor, tag, head, ..Event::new(EventKind::Alias) };
         let (value, at_most_one) = (node.value.as_str(), node.content.len() < 2);
         event.kind = match node.kind {
             Kind::Document => {

@@ -1,6 +1,9 @@
 //! A node: what was written, how, where, and with which comments.
 
+use std::borrow::Cow;
+
 use super::content::Content;
+use super::notes::Notes;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -107,46 +110,40 @@ pub struct Node {
     /// In what was read it is never empty but for documents and aliases: without a tag in the text
     /// it is what the value means. In what is written it may be empty, and appears only if
     /// [`Style::TAGGED`] is set or the value would mean something else without it.
-    pub tag: String,
+    pub tag: Cow<'static, str>,
     /// The text of a scalar without quotes, or the name that an alias refers to.
     pub value: String,
-    /// The name by which aliases refer to this node; empty if there is none.
-    pub anchor: String,
     /// What it contains, as [`Kind`] says.
     pub content: Content,
-    /// The comment above it, lines with their `#`.
-    pub head_comment: String,
-    /// The comment behind it.
-    pub line_comment: String,
-    /// The comment below it; for that of a map's entry, the key has it.
-    pub foot_comment: String,
+    /// The name by which aliases refer to it, and comments.
+    pub notes: Notes,
     /// Where it was read, counted from 1; 0 if it was not. Writing does not care.
-    pub line: usize,
+    pub line: u32,
     /// As `line`, in characters.
-    pub column: usize,
+    pub column: u32,
 }
 
 impl Node {
     /// A text, which is written without quotes if it stays a text without them.
     pub fn string(value: impl Into<String>) -> Self {
-        Self { tag: "!!str".to_owned(), value: value.into(), ..Self::default() }
+        Self::scalar("!!str", value)
     }
 
     /// A scalar with this tag, such as `!!int`.
-    pub fn scalar(tag: &str, value: impl Into<String>) -> Self {
-        Self { tag: tag.to_owned(), value: value.into(), ..Self::default() }
+    pub fn scalar(tag: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        Self { tag: tag.into(), value: value.into(), ..Self::default() }
     }
 
     /// A list.
     pub fn sequence(items: Vec<Self>) -> Self {
-        let tag = "!!seq".to_owned();
+        let tag = "!!seq".into();
         Self { kind: Kind::Sequence, tag, content: items.into(), ..Self::default() }
     }
 
     /// A map of keys and values.
     pub fn mapping(entries: impl IntoIterator<Item = (Self, Self)>) -> Self {
         let content: Vec<Self> = entries.into_iter().flat_map(<[Self; 2]>::from).collect();
-        let tag = "!!map".to_owned();
+        let tag = "!!map".into();
         Self { kind: Kind::Mapping, tag, content: content.into(), ..Self::default() }
     }
 

@@ -11,7 +11,8 @@ const MAX_DEPTH: usize = 100;
 /// A longer key is written in another form.
 const MAX_KEY: usize = 100;
 
-/// Whether it is certain that a node has the same tags and values after [`super::emit()`] and [`super::parse`].
+/// Whether it is certain that a node has the same meaning after [`super::emit()`] and [`super::parse`]: then
+/// [`super::to_json`] gives the same, and each tag is what [`Node::short_tag`] was.
 ///
 /// It says no in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
 /// written, keys that are no short texts, texts beyond printable ASCII or with unusual line breaks.
@@ -29,35 +30,37 @@ pub fn is_stable(root: &Node) -> bool {
 }
 
 fn is_stable_alone(node: &Node) -> bool {
-    let is_bare = node.anchor.is_empty()
-        && node.head_comment.is_empty()
-        && node.line_comment.is_empty()
-        && node.foot_comment.is_empty()
-        && !node.style.contains(Style::TAGGED);
-    is_bare
+    node.notes.is_empty()
+        && !node.style.contains(Style::TAGGED)
         && match node.kind {
             Kind::Mapping => {
-                node.tag == tag::MAP
+                matches!(node.tag.as_ref(), tag::MAP | "")
                     && node.content.len().is_multiple_of(2)
                     && node.entries().all(|(key, _)| is_stable_key(key))
             }
-            Kind::Sequence => node.tag == tag::SEQ,
-            Kind::Scalar if node.tag == tag::STR => is_line(node) || is_block(node),
+            Kind::Sequence => matches!(node.tag.as_ref(), tag::SEQ | ""),
+            Kind::Scalar if is_text(node) => is_line(node) || is_block(node),
             // Of dates some get quotes, and so become texts.
             Kind::Scalar => {
+                let meaning = tag::of_text(&node.value);
                 !node.value.is_empty()
-                    && node.tag != "!!timestamp"
+                    && meaning != "!!timestamp"
                     && !node.style.is_quoted()
                     && is_line(node)
-                    && node.tag == tag::of_text(&node.value)
+                    && (node.tag.is_empty() || node.tag == meaning)
             }
             Kind::Document | Kind::Alias => false,
         }
 }
 
+/// Whether a scalar is a text, by its tag or without one.
+fn is_text(node: &Node) -> bool {
+    node.tag == tag::STR || node.tag.is_empty() && node.short_tag() == tag::STR
+}
+
 fn is_stable_key(key: &Node) -> bool {
     key.kind == Kind::Scalar
-        && key.tag == tag::STR
+        && is_text(key)
         && key.value.len() <= MAX_KEY
         && key.value != "<<"
         && is_line(key)
@@ -219,14 +222,23 @@ mod tests {
         let leaf = (tags, texts(), styles())
             .prop_map(|(tag, value, style)| Node { style, ..Node::scalar(tag, value) });
         let tree = leaf.prop_recursive(4, 24, 4, |inner| {
-            let entry = (texts(), styles(), inner.clone())
-                .prop_map(|(key, style, value)| (Node { style, ..Node::string(key) }, value));
+            let key = (prop::sample::select(vec!["!!str", ""]), texts(), styles())
+                .prop_map(|(tag, key, style)| Node { style, ..Node::scalar(tag, key) });
             prop_oneof![
-                (prop::collection::vec(inner, 0..4), styles())
-                    .prop_map(|(items, style)| Node { style, ..Node::sequence(items) }),
-                (prop::collection::vec(entry, 0..4), styles())
-                    .prop_map(|(entries, style)| Node { style, ..Node::mapping(entries) }),
+                (prop::collection::vec(inner.clone(), 0..4), styles(), any::<bool>()).prop_map(
+                    |(items, style, is_tagged)| (Node::sequence(items), style, is_tagged)
+                ),
+                (prop::collection::vec((key, inner), 0..4), styles(), any::<bool>()).prop_map(
+                    |(entries, style, is_tagged)| (Node::mapping(entries), style, is_tagged)
+                ),
             ]
+            .prop_map(|(mut node, style, is_tagged)| {
+                node.style = style;
+                if !is_tagged {
+                    node.tag = "".into();
+                }
+                node
+            })
         });
         prop::collection::vec(("[a-z]{1,3}", tree), 1..4).prop_map(|entries| {
             Node::mapping(entries.into_iter().map(|(key, value)| (Node::string(key), value)))

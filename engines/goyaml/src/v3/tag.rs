@@ -47,7 +47,7 @@ impl Node {
         if self.is_indicated_string() {
             return Cow::Borrowed(STR);
         }
-        if !matches!(self.tag.as_str(), "" | "!") {
+        if !matches!(self.tag.as_ref(), "" | "!") {
             return short(&self.tag);
         }
         Cow::Borrowed(match self.kind {
@@ -65,9 +65,9 @@ impl Node {
 
     /// Whether its tag or its quotes make it a text.
     pub(super) fn is_indicated_string(&self) -> bool {
-        let untagged = matches!(self.tag.as_str(), "" | "!");
+        let untagged = matches!(self.tag.as_ref(), "" | "!");
         self.kind == Kind::Scalar
-            && (matches!(self.tag.as_str(), STR | tag::STR) || untagged && self.style.is_quoted())
+            && (matches!(self.tag.as_ref(), STR | tag::STR) || untagged && self.style.is_quoted())
     }
 
     /// The tag to be written, and whether only quotes keep the value a text.

@@ -18,7 +18,7 @@ fn set(text: &str, path: &str, create: bool) -> String {
     let created = Some(Created { kind: Kind::Scalar, tag: "!!str" });
     let walked = walk(&mut object, &spec, created, |node| {
         node.value = "new".to_owned();
-        node.tag = "!!str".to_owned();
+        node.tag = "!!str".into();
         Ok::<(), Infallible>(())
     });
     match walked {

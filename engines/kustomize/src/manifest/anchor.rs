@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Kind, Node, Note};
 
 use crate::edit;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 pub(super) fn expand(root: Node, most: usize) -> Result<Node> {
     let has_any = root.walk().any(|(_, node)| {
         node.kind == Kind::Alias
-            || !node.anchor.is_empty()
+            || !node.notes.get(Note::Anchor).is_empty()
             || node.tag == "!!merge"
             || has_null_key(node)
     });
@@ -42,7 +42,7 @@ impl Expansion {
         if node.kind == Kind::Alias {
             return self.copy(&node.value);
         }
-        let anchor = std::mem::take(&mut node.anchor);
+        let anchor = node.notes.take(Note::Anchor);
         if node.kind == Kind::Mapping {
             self.merge(&mut node)?;
         }

@@ -35,7 +35,7 @@ impl<'s> ListFrame<'s> {
         value: Value,
         schema: Option<&Resource<'s>>,
     ) -> Result<Self, MergeError> {
-        let mut keys = schema.map(|schema| schema.merge_keys().to_vec()).unwrap_or_default();
+        let mut keys = schema.map(Resource::merge_keys).unwrap_or_default();
         // The patch's items come first.
         let lists: Vec<Id> = [sources.patch, sources.target].into_iter().flatten().collect();
         let mut tuples = tuples::of_items(arena, &lists, &keys)?;

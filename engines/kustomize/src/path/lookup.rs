@@ -3,7 +3,7 @@
 use goyaml::v3::{Kind, Node};
 
 use super::{
-    Error, MAX_PARTS, Place, at, at_mut, created, created_item, index, is_pair, kind_before, pair,
+    Error, MAX_PARTS, Place, at, at_mut, created, created_item, is_pair, kind_before, number, pair,
     root,
 };
 use crate::field;
@@ -76,7 +76,7 @@ fn create(node: &mut Node, path: &[impl AsRef<str>], kind: Kind) -> Result<Optio
 
 /// Creates what a part means below `parent`, which does not have it.
 fn create_child(parent: &mut Node, part: &str, kind: Kind) -> Result<Option<usize>, Error> {
-    if is_number(part) || part == "-" {
+    if number(part).is_some() || part == "-" {
         return Ok(None);
     }
     if is_pair(part) {
@@ -94,10 +94,8 @@ fn create_child(parent: &mut Node, part: &str, kind: Kind) -> Result<Option<usiz
 
 /// Which child of a node a part means.
 fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
-    if is_number(part) {
-        let Some(index) = index(part) else {
-            return Err(Error::Negative(golang::strconv::atoi(part).unwrap_or_default()));
-        };
+    if let Some(number) = number(part) {
+        let Ok(index) = usize::try_from(number) else { return Err(Error::Negative(number)) };
         field::expect(node, Kind::Sequence)?;
         return Ok((index < node.content.len()).then_some(index));
     }
@@ -121,11 +119,6 @@ fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
         at.and_then(|at| item.content.get(at)).is_some_and(|found| found.value == value)
     };
     Ok(node.content.iter().position(has_it))
-}
-
-/// Whether Go reads a part as a number, of either sign.
-fn is_number(part: &str) -> bool {
-    golang::strconv::atoi(part).is_ok()
 }
 
 /// The parts that are not blank, without white space around them.

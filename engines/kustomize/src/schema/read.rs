@@ -1,11 +1,11 @@
-//! OpenAPI documents, schemas in comments, and the built-in table.
+//! OpenAPI documents, and schemas in comments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Schema, Shape, Text};
+use super::{Added, Schema, Shape};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const STRATEGY: &str = "x-kubernetes-patch-strategy";
@@ -28,39 +28,28 @@ pub enum ReadError {
 pub(super) fn add(schema: &mut Schema, document: &str) -> Result<(), ReadError> {
     let document = goyaml::to_json(document.as_bytes())?;
     let Value::Object(document) = &document else { return Err(ReadError::NoMap) };
-    let mut shapes = (*schema.shapes).clone();
-    let mut definitions = (*schema.definitions).clone();
-    let mut kinds = (*schema.kinds).clone();
+    let Added { shapes, definitions, kinds, scopes } = Arc::make_mut(&mut schema.added);
     if let Some(Value::Object(added)) = document.get("definitions") {
         for (name, definition) in added {
-            let shape = add_shape(&mut shapes, definition);
-            definitions.insert(name.clone().into(), shape);
+            let shape = add_shape(shapes, definition);
+            definitions.insert(name.clone(), shape);
             for kind in definition.get(KINDS).and_then(Value::as_array).into_iter().flatten() {
                 kinds.extend(kind_of(kind).map(|kind| (kind, shape)));
             }
         }
     }
-    schema.shapes = Arc::new(shapes);
-    schema.definitions = Arc::new(definitions);
-    schema.kinds = Arc::new(kinds);
     if let Some(Value::Object(paths)) = document.get("paths") {
-        let mut scopes = (*schema.scopes).clone();
         for (path, item) in paths {
             let Some(kind) = item.pointer("/get").and_then(|get| get.get(KINDS)).and_then(kind_of)
             else {
                 continue;
             };
-            // Parity(kustomize): the scope of a built-in kind stays as it is.
-            if super::BUILTIN.scopes.contains_key(&kind) {
-                continue;
-            }
             if path.contains("namespaces/{namespace}") {
                 scopes.insert(kind, true);
             } else {
                 scopes.entry(kind).or_insert(false);
             }
         }
-        schema.scopes = Arc::new(scopes);
     }
     Ok(())
 }
@@ -95,11 +84,8 @@ fn add_shape(shapes: &mut Vec<Shape>, schema: &Value) -> usize {
             shapes.len() - 1
         };
         let fields = schema.get("properties").and_then(Value::as_object);
-        let fields = fields
-            .into_iter()
-            .flatten()
-            .map(|(name, field)| (Text::Owned(name.clone()), later(field)));
-        let fields: BTreeMap<Text, usize> = fields.collect();
+        let fields = fields.into_iter().flatten().map(|(name, field)| (name.clone(), later(field)));
+        let fields: BTreeMap<String, usize> = fields.collect();
         let additional = schema.get("additionalProperties").filter(|it| it.is_object());
         let additional = additional.map(&mut later);
         let items = schema.get("items").filter(|items| items.is_object()).map(&mut later);
@@ -146,61 +132,12 @@ fn keys(schema: &Value) -> Vec<String> {
 }
 
 /// The API version and the kind that an extension names.
-fn kind_of(kind: &Value) -> Option<(Text, Text)> {
+fn kind_of(kind: &Value) -> Option<(String, String)> {
     let text = |key| kind.get(key).and_then(Value::as_str);
     let version = text("version")?;
     let api_version = match text("group") {
         Some(group) if !group.is_empty() => format!("{group}/{version}"),
         _ => version.to_owned(),
     };
-    Some((api_version.into(), text("kind")?.to_owned().into()))
-}
-
-/// Reads the built-in table. A line that is none is skipped; a test sees that there is none.
-pub(super) fn builtin(table: &'static str) -> Schema {
-    let lines = |name: &str| {
-        let begin = table.find(name).map_or("", |at| &table[at + name.len()..]);
-        begin.split("\n= ").next().unwrap_or_default().lines()
-    };
-    // Three words of a line, of which the first two may name a kind.
-    let words = |line: &'static str| {
-        let mut words = line.split_ascii_whitespace();
-        let kind = (Text::Borrowed(words.next()?), Text::Borrowed(words.next()?));
-        Some((kind, words.next()?))
-    };
-    let definition = |line: &'static str| {
-        let mut words = line.split_ascii_whitespace();
-        Some((Text::Borrowed(words.next()?), words.next()?.parse().ok()?))
-    };
-    let kind = |line| words(line).and_then(|(kind, place)| Some((kind, place.parse().ok()?)));
-    let scope = |line| words(line).map(|(kind, scope)| (kind, scope == "namespace"));
-    Schema {
-        shapes: Arc::new(lines("\n= shapes\n").map(shape).collect()),
-        definitions: Arc::new(lines("\n= definitions\n").filter_map(definition).collect()),
-        kinds: Arc::new(lines("\n= kinds\n").filter_map(kind).collect()),
-        scopes: Arc::new(lines("\n= scopes\n").filter_map(scope).collect()),
-    }
-}
-
-fn shape(line: &'static str) -> Shape {
-    let mut words = line.split_ascii_whitespace();
-    let what = words.next().unwrap_or_default();
-    let (what, keys) = what.split_once(':').unwrap_or((what, ""));
-    let mut shape = Shape {
-        is_list: matches!(what, "list" | "merge"),
-        is_merged: what == "merge",
-        keys: keys.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect(),
-        ..Shape::default()
-    };
-    for (name, place) in words.filter_map(|word| word.split_once('=')) {
-        let Ok(place) = place.parse() else { continue };
-        match name {
-            "[]" => shape.items = Some(place),
-            "*" => shape.additional = Some(place),
-            _ => {
-                shape.fields.insert(name.into(), place);
-            }
-        }
-    }
-    shape
+    Some((api_version, text("kind")?.to_owned()))
 }

@@ -56,8 +56,8 @@ impl Affix {
                 let created = Created { kind: Kind::Scalar, tag: edit::STR };
                 edit::walk(&mut resource.node, spec, Some(created), |node| {
                     let text = match self.side {
-                        Side::Prefix => format!("{}{}", self.text, node.value),
-                        Side::Suffix => format!("{}{}", node.value, self.text),
+                        Side::Prefix => [self.text.as_str(), &node.value].concat(),
+                        Side::Suffix => [node.value.as_str(), &self.text].concat(),
                     };
                     edit::set_scalar(node, text, "")
                 })?;

@@ -7,14 +7,22 @@ use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
 use crate::kustomization::Image;
+use crate::pattern::Plain;
 use crate::resources::Resources;
+
+/// Which images are meant.
+#[derive(Debug, Clone)]
+enum Pattern {
+    /// Those of a name, with any tag and digest.
+    Name(Plain),
+    Expression(Regexp),
+}
 
 /// A new name, tag or digest for an image, and the fields that may hold it.
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
     image: Image,
-    /// Which images are meant; none if the name means itself, as most do, since an expression takes long to make.
-    pattern: Option<Regexp>,
+    pattern: Pattern,
     specs: Vec<FieldSpec>,
 }
 
@@ -23,16 +31,14 @@ impl Images {
     /// The image's name is no regular expression. Differs(kustomize): it crashes.
     pub(crate) fn new(image: Image, specs: Vec<FieldSpec>) -> Result<Self> {
         let name = &image.name;
-        let means_itself =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
-        if name.bytes().all(means_itself) {
-            return Ok(Self { image, pattern: None, specs });
+        if let Some(name) = Plain::parse(name).filter(Plain::has_one_length) {
+            return Ok(Self { image, pattern: Pattern::Name(name), specs });
         }
         let pattern = format!("^{name}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$");
         let pattern = Regexp::new(&pattern).map_err(|error| {
             Error::new(error.to_string()).within(format_args!("image {name:?}"))
         })?;
-        Ok(Self { image, pattern: Some(pattern), specs })
+        Ok(Self { image, pattern: Pattern::Expression(pattern), specs })
     }
 
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
@@ -85,8 +91,8 @@ impl Images {
     fn set(&self, node: &mut Node) -> Result<()> {
         edit::check_kind(node, Kind::Scalar)?;
         let is_meant = match &self.pattern {
-            Some(pattern) => pattern.is_match(&node.value),
-            None => is_version_of(&node.value, &self.image.name),
+            Pattern::Name(name) => is_version_of(&node.value, name),
+            Pattern::Expression(pattern) => pattern.is_match(&node.value),
         };
         if !is_meant {
             return Ok(());
@@ -122,8 +128,8 @@ impl Image {
 }
 
 /// Whether an image is the one of that name, perhaps with a tag and a digest.
-fn is_version_of(image: &str, name: &str) -> bool {
-    let Some(rest) = image.strip_prefix(name) else { return false };
+fn is_version_of(image: &str, name: &Plain) -> bool {
+    let Some(rest) = name.after(image) else { return false };
     let is_of_version =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'{' | b'}' | b'-');
     let (tag, digest) = match rest.split_once('@') {
@@ -153,19 +159,20 @@ fn split(image: &str) -> (&str, &str, &str) {
 mod tests {
     use golang::regexp::Regexp;
 
-    use super::is_version_of;
+    use super::{Plain, is_version_of};
 
     #[test]
     fn names_that_mean_themselves_are_found_as_their_expression_finds_them() {
         const CLASS: &str = "[a-zA-Z0-9_.{}-]*";
-        let parts = ["", "web", "x", ":", "1.2", "{}", "@", "sha256:", "/", "\n", "é"];
-        for name in ["web", "a/web", ""] {
+        let parts = ["", "web", "x", "w", "b", ":", "1.2", "{}", "@", "sha256:", "/", "\n", "é"];
+        for name in ["web", "a/web", "w.b", ""] {
+            let plain = Plain::parse(name).unwrap();
             let pattern = Regexp::new(&format!("^{name}(:{CLASS})?(@sha256:{CLASS})?$")).unwrap();
             for number in 0..parts.len().pow(4) {
                 let part = |place: u32| parts[number / parts.len().pow(place) % parts.len()];
                 let image: String = (0..4).map(part).collect();
                 let image = format!("{name}{image}");
-                assert_eq!(is_version_of(&image, name), pattern.is_match(&image), "{image:?}");
+                assert_eq!(is_version_of(&image, &plain), pattern.is_match(&image), "{image:?}");
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `patches`, `patchesStrategicMerge` and `patchesJson6902`.
 
+use std::fmt;
+
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::json6902;
@@ -135,8 +137,23 @@ enum Content {
 pub(crate) struct Patch {
     content: Content,
     target: Option<Selector>,
-    /// Where it comes from, as errors say it.
-    source: String,
+    source: Source,
+}
+
+/// Where a patch comes from; displays as errors say it.
+#[derive(Debug, Clone)]
+enum Source {
+    Inline(String),
+    Path(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline(text) => write!(f, "[patch: {}]", quoted(text)),
+            Self::Path(path) => write!(f, "[path: {}]", quoted(path)),
+        }
+    }
 }
 
 impl Patch {
@@ -156,30 +173,34 @@ impl Patch {
                 let text = format!("must specify one of patch and path in\n{}", config());
                 return Err(Error::new(text));
             }
-            (inline, "") => (inline.as_bytes().into(), format!("[patch: {}]", quoted(inline))),
+            (inline, "") => (inline.as_bytes().into(), Source::Inline(inline.to_owned())),
             ("", path) => {
                 let loaded = loader.load(path);
                 let failed = || format!("failed to get the patch file from path({path})");
-                (loaded.within(failed)?, format!("[path: {}]", quoted(path)))
+                (loaded.within(failed)?, Source::Path(path.to_owned()))
             }
             _ => {
                 let text = format!("patch and path can't be set at the same time\n{}", config());
                 return Err(Error::new(text));
             }
         };
-        let merges = manifest::parse(&text);
-        let operations = operations(&text);
-        let content = match (merges, operations) {
-            (Ok(merges), Ok(operations)) if !merges.is_empty() && !operations.is_empty() => {
-                let text = format!("illegally qualifies as both an SM and JSON patch: {source}");
-                return Err(Error::new(text));
-            }
-            (Ok(merges), _) => Content::Merges(merges),
-            (Err(_), Ok(operations)) => Content::Operations(operations),
-            (Err(_), Err(_)) => {
-                let text = format!("unable to parse SM or JSON patch from {source}");
-                return Err(Error::new(text));
-            }
+        // A text that begins with a letter is no list, so nobody has to look for operations in it.
+        let is_no_list = text.first().is_some_and(u8::is_ascii_alphabetic);
+        let content = match manifest::parse(&text) {
+            Ok(merges) if is_no_list => Content::Merges(merges),
+            merges => match (merges, operations(&text)) {
+                (Ok(merges), Ok(operations)) if !merges.is_empty() && !operations.is_empty() => {
+                    let text =
+                        format!("illegally qualifies as both an SM and JSON patch: {source}");
+                    return Err(Error::new(text));
+                }
+                (Ok(merges), _) => Content::Merges(merges),
+                (Err(_), Ok(operations)) => Content::Operations(operations),
+                (Err(_), Err(_)) => {
+                    let text = format!("unable to parse SM or JSON patch from {source}");
+                    return Err(Error::new(text));
+                }
+            },
         };
         let mut patch = Self { content, target: entry.target.clone(), source };
         if let (Content::Merges(merges), Some(options)) = (&mut patch.content, &entry.options) {

@@ -115,7 +115,7 @@ fn meaning(node: &Node) -> Result<Scalar, Error> {
     if node.is_indicated_string() {
         return Ok(Scalar::Str);
     }
-    let written = if node.tag == "!" { "" } else { node.tag.as_str() };
+    let written = if node.tag == "!" { "" } else { node.tag.as_ref() };
     resolve(Dialect::V3, &tag::long(written), &node.value)
         .map_err(|mismatch| Error::node(mismatch, mark(node.line)))
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::Limits;
-use crate::v3::parse;
+use crate::v3::{Note, parse};
 
 fn layout(indent: usize, compact_sequences: bool) -> Layout {
     Layout { indent, compact_sequences }
@@ -85,7 +85,8 @@ fn what_cannot_be_written_is_an_error_in_gos_words() {
         content: content.into(),
         ..Node::default()
     };
-    let anchored = Node { anchor: "a b".to_owned(), ..Node::string("x") };
+    let mut anchored = Node::string("x");
+    anchored.notes.set(Note::Anchor, "a b");
     assert_eq!(error(&anchored), "yaml: anchor value must contain alphanumerical characters only");
     let alias = Node { kind: Kind::Alias, ..Node::default() };
     assert_eq!(error(&alias), "yaml: alias value must not be empty");

@@ -1,0 +1,83 @@
+//! What few nodes have besides their value: an anchor and comments.
+
+/// Which note is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    /// The name by which aliases refer to the node.
+    Anchor,
+    /// The comment above it, lines with their `#`.
+    Head,
+    /// The comment behind it.
+    Line,
+    /// The comment below it; for that of a map's entry, the key has it.
+    Foot,
+}
+
+/// Anchor and comments of a node; what is not there is empty.
+///
+/// Most nodes have none, and then this is no larger than an address: large documents are mostly nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notes(
+    /// Never with empty texts only, so that notes are equal if their texts are.
+    Option<Box<[String; 4]>>,
+);
+
+impl Notes {
+    /// Notes without an anchor.
+    pub(super) fn comments(head: String, line: String, foot: String) -> Self {
+        Self::of([String::new(), head, line, foot])
+    }
+
+    fn of(texts: [String; 4]) -> Self {
+        let is_any = texts.iter().any(|text| !text.is_empty());
+        Self(is_any.then(|| Box::new(texts)))
+    }
+
+    /// Whether there is neither an anchor nor a comment.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A note; empty if there is none.
+    pub fn get(&self, note: Note) -> &str {
+        self.0.as_ref().map_or("", |texts| &texts[note as usize])
+    }
+
+    /// Writes a note; an empty text removes it.
+    pub fn set(&mut self, note: Note, text: impl Into<String>) {
+        let text = text.into();
+        if self.0.is_none() && text.is_empty() {
+            return;
+        }
+        let mut texts = self.0.take().map(|texts| *texts).unwrap_or_default();
+        texts[note as usize] = text;
+        *self = Self::of(texts);
+    }
+
+    /// Removes a note and returns it.
+    pub fn take(&mut self, note: Note) -> String {
+        let text = self.get(note).to_owned();
+        self.set(note, "");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_that_were_removed_are_as_if_they_had_never_been() {
+        let mut notes = Notes::default();
+        notes.set(Note::Line, "# one");
+        notes.set(Note::Anchor, "a");
+        assert_eq!((notes.get(Note::Anchor), notes.get(Note::Head)), ("a", ""));
+        assert_ne!(notes, Notes::default());
+        assert_eq!(
+            (notes.take(Note::Line), notes.take(Note::Anchor)),
+            ("# one".into(), "a".into())
+        );
+        assert_eq!(notes, Notes::default());
+        assert!(notes.is_empty() && notes.take(Note::Foot).is_empty());
+    }
+}

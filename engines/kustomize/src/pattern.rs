@@ -1,0 +1,106 @@
+//! Regular expressions of names and dots, which are most: they are compared as they stand, since an expression takes
+//! longer to make than a small build.
+
+/// A regular expression of characters that mean themselves, `.` and `.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plain(String);
+
+impl Plain {
+    /// Reads an expression; none if it has anything else in it.
+    pub(crate) fn parse(pattern: &str) -> Option<Self> {
+        let mut previous = b' ';
+        let is_plain = pattern.bytes().all(|byte| {
+            let before = std::mem::replace(&mut previous, byte);
+            byte.is_ascii_alphanumeric()
+                || matches!(byte, b'-' | b'_' | b'/' | b'.')
+                || byte == b'*' && before == b'.'
+        });
+        is_plain.then(|| Self(pattern.to_owned()))
+    }
+
+    /// Whether it is without `.*`.
+    pub(crate) fn has_one_length(&self) -> bool {
+        !self.0.contains('*')
+    }
+
+    /// Whether it means all of a text.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        let (mut pattern, mut text) = (self.0.as_str(), text);
+        // Where to go on when the last `.*` takes one character more.
+        let mut retry: Option<(&str, &str)> = None;
+        loop {
+            if let Some(rest) = pattern.strip_prefix(".*") {
+                (pattern, retry) = (rest, Some((rest, text)));
+            } else if let Some(rest) = step(&mut pattern, text) {
+                text = rest;
+            } else if pattern.is_empty() && text.is_empty() {
+                return true;
+            } else {
+                let Some((rest, from)) = retry else { return false };
+                let Some(from) = after_any(from) else { return false };
+                (pattern, text, retry) = (rest, from, Some((rest, from)));
+            }
+        }
+    }
+
+    /// What follows it at the beginning of a text, for one without `.*`.
+    pub(crate) fn after<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (mut pattern, mut text) = (self.0.as_str(), text);
+        while !pattern.is_empty() {
+            text = step(&mut pattern, text)?;
+        }
+        Some(text)
+    }
+}
+
+/// Takes a character from both, if the pattern's means the text's; returns what is left of the text.
+fn step<'t>(pattern: &mut &str, text: &'t str) -> Option<&'t str> {
+    let wanted = pattern.chars().next()?;
+    let rest = if wanted == '.' { after_any(text)? } else { text.strip_prefix(wanted)? };
+    // All of a pattern is ASCII.
+    *pattern = &pattern[1..];
+    Some(rest)
+}
+
+/// What follows the first character that `.` means.
+fn after_any(text: &str) -> Option<&str> {
+    let mut chars = text.chars();
+    chars.next().filter(|c| *c != '\n').map(|_| chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::regexp::Regexp;
+    use proptest::prelude::*;
+
+    use super::Plain;
+
+    #[test]
+    fn what_is_more_than_names_and_dots_is_left_to_the_machinery() {
+        for pattern in
+            ["a*", "*", ".**", "a+", "a|b", "[a]", "(a)", "a{2}", "^a", "a$", "\\.", "é", "a b"]
+        {
+            assert_eq!(Plain::parse(pattern), None, "{pattern}");
+        }
+        assert!(Plain::parse("app-.*0").is_some_and(|it| !it.has_one_length()));
+    }
+
+    proptest! {
+        #[test]
+        fn it_means_what_the_expression_means(
+            pattern in prop::collection::vec(prop::sample::select(vec!["a", "b", "-", ".", ".*"]), 0..6),
+            text in "[ab\né-]{0,8}",
+        ) {
+            let pattern = pattern.concat();
+            if let Some(plain) = Plain::parse(&pattern) {
+                let whole = Regexp::new(&format!("^(?:{pattern})$")).unwrap();
+                prop_assert_eq!(plain.is_match(&text), whole.is_match(&text));
+                if plain.has_one_length() {
+                    let start = Regexp::new(&format!("^(?:{pattern})")).unwrap();
+                    let rest = start.find(&text).map(|found| &text[found.len()..]);
+                    prop_assert_eq!(plain.after(&text), rest);
+                }
+            }
+        }
+    }
+}
