@@ -81,33 +81,32 @@ fn write_hex(into: &mut Vec<u8>, prefix: &str, code: u32, digits: usize) {
 /// When it is neither, or an escape is wrong.
 pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
     match text {
-        [b'`', raw @ .., b'`'] if !raw.contains(&b'`') => {
-            Ok(raw.iter().copied().filter(|byte| *byte != b'\r').collect())
-        }
+        [b'`', raw @ .., b'`'] if !raw.contains(&b'`') => Ok(match raw.contains(&b'\r') {
+            true => raw.iter().copied().filter(|byte| *byte != b'\r').collect(),
+            false => raw.to_vec(),
+        }),
         [b'"', inner @ .., b'"'] => {
             let mut bytes = Vec::with_capacity(inner.len());
             let mut rest = inner;
-            while let Some(first) = rest.first() {
-                match first {
-                    b'\n' => return Err(SyntaxError),
-                    b'\\' => {
-                        let (meant, tail) = unquote_escape(rest, b'"')?;
-                        match meant {
-                            Escaped::Byte(byte) => bytes.push(byte),
-                            Escaped::Character(character) => {
-                                bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
-                            }
-                        }
-                        rest = tail;
-                    }
-                    b'"' => return Err(SyntaxError),
-                    other => {
-                        bytes.push(*other);
-                        rest = &rest[1..];
+            loop {
+                let is_special = |byte: &u8| matches!(byte, b'\n' | b'\\' | b'"');
+                let (plain, special) =
+                    rest.split_at(rest.iter().position(is_special).unwrap_or(rest.len()));
+                bytes.extend_from_slice(plain);
+                match special.first() {
+                    None => return Ok(bytes),
+                    Some(b'\\') => {}
+                    Some(_) => return Err(SyntaxError),
+                }
+                let (meant, tail) = unquote_escape(special, b'"')?;
+                match meant {
+                    Escaped::Byte(byte) => bytes.push(byte),
+                    Escaped::Character(character) => {
+                        bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
                     }
                 }
+                rest = tail;
             }
-            Ok(bytes)
         }
         _ => Err(SyntaxError),
     }
