@@ -1,0 +1,122 @@
+//! What a render, a build or an evaluation of somebody's text may use up.
+//!
+//! Here: counting steps and bytes, and noticing that the caller wants an end. Elsewhere: what costs how much (whoever
+//! counts), and the clock (whoever calls: engines have none).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Told by the caller that the time is over; loops look at it. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Ends whatever looks at it.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the time is over.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why work on a text was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Exhausted {
+    /// More steps than are allowed.
+    #[error("it takes more than {0} steps")]
+    Steps(u64),
+    /// More bytes than are allowed.
+    #[error("it takes more than {0} bytes of memory")]
+    Bytes(u64),
+    /// The caller's time is over.
+    #[error("it takes too long")]
+    Time,
+}
+
+/// How much may be used up.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    /// Steps: about a nanosecond to ten each, so that a time limit is a number of them on any machine.
+    pub steps: u64,
+    /// Bytes that are made, whether they are kept or not.
+    pub bytes: u64,
+}
+
+/// How often steps are counted between two looks at [`Stop`].
+const LOOK: u64 = 1 << 12;
+
+/// Counts what is used up, in one piece of work.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    allowance: Allowance,
+    steps: u64,
+    bytes: u64,
+    look_at: u64,
+    stop: Stop,
+}
+
+impl Meter {
+    /// Nothing is used up.
+    pub fn new(allowance: Allowance, stop: Stop) -> Self {
+        Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
+    }
+
+    /// To be called before so many steps are done. What cannot be interrupted is charged before it begins.
+    ///
+    /// # Errors
+    /// When they are more than is left, or the caller's time is over.
+    pub fn steps(&mut self, steps: u64) -> Result<(), Exhausted> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.allowance.steps {
+            return Err(Exhausted::Steps(self.allowance.steps));
+        }
+        if self.steps >= self.look_at {
+            self.look_at = self.steps.saturating_add(LOOK);
+            if self.stop.is_set() {
+                return Err(Exhausted::Time);
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called before so many bytes are made.
+    ///
+    /// # Errors
+    /// When they are more than is left.
+    pub fn bytes(&mut self, bytes: u64) -> Result<(), Exhausted> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.allowance.bytes {
+            return Err(Exhausted::Bytes(self.allowance.bytes));
+        }
+        Ok(())
+    }
+
+    /// How much is left.
+    pub fn left(&self) -> Allowance {
+        Allowance {
+            steps: self.allowance.steps.saturating_sub(self.steps),
+            bytes: self.allowance.bytes.saturating_sub(self.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_up_ends_the_work_and_so_does_the_caller() {
+        let allowance = Allowance { steps: 10_000, bytes: 100 };
+        let stop = Stop::default();
+        let mut meter = Meter::new(allowance, stop.clone());
+        assert_eq!(meter.steps(4_000).and_then(|()| meter.bytes(100)), Ok(()));
+        assert_eq!(meter.bytes(1), Err(Exhausted::Bytes(100)));
+        stop.set();
+        assert_eq!(meter.steps(5_000), Err(Exhausted::Time));
+        assert_eq!(meter.left().steps, 1_000);
+        assert_eq!(meter.steps(u64::MAX), Err(Exhausted::Steps(10_000)));
+    }
+}
