@@ -358,10 +358,29 @@ impl Bed {
     /// # Errors
     /// When it does not exist.
     pub(super) async fn announce(&self, source: &str, commit: &str) -> anyhow::Result<()> {
-        let annotations = json!({"reconcile.fluxcd.io/requestedAt": commit});
+        self.request(&sources(), source, commit).await
+    }
+
+    /// Has a HelmRepository read its index now, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not exist, or does not.
+    pub(super) async fn announce_repository(&self, name: &str) -> anyhow::Result<()> {
+        let all = Selection::of("source.toolkit.fluxcd.io/v1", "HelmRepository")
+            .within(workload::NAMESPACE);
+        let mut watch = Watch::begin(&self.client, std::slice::from_ref(&all)).await?;
+        let moment = "update";
+        self.request(&all, name, moment).await?;
+        let is_done = |seen: &Seen| {
+            seen.name == name && seen.value("/status/lastHandledReconcileAt") == moment
+        };
+        watch.until("the index", QUIET_LIMIT, is_done).await.map(drop)
+    }
+
+    async fn request(&self, of: &Selection, name: &str, at: &str) -> anyhow::Result<()> {
+        let annotations = json!({"reconcile.fluxcd.io/requestedAt": at});
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-        let api = sources().api(&self.client);
-        api.patch(source, &PatchParams::default(), &patch).await?;
+        of.api(&self.client).patch(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Phase {
 /// What the operator may take at most.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
+    /// Seconds until all of it is done.
+    pub(super) total: Option<f64>,
     /// Total time, as a multiple of the raw client's.
     pub(super) ratio: Option<f64>,
     /// CPU seconds.
@@ -115,7 +117,10 @@ impl Comparison {
             Some(requests.total(Purpose::Work) as f64 / self.objects as f64)
         };
         let mut total = both("total time, s", &|phase| Some(phase.total)).compared();
-        total.judge(total.ratio, self.limits.ratio);
+        match self.limits.total {
+            Some(limit) => total.judge(total.operator, Some(limit)),
+            None => total.judge(total.ratio, self.limits.ratio),
+        }
         let mut cpu = both("CPU of the client itself, s", &|phase| Some(phase.cpu));
         cpu.judge(cpu.operator, self.limits.cpu);
         // A peak is over all rounds: it is not forgotten between them.
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn one_round_above_the_peak_is_too_much_and_one_busy_round_is_not() {
-        let limits = Limits { ratio: None, cpu: Some(1.2), peak: Some(60.0) };
+        let limits = Limits { cpu: Some(1.2), peak: Some(60.0), ..Limits::default() };
         let rounds =
             |peak, cpu| [phase(1.0, 1.0, 50.0), phase(1.0, 1.1, 50.0), phase(1.0, cpu, peak)];
         assert!(comparison(limits, &[1.0], &rounds(59.0, 9.0)).passes());

@@ -1,17 +1,22 @@
 //! Many HelmReleases of one chart: a ConfigMap, a Deployment with one Pod and a Service, in a namespace of its own each;
 //! beside the raw client with the same objects.
 //!
-//! Here: the rounds. Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
+//! Here: the rounds: install, and with `--update` a new version of the chart for all.
+//! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::bed`), the
+//! verdict (`super::figures`).
+
+mod chart;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::git_server::Repository;
 use tokio::runtime::Runtime;
 
-use super::bed::{self, Bed, Target, Who};
+use self::chart::Origin;
+
+use super::bed::{self, Bed, Reading, Target, Who};
 use super::figures::{self, Comparison, Limits, Phase};
 use super::samples;
 use super::workload::{self, App, NAMESPACE};
@@ -28,6 +33,12 @@ const HUNDRED: f64 = 1.5;
 /// The promise for the memory at the peak of up to five hundred, in MiB.
 const PEAK: f64 = 80.0;
 
+/// The promise for five hundred with a HelmChart each, for an install and for an update: CPU seconds.
+const WITH_TEMPLATE: f64 = 7.5;
+
+/// The promise for installing five hundred with a HelmChart each, and for updating them: seconds.
+const SECONDS: (f64, f64) = (28.0, 20.0);
+
 /// How many objects the chart has.
 const OBJECTS: usize = 3;
 
@@ -40,6 +51,13 @@ pub(crate) struct Options {
     /// They wait until their Deployments are available; so does the raw client, by one watch
     #[arg(long)]
     wait: bool,
+    /// The chart is in a HelmRepository, and each HelmRelease has a HelmChart by `spec.chart`; else all name one HelmChart
+    /// of a GitRepository
+    #[arg(long)]
+    chart_template: bool,
+    /// Then release a new version of the chart, and measure until every HelmRelease has it
+    #[arg(long)]
+    update: bool,
     /// How often each of both does it
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -53,12 +71,18 @@ impl Options {
         Duration::from_secs(120 + 3 * u64::from(self.count))
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
-            ratio: self.wait.then_some(PROMISE),
-            cpu: (self.count <= 100 && self.wait).then_some(HUNDRED),
-            peak: (self.count <= 500).then_some(PEAK),
+    /// What an install may take, and what an update.
+    fn limits(&self) -> [Limits; 2] {
+        let peak = (self.count <= 500).then_some(PEAK);
+        if self.chart_template {
+            let cpu = (self.count <= 500).then_some(WITH_TEMPLATE);
+            let seconds = (self.count <= 500).then_some(SECONDS);
+            let limits = |total| Limits { total, cpu, peak, ratio: None };
+            return [limits(seconds.map(|it| it.0)), limits(seconds.map(|it| it.1))];
         }
+        let cpu = (self.count <= 100 && self.wait).then_some(HUNDRED);
+        let install = Limits { ratio: self.wait.then_some(PROMISE), cpu, peak, total: None };
+        [install, Limits { peak, ..Limits::default() }]
     }
 }
 
@@ -71,21 +95,25 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut bed = Bed::open(&runtime, &options.target)?;
     let load = samples::load();
     let measured = measure(&runtime, &bed, options);
-    let comparison = measured.map_err(|error| bed.explain(error))?;
-    let passes = comparison.passes();
-    figures::print(options.target.output, &[comparison], &load);
+    let comparisons = measured.map_err(|error| bed.explain(error))?;
+    let passes = comparisons.iter().all(Comparison::passes);
+    figures::print(options.target.output, &comparisons, &load);
     if !passes {
         bail!("a promise was not kept");
     }
     Ok(())
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
+fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Vec<Comparison>> {
     let count = usize::from(options.count);
     let waiting = if options.wait { "until ready" } else { "without waiting" };
-    let limits = if bed.is_windlass() { options.limits() } else { Limits::default() };
-    let title = format!("{count} HelmReleases of {OBJECTS} objects, install, {waiting}");
-    let mut install = Comparison::new(title, count * OBJECTS, limits);
+    let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
+    let with = if options.chart_template { " with a HelmChart each" } else { "" };
+    let title =
+        |what: &str| format!("{count} HelmReleases{with} of {OBJECTS} objects, {what}, {waiting}");
+    let [of_install, of_update] = limits;
+    let mut install = Comparison::new(title("install"), count * OBJECTS, of_install);
+    let mut update = Comparison::new(title("update"), count * OBJECTS, of_update);
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
@@ -102,13 +130,18 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Co
                 runtime.block_on(async {
                     let side = Side::prepare(bed, options, who, round, count).await?;
                     install.add(who, side.install().await?);
+                    if options.update {
+                        update.add(who, side.update().await?);
+                    }
                     side.remove().await
                 })
             })?;
         }
     }
     runtime.block_on(bed.leave())?;
-    Ok(install)
+    let mut all = vec![install];
+    all.extend(options.update.then_some(update));
+    Ok(all)
 }
 
 /// One of both in one round.
@@ -116,10 +149,10 @@ struct Side<'a> {
     bed: &'a Bed,
     options: &'a Options,
     who: Who,
-    /// The value of the label, and the name of the GitRepository and of the HelmChart.
+    /// The value of the label, and the name of the source and of the HelmChart.
     work: String,
     apps: Vec<App>,
-    repository: Repository,
+    origin: Origin,
 }
 
 impl<'a> Side<'a> {
@@ -138,27 +171,42 @@ impl<'a> Side<'a> {
         let apps: Vec<App> = (1..=count).map(app).collect();
         let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
         bed.create_namespaces(&names).await?;
-        let repository = bed.git()?.repository(&work)?;
-        Ok(Self { bed, options, who, work, apps, repository })
+        let origin = match options.chart_template {
+            true => Origin::web().await?,
+            false => Origin::Git(bed.git()?.repository(&work)?),
+        };
+        Ok(Self { bed, options, who, work, apps, origin })
     }
 
     async fn install(&self) -> anyhow::Result<Phase> {
         match self.who {
-            Who::Raw => self.raw().await,
+            Who::Raw => self.raw(1).await,
             Who::Operator => self.release().await,
         }
     }
 
+    async fn update(&self) -> anyhow::Result<Phase> {
+        match self.who {
+            Who::Raw => self.raw(2).await,
+            Who::Operator => self.upgrade().await,
+        }
+    }
+
     /// Applies the objects as fast as can be and, if asked to, waits for them.
-    async fn raw(&self) -> anyhow::Result<Phase> {
-        let manifests: Vec<String> = self.apps.iter().map(manifests).collect();
+    async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
+        let manifests: Vec<String> =
+            self.apps.iter().map(|app| chart::manifests(app, version)).collect();
         let objects = bed::prepare(&manifests)?;
         let mut watch = self.bed.watch_deployments(&self.work).await?;
+        let image = workload::image(version);
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         let mut times = self.bed.raw().apply(&objects).await?;
         if self.options.wait {
-            let done = bed::rollouts(&mut watch, self.apps.len(), |_| true).await?;
+            let is_new = |seen: &Seen| {
+                seen.value("/spec/template/spec/containers/0/image") == image.as_str()
+            };
+            let done = bed::rollouts(&mut watch, self.apps.len(), is_new).await?;
             times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
         }
         self.bed.settle(&self.work, self.apps.len()).await?;
@@ -166,28 +214,62 @@ impl<'a> Side<'a> {
     }
 
     async fn release(&self) -> anyhow::Result<Phase> {
-        self.commit()?;
-        self.bed.apply(&self.sources()?).await?;
-        let limit = self.options.limit();
+        self.origin.publish(&self.work, 1)?;
+        self.bed.apply(&[self.origin.source(self.bed, &self.work)?]).await?;
         let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
-        let is_packed = |seen: &Seen| seen.is("HelmChart", &self.work) && seen.is_ready();
-        watch.until("the chart", limit, is_packed).await?;
-        let releases = bed::prepare(&self.releases())?;
+        if !self.options.chart_template {
+            self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
+            let is_packed = |seen: &Seen| seen.is("HelmChart", &self.work) && seen.is_ready();
+            watch.until("the chart", self.options.limit(), is_packed).await?;
+        }
+        let releases = bed::prepare(&self.releases(1))?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&releases).await?;
+        self.arrive(&mut watch, 1, begun, &before).await
+    }
+
+    /// A new version of the chart: each `spec.chart` asks for it, or the one HelmChart has it.
+    async fn upgrade(&self) -> anyhow::Result<Phase> {
+        let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
+        watch.forget();
+        let commit = self.origin.publish(&self.work, 2)?;
+        let releases = bed::prepare(&self.releases(2))?;
+        if self.options.chart_template {
+            // The index was read long ago; that it is read again is no part of the work.
+            self.bed.announce_repository(&self.work).await?;
+        }
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        match self.options.chart_template {
+            true => drop(self.bed.raw().apply(&releases).await?),
+            false => self.bed.announce(&self.work, &commit).await?,
+        }
+        self.arrive(&mut watch, 2, begun, &before).await
+    }
+
+    /// Waits until every HelmRelease has a version.
+    async fn arrive(
+        &self,
+        watch: &mut Watch,
+        version: u32,
+        begun: Instant,
+        before: &Reading,
+    ) -> anyhow::Result<Phase> {
         let mut ready = BTreeMap::new();
-        let deadline = begun + limit;
+        let deadline = begun + self.options.limit();
+        let wanted = chart::version(version);
         while ready.len() < self.apps.len() {
             let what = format!("the releases ({} of {} are there)", ready.len(), self.apps.len());
             let seen = watch.next(&what, deadline).await?;
-            if seen.kind == "HelmRelease" && seen.is_ready() && seen.name.starts_with(&self.work) {
+            let is_it = seen.kind == "HelmRelease" && seen.name.starts_with(&self.work);
+            if is_it && seen.is_ready() && has_released(&seen, &wanted) {
                 ready.entry(seen.name).or_insert(seen.at);
             }
         }
         let times = ready.values().map(|at| at.saturating_duration_since(begun)).collect();
         self.bed.settle(&self.work, self.apps.len()).await?;
-        self.bed.spent(&before, times)
+        self.bed.spent(before, times)
     }
 
     /// Removes the releases, and waits until they are gone; what the raw client made stays.
@@ -196,42 +278,19 @@ impl<'a> Side<'a> {
             return Ok(());
         }
         let [all, _] = bed::releases();
-        self.bed.remove_all(&self.releases(), &self.sources()?, &all).await
+        let mut sources = vec![self.origin.source(self.bed, &self.work)?];
+        if !self.options.chart_template {
+            sources.push(chart::helm_chart(&self.work));
+        }
+        self.bed.remove_all(&self.releases(1), &sources, &all).await
     }
 
-    fn commit(&self) -> anyhow::Result<()> {
-        let word = |text: &str| text.to_owned();
-        let any = App {
-            name: word("{{ .Release.Name }}"),
-            namespace: word("{{ .Release.Namespace }}"),
-            work: word("{{ .Values.work }}"),
-            replicas: 1,
-        };
-        let files = [
-            ("chart/Chart.yaml", word("apiVersion: v2\nname: app\nversion: 1.0.0\n")),
-            ("chart/values.yaml", word("work: none\n")),
-            ("chart/templates/app.yaml", manifests(&any)),
-        ];
-        let files: Vec<(&str, &str)> =
-            files.iter().map(|(path, it)| (*path, it.as_str())).collect();
-        self.repository.commit(&files, &self.work).map(drop)
-    }
-
-    fn sources(&self) -> anyhow::Result<Vec<String>> {
-        let (work, url) = (&self.work, self.bed.git()?.url(&self.repository));
-        let chart = format!(
-            "\
-apiVersion: source.toolkit.fluxcd.io/v1
-kind: HelmChart
-metadata: {{name: {work}, namespace: {NAMESPACE}}}
-spec: {{chart: ./chart, interval: 10m, sourceRef: {{kind: GitRepository, name: {work}}}}}
-"
-        );
-        Ok(vec![workload::source(work, &url, "10m"), chart])
-    }
-
-    fn releases(&self) -> Vec<String> {
+    fn releases(&self, version: u32) -> Vec<String> {
         let (work, without) = (&self.work, !self.options.wait);
+        let chart = match self.options.chart_template {
+            true => chart::template(work, version),
+            false => format!("chartRef: {{kind: HelmChart, name: {work}}}"),
+        };
         let one = |App { name, namespace, .. }: &App| {
             format!(
                 "\
@@ -244,8 +303,9 @@ spec:
   releaseName: {name}
   targetNamespace: {namespace}
   storageNamespace: {namespace}
-  chartRef: {{kind: HelmChart, name: {work}}}
+  {chart}
   install: {{disableWait: {without}}}
+  upgrade: {{disableWait: {without}}}
   values: {{work: {work}}}
 "
             )
@@ -254,22 +314,8 @@ spec:
     }
 }
 
-/// The objects of an application.
-fn manifests(app: &App) -> String {
-    let App { name, namespace, work, .. } = app;
-    let label = workload::LABEL;
-    format!(
-        "{}---
-apiVersion: v1
-kind: Service
-metadata:
-  name: {name}
-  namespace: {namespace}
-  labels: {{app: {name}, {label}: {work}}}
-spec:
-  selector: {{app: {name}}}
-  ports: [{{name: http, port: 80, targetPort: http}}]
-",
-        app.manifest(1)
-    )
+/// Whether the newest release is of a version of the chart. Of a chart in Git the version may carry a commit.
+fn has_released(seen: &Seen, version: &str) -> bool {
+    let released = seen.value("/status/history/0/chartVersion").as_str().unwrap_or_default();
+    released.split('+').next() == Some(version)
 }

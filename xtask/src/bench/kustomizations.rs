@@ -68,6 +68,7 @@ impl Options {
             ratio: self.wait.then_some(PROMISE),
             cpu: is_promised.then_some(HUNDRED.0),
             peak: is_promised.then_some(HUNDRED.1),
+            total: None,
         }
     }
 }
@@ -200,7 +201,7 @@ impl<'a> Side<'a> {
     async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
         let objects = bed::prepare(&self.manifests(version))?;
         let mut watch = self.bed.watch_deployments(&self.work).await?;
-        let image = format!("registry.example.com/shop/app:1.{version}.0");
+        let image = workload::image(version);
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         let mut times = self.bed.raw().apply(&objects).await?;

@@ -26,6 +26,7 @@ impl App {
     /// Its manifests in a version: another version is another ConfigMap, and other Pods.
     pub(super) fn manifest(&self, version: u32) -> String {
         let Self { name, namespace, work, replicas } = self;
+        let image = image(version);
         format!(
             "\
 apiVersion: v1
@@ -63,7 +64,7 @@ spec:
     spec:
       containers:
         - name: main
-          image: registry.example.com/shop/app:1.{version}.0
+          image: {image}
           ports:
             - name: http
               containerPort: 8080
@@ -77,6 +78,11 @@ spec:
 "
         )
     }
+}
+
+/// The image of a version of an application.
+pub(super) fn image(version: u32) -> String {
+    format!("registry.example.com/shop/app:1.{version}.0")
 }
 
 /// A namespace.

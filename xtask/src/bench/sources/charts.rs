@@ -5,11 +5,9 @@ use std::fmt::Write as _;
 use e2e::relay::Relay;
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use sources::charts::Files;
-use tree::{Memory, RelPath};
 
 use super::{Awaited, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use crate::bench::chart_archive::{digest, pack};
 use crate::installation::Seen;
 use crate::progress::step;
 
@@ -31,21 +29,11 @@ fn archive(name: &str, version: &str) -> anyhow::Result<Vec<u8>> {
     let yaml = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n".to_owned();
     let files = [
-        (format!("{name}/Chart.yaml"), yaml),
-        (format!("{name}/templates/map.yaml"), template),
-        (format!("{name}/values.yaml"), "value: 1\n".repeat(200)),
+        ("Chart.yaml".to_owned(), yaml),
+        ("templates/map.yaml".to_owned(), template),
+        ("values.yaml".to_owned(), "value: 1\n".repeat(200)),
     ];
-    let tree = Memory::from_files(files)?;
-    let mut bytes = Vec::new();
-    Files::in_tree(&tree, &RelPath::parse(name)?)?.write(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").ok();
-        text
-    })
+    pack(name, &files)
 }
 
 /// A version as indexes of real repositories have it.
