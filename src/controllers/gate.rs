@@ -1,13 +1,15 @@
 //! What the gate and every wish need to know about any object: dependencies, unsupported fields, jitter.
 
+use std::sync::Arc;
+
 use crds::kustomize::Kustomization;
 use crds::{DependencyReference, Reconciled};
-use gocel::Expression;
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use reconcile::{Dependency, DependencyState};
 
 use super::context::Context;
+use super::expressions::{Expressions, Readiness};
 use super::run::node_named;
 use crate::cluster::status::OurKind;
 
@@ -31,37 +33,50 @@ pub(crate) fn seed(uid: &str) -> u64 {
 /// The state of what a Kustomization's `dependsOn` names, from what the watch last saw.
 ///
 /// Parity(flux): a dependency with the same source must also have applied the revision that is about to be applied.
-pub(crate) fn dependencies(
+pub(crate) async fn dependencies(
     context: &Context,
-    object: &Kustomization,
+    object: &Arc<Kustomization>,
     revision: &str,
+    expressions: &Expressions,
 ) -> Vec<Dependency> {
     let store = &context.kustomizations;
-    named_by(context, store, object, &object.spec.depends_on, |other| {
+    let depends_on = &object.spec.depends_on;
+    named_by(context, store, object, depends_on, expressions, |other| {
         stale(other, object, revision)
     })
+    .await
 }
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.
-pub(crate) fn named_by<K: OurKind + Reconciled>(
+pub(crate) async fn named_by<K: OurKind + Reconciled>(
     context: &Context,
     store: &Store<K>,
-    object: &K,
+    object: &Arc<K>,
     depends_on: &[DependencyReference],
+    expressions: &Expressions,
     stale: impl Fn(&K) -> Option<DependencyState>,
 ) -> Vec<Dependency> {
     let namespace = object.namespace().unwrap_or_default();
-    depends_on
+    let found: Vec<Option<Arc<K>>> = depends_on
         .iter()
         .map(|dependency| {
             let (namespace, name) = named(dependency, &namespace);
-            let found = store.get(&ObjectRef::new(name).within(namespace));
+            store.get(&ObjectRef::new(name).within(namespace))
+        })
+        .collect();
+    let said = expressions.readiness(object, &found).await;
+    depends_on
+        .iter()
+        .zip(found)
+        .zip(said)
+        .map(|((dependency, found), said)| {
+            let (namespace, name) = named(dependency, &namespace);
             let state = match found {
                 None => DependencyState::Missing,
                 Some(other) => {
                     let additive = context.settings.ready_expr_is_additive();
-                    asked(dependency, &*other, object, additive)
+                    asked(said, additive)
                         .or_else(|| not_ready(&*other))
                         .or_else(|| stale(&other))
                         .unwrap_or(DependencyState::Ready)
@@ -88,31 +103,14 @@ pub(crate) fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&
     (dependency.namespace.as_deref().unwrap_or(own), &dependency.name)
 }
 
-/// The expression that says whether a dependency is ready, if it has one.
-pub(crate) fn ready_expression(
-    dependency: &DependencyReference,
-) -> Option<Result<Expression, gocel::Error>> {
-    let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
-    Some(Expression::compile(text, &["self", "dep"]))
-}
-
-/// What a dependency's `readyExpr` says. None if the usual check has to be asked: there is no expression, or it holds and
-/// the usual check counts as well.
-fn asked<K: serde::Serialize>(
-    dependency: &DependencyReference,
-    other: &K,
-    object: &K,
-    additive: bool,
-) -> Option<DependencyState> {
-    let holds = ready_expression(dependency)?.and_then(|expression| {
-        let json = |it: &K| serde_json::to_value(it).unwrap_or_default();
-        expression.evaluate_bool(&[("self", &json(object)), ("dep", &json(other))])
-    });
-    match holds {
+/// What follows from what a `readyExpr` says. None if the usual check has to be asked: there is no expression, or it
+/// holds and the usual check counts as well.
+fn asked(said: Readiness, additive: bool) -> Option<DependencyState> {
+    match said? {
         Ok(true) if additive => None,
         Ok(true) => Some(DependencyState::Ready),
         Ok(false) => Some(DependencyState::NotReady("its readyExpr does not hold".to_owned())),
-        Err(error) => Some(DependencyState::NotReady(error.to_string())),
+        Err(error) => Some(DependencyState::NotReady(error)),
     }
 }
 
@@ -151,6 +149,7 @@ fn stale(other: &Kustomization, object: &Kustomization, revision: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::expressions::Kept;
     use serde_json::{Value, json};
 
     fn kustomization(name: &str, status: &Value) -> Kustomization {
@@ -163,24 +162,28 @@ mod tests {
         .unwrap()
     }
 
-    #[test]
-    fn an_expression_replaces_the_usual_check_or_stands_beside_it() {
+    #[tokio::test]
+    async fn an_expression_replaces_the_usual_check_or_stands_beside_it() {
         let status = json!({"lastAppliedRevision": "main@sha1:1"});
         let (own, other) = (kustomization("own", &json!({})), kustomization("dep", &status));
-        let state = |expr: Option<&str>, additive: bool| {
+        let (own, other) = (Arc::new(own), Arc::new(other));
+        let state = async |expr: Option<&str>, additive: bool| {
             let dependency = json!({"name": "dep", "readyExpr": expr});
             let dependency: DependencyReference = serde_json::from_value(dependency).unwrap();
-            asked(&dependency, &other, &own, additive)
+            let expressions = Expressions::new("ns", Kept::default());
+            expressions.read(&own.metadata, &[], &[dependency]).await.unwrap();
+            let said = expressions.readiness(&own, &[Some(other.clone())]).await;
+            asked(said.into_iter().next().unwrap(), additive)
         };
         let holds = Some("dep.metadata.labels.version == self.metadata.labels.version");
-        assert_eq!(state(holds, false), Some(DependencyState::Ready));
-        assert_eq!(state(holds, true), None);
-        assert_eq!(state(None, false), None);
-        let text = |expr: &str| match state(Some(expr), true) {
+        assert_eq!(state(holds, false).await, Some(DependencyState::Ready));
+        assert_eq!(state(holds, true).await, None);
+        assert_eq!(state(None, false).await, None);
+        let text = async |expr: &str| match state(Some(expr), true).await {
             Some(DependencyState::NotReady(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert_eq!(text("dep.metadata.name == 'x'"), "its readyExpr does not hold");
-        assert!(text("dep.spec.nope == 1").ends_with("no such key: nope"));
+        assert_eq!(text("dep.metadata.name == 'x'").await, "its readyExpr does not hold");
+        assert!(text("dep.spec.nope == 1").await.ends_with("no such key: nope"));
     }
 }

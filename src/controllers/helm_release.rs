@@ -34,7 +34,6 @@ use crds::Reconciled as _;
 use crds::helm::HelmRelease;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use gocel::HealthChecks;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
@@ -53,6 +52,7 @@ use self::ways::Ways;
 use self::wish::{Pace, Parts};
 use self::world::World;
 use super::context::Context;
+use super::expressions::{Expressions, Kept};
 use super::record::Latest;
 use super::reference::References;
 use super::run::{Controlled, node_named, node_of, usual_trigger};
@@ -64,6 +64,7 @@ use crate::cluster::ClusterError;
 #[derive(Default)]
 pub(crate) struct Memory {
     latest: Arc<Latest<HelmRelease>>,
+    expressions: Kept,
     /// Where and as whom it was released last.
     target: Option<Arc<Target>>,
     /// What the last run saw of the objects that it waits for.
@@ -91,7 +92,8 @@ struct Wish {
     /// None where a release goes.
     chart: Option<Arc<Loaded>>,
     post: Arc<PostRenderers>,
-    checks: HealthChecks,
+    /// Expressions that judge objects in place of the usual rules.
+    expressions: Arc<Expressions>,
     ignore: Rules,
     /// Texts that came from Secrets and must not be told.
     secrets: Vec<String>,
@@ -165,6 +167,7 @@ struct Session {
     node: Node,
     memory: Arc<Mutex<Memory>>,
     latest: Arc<Latest<HelmRelease>>,
+    expressions: Arc<Expressions>,
     began: Time,
 }
 
@@ -194,9 +197,14 @@ async fn run(seen: Arc<HelmRelease>, context: Arc<Context>) -> Option<Duration> 
     context.helm_releases.wait_until_ready().await.ok()?;
     let node = node_of(&*seen);
     let memory = context.helm_release_memory.of(&node);
-    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let (latest, kept) = {
+        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        (memory.latest.clone(), memory.expressions.clone())
+    };
     let object = latest.or_seen(seen);
-    let session = Session { context, node, memory, latest, began: jiff::Timestamp::now() };
+    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
+    let began = jiff::Timestamp::now();
+    let session = Session { context, node, memory, latest, expressions, began };
     let outcome = match object.meta().deletion_timestamp {
         Some(_) => session.delete(object).await,
         None => session.attempt(object).await,
@@ -247,11 +255,16 @@ impl Session {
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
-        let (pace, checks) = match wish::check(&object.spec) {
-            Ok(checked) => checked,
+        let pace = match wish::check(&object.spec) {
+            Ok(pace) => pace,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
-        let Some(ended) = self.reconcile(&object, facts, pace, checks, is_suspended).await else {
+        let spec = &object.spec;
+        let read = self.expressions.read(object.meta(), &spec.health_check_exprs, &spec.depends_on);
+        if let Err(rest) = read.await {
+            return self.finish(Ended::early(&object, rest), None).await;
+        }
+        let Some(ended) = self.reconcile(&object, facts, pace, is_suspended).await else {
             // Something changed meanwhile: the next run decides anew.
             return Ok(Some(Duration::ZERO));
         };
@@ -334,7 +347,6 @@ impl Session {
         object: &Arc<HelmRelease>,
         facts: Facts,
         pace: Pace,
-        checks: HealthChecks,
         is_suspended: bool,
     ) -> Option<Ended> {
         let helm_chart = match template::keep(&self.context, object).await {
@@ -348,7 +360,9 @@ impl Session {
         let requeue = self.in_future(self.context.settings.requeue_dependency);
         let depends_on = &object.spec.depends_on;
         let store = &self.context.helm_releases;
-        let dependencies = gate::named_by(&self.context, store, &**object, depends_on, |_| None);
+        let expressions = &self.expressions;
+        let dependencies =
+            gate::named_by(&self.context, store, object, depends_on, expressions, |_| None).await;
         let facts = Facts { dependencies, suspended: false, ..facts };
         if !status::is_under_way(object)
             && let Gate::Rest(rest) = after_resolve(&facts, requeue)
@@ -389,7 +403,7 @@ impl Session {
             values: values.map,
             chart: Some(loaded),
             post: Arc::new(PostRenderers::of(object, ways.post_render)),
-            checks,
+            expressions: self.expressions.clone(),
             ignore,
             secrets: values.secrets,
         });

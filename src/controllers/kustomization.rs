@@ -36,6 +36,7 @@ use self::substitution::Substitution;
 use self::wish::{Pace, Wish};
 use self::world::{Verify, Wishes, World};
 use super::context::Context;
+use super::expressions::{Expressions, Kept};
 use super::record::Latest;
 use super::reference::References;
 use super::run::{Controlled, node_of, usual_trigger};
@@ -47,6 +48,7 @@ use crate::cluster::ClusterError;
 #[derive(Default)]
 pub(crate) struct Memory {
     latest: Arc<Latest<Kustomization>>,
+    expressions: Kept,
     /// When every object is compared again, whatever is remembered about it.
     verify_at: Option<Instant>,
     /// When every object was last compared.
@@ -127,6 +129,7 @@ struct Session {
     node: Node,
     memory: Arc<Mutex<Memory>>,
     latest: Arc<Latest<Kustomization>>,
+    expressions: Arc<Expressions>,
     began: Time,
 }
 
@@ -162,9 +165,14 @@ async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration
     context.sources.wait_until_ready().await.ok()?;
     let node = node_of(&*seen);
     let memory = context.kustomization_memory.of(&node);
-    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let (latest, kept) = {
+        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        (memory.latest.clone(), memory.expressions.clone())
+    };
     let object = latest.or_seen(seen);
-    let session = Session { context, node, memory, latest, began: jiff::Timestamp::now() };
+    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
+    let began = jiff::Timestamp::now();
+    let session = Session { context, node, memory, latest, expressions, began };
     let outcome = if object.meta().deletion_timestamp.is_some() {
         session.delete(object).await
     } else {
@@ -219,6 +227,11 @@ impl Session {
             Ok(pace) => pace,
             Err(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
         };
+        let spec = &object.spec;
+        let read = self.expressions.read(object.meta(), &spec.health_check_exprs, &spec.depends_on);
+        if let Err(rest) = read.await {
+            return self.finish(Ended::early(&object, "", rest), None).await;
+        }
         let ended = self.reconcile(&object, facts, pace).await;
         self.finish(ended, Some(pace)).await
     }
@@ -230,7 +243,8 @@ impl Session {
             Err(rest) => return Ended::early(object, "", rest),
         };
         let revision = &artifact.revision;
-        let dependencies = gate::dependencies(&self.context, object, revision);
+        let dependencies =
+            gate::dependencies(&self.context, object, revision, &self.expressions).await;
         let facts = Facts { dependencies, ..facts };
         match after_resolve(&facts, self.in_future(requeue)) {
             // Suspension and windows were asked about before anything was resolved.
@@ -308,7 +322,7 @@ impl Session {
             force: object.spec.force,
             await_end: false,
             health_versions: wish.health_versions.iter().cloned().collect(),
-            health_checks: wish.health_checks.clone(),
+            expressions: self.expressions.clone(),
             healthy: healthy.unwrap_or_default(),
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(pace.retry),

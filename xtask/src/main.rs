@@ -65,7 +65,7 @@ enum Command {
         #[command(subcommand)]
         command: compare::Command,
     },
-    /// Change charts at random and see whether windlass survives them
+    /// Change what tenants write at random and see whether windlass survives it
     Fuzz {
         /// What
         #[command(subcommand)]
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         Command::Conformance { folders } => conformance::run(&folders),
         Command::Oracle { which } => oracle::run(which),
         Command::Compare { command } => compare::run(&command),
-        Command::Fuzz { command } => fuzz::run(&command),
+        Command::Fuzz { command } => return ended(fuzz::run(&command)),
         Command::Crds { check } => crds::run(check),
         Command::Crash(options) => crash::run(&options),
         Command::Soak(options) => soak::run(&options),

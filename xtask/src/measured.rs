@@ -42,6 +42,9 @@ pub(crate) struct Cost {
     pub(crate) stderr: String,
 }
 
+/// This program, even where another build of it has taken its place on the disk meanwhile.
+pub(crate) const MYSELF: &str = "/proc/self/exe";
+
 /// What the parent tells of a command that took too long.
 const TOO_LONG: u8 = 124;
 
@@ -52,8 +55,7 @@ const TOO_LONG: u8 = 124;
 pub(crate) fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
     let scratch = tempfile::tempdir().context("cannot make a folder")?;
     let report = scratch.path().join("peak");
-    let own = std::env::current_exe().context("cannot tell which program this is")?;
-    let mut parent = Command::new(own);
+    let mut parent = Command::new(MYSELF);
     parent.arg("measured").arg(&report).arg(limit.as_secs().to_string()).arg("--");
     parent.arg(command.get_program()).args(command.get_args());
     parent.env_clear();

@@ -1,13 +1,13 @@
 //! `cargo xtask test`: what CI runs, in the order in which faults are cheapest to find.
 
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::progress::{self, step};
-use crate::{compare, crash, root, setup, soak};
+use crate::{compare, crash, fuzz, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
 const STORIES: [&str; 16] = [
@@ -62,6 +62,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     })?;
     if options.filter.is_none() {
         step("our charts and overlays, as recorded", compare::recorded)?;
+        step("what tenants write, changed at random", || {
+            fuzz::all(Duration::from_secs(u64::from(fuzz::CI_MINUTES) * 60))
+        })?;
     }
     if !options.no_cluster {
         step("what the stories need", setup::ensure_for_stories)?;

@@ -1,11 +1,13 @@
 //! What one evaluation may cost, and how it ends early.
 //!
-//! Here: counting. Elsewhere: what counts how much ([`crate::eval`], `functions`).
+//! Here: counting. Elsewhere: what counts how much ([`crate::eval`], `functions`), the counter
+//! ([`golang::meter`]).
 
-/// Steps of one evaluation: nodes looked at, elements and entries compared or copied.
-pub(crate) const MAX_STEPS: u64 = 1_000_000;
-/// Bytes of all texts and lists that one evaluation makes or reads through.
-pub(crate) const MAX_BYTES: u64 = 64 << 20;
+use golang::meter::{Allowance, Exhausted, Meter, Stop};
+
+/// What one evaluation may use up: nodes looked at, elements and entries compared or copied; and the bytes of all texts
+/// and lists that it makes or reads through.
+pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64 << 20 };
 
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +17,11 @@ pub(crate) enum Fault {
     /// Whatever else went wrong, in the words of the language.
     Failed(String),
     /// It costs more than an evaluation may; no operator absorbs this one.
-    TooExpensive(&'static str),
+    TooExpensive {
+        what: Exhausted,
+        /// Others of the same run have used up the most of it.
+        is_short: bool,
+    },
 }
 
 impl Fault {
@@ -33,40 +39,63 @@ impl std::fmt::Display for Fault {
         match self {
             Self::NoSuchAttribute(names) => write!(f, "no such attribute(s): {names}"),
             Self::Failed(text) => f.write_str(text),
-            Self::TooExpensive(what) => {
-                write!(
-                    f,
-                    "operation cancelled: the expression needs too {what}; make it look at fewer elements"
-                )
+            Self::TooExpensive { what, is_short } => {
+                let much = match what {
+                    Exhausted::Steps(_) => "too many steps",
+                    Exhausted::Bytes(_) => "too much memory",
+                    Exhausted::Time => "too much time",
+                };
+                f.write_str("operation cancelled: ")?;
+                match is_short {
+                    false => {
+                        write!(f, "the expression needs {much}; make it look at fewer elements")
+                    }
+                    true => write!(
+                        f,
+                        "the expressions of one object need {much} together; make them fewer or let them look at \
+                         fewer elements"
+                    ),
+                }
             }
         }
     }
 }
 
-/// What is left to spend.
+/// What is left to spend: a part of what a run may.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    steps: u64,
-    bytes: u64,
+    meter: Meter,
+    /// The run had less left than one evaluation may cost.
+    is_short: bool,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { steps: MAX_STEPS, bytes: MAX_BYTES }
+        Self::of(&Meter::new(EVALUATION, Stop::default()))
     }
 }
 
 impl Budget {
+    /// For one evaluation of a run.
+    pub(crate) fn of(run: &Meter) -> Self {
+        let left = run.left();
+        let is_short = left.steps < EVALUATION.steps || left.bytes < EVALUATION.bytes;
+        Self { meter: run.part(EVALUATION), is_short }
+    }
+
+    /// What the evaluation used up is used up for the run.
+    pub(crate) fn give_back(&self, run: &mut Meter) {
+        run.add(&self.meter);
+    }
+
     pub(crate) fn spend(&mut self, steps: usize) -> Result<(), Fault> {
-        self.steps =
-            self.steps.checked_sub(steps as u64).ok_or(Fault::TooExpensive("many steps"))?;
-        Ok(())
+        let is_short = self.is_short;
+        self.meter.steps(steps as u64).map_err(|what| Fault::TooExpensive { what, is_short })
     }
 
     /// To be called before so many bytes are made or read.
     pub(crate) fn spend_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.bytes =
-            self.bytes.checked_sub(bytes as u64).ok_or(Fault::TooExpensive("much memory"))?;
-        Ok(())
+        let is_short = self.is_short;
+        self.meter.bytes(bytes as u64).map_err(|what| Fault::TooExpensive { what, is_short })
     }
 }

@@ -293,7 +293,7 @@ impl Checker<'_> {
         let mut of = None;
         for (index, element) in list.elements.iter().enumerate() {
             let mut found = self.check(element);
-            if list.optional_indices.contains(&index) {
+            if list.optional_indices.binary_search(&index).is_ok() {
                 found = self.within_optional(element, found);
             }
             of = Some(self.join(of, found));
@@ -365,7 +365,9 @@ impl Checker<'_> {
                     .elements
                     .iter()
                     .enumerate()
-                    .map(|(index, element)| (element, list.optional_indices.contains(&index)))
+                    .map(|(index, element)| {
+                        (element, list.optional_indices.binary_search(&index).is_ok())
+                    })
                     .collect();
                 self.of_one_type(&elements);
             }

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use golang::meter::Meter;
 use serde_json::{Map, Value as Json};
 
 use crate::budget::{Budget, Fault};
@@ -47,13 +48,18 @@ pub(crate) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn run(plan: &'a Node, variables: Variables<'a>) -> Outcome<'a> {
-        Self { variables, locals: Vec::new(), budget: Budget::default() }.eval(plan)
+    /// Evaluates a plan, at the cost of a run.
+    pub(crate) fn run(plan: &'a Node, variables: Variables<'a>, run: &mut Meter) -> Outcome<'a> {
+        let mut evaluation = Self { variables, locals: Vec::new(), budget: Budget::of(run) };
+        let outcome = evaluation.eval(plan);
+        evaluation.budget.give_back(run);
+        outcome
     }
 
     /// The value of what needs no variables.
     pub(crate) fn of_constants(plan: &'a Node) -> Outcome<'a> {
-        Self::run(plan, Variables::None)
+        let budget = Budget::default();
+        Self { variables: Variables::None, locals: Vec::new(), budget }.eval(plan)
     }
 
     fn eval(&mut self, node: &'a Node) -> Outcome<'a> {
@@ -92,7 +98,7 @@ impl<'a> Evaluation<'a> {
             match self.eval(term) {
                 Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(value)),
                 Ok(Value::Bool(_)) => {}
-                Err(fault @ Fault::TooExpensive(_)) => return Err(fault),
+                Err(fault @ Fault::TooExpensive { .. }) => return Err(fault),
                 Ok(_) => error = error.or_else(|| Some(Fault::no_such_overload())),
                 Err(fault) => error = error.or(Some(fault)),
             }
@@ -104,7 +110,7 @@ impl<'a> Evaluation<'a> {
         let mut values = Vec::with_capacity(elements.len());
         for (index, element) in elements.iter().enumerate() {
             let value = self.eval(element)?;
-            if !optional.contains(&index) {
+            if optional.binary_search(&index).is_err() {
                 values.push(value);
                 continue;
             }
@@ -157,10 +163,7 @@ impl<'a> Evaluation<'a> {
     fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
         let range = match self.eval(&fold.range)? {
             Value::List(list) => list,
-            Value::Map(entries) => {
-                self.budget.spend(entries.len())?;
-                List::made(entries.keys())
-            }
+            Value::Map(entries) => List::made(entries.keys(&mut self.budget)?),
             other => {
                 let text = format!("got '{}', expected iterable type", go_type(&other));
                 return Err(Fault::failed(text));
@@ -179,16 +182,17 @@ impl<'a> Evaluation<'a> {
     fn turns(&mut self, fold: &'a Fold, range: &List<'a>, accumulator: usize) -> Result<(), Fault> {
         for element in range.iter() {
             self.budget.spend(1)?;
+            element.is_read(&mut self.budget)?;
             self.locals.truncate(accumulator + 1);
             self.locals.push((&fold.element, Ok(element)));
             match self.eval(&fold.condition) {
                 Ok(Value::Bool(false)) => break,
-                Err(fault @ Fault::TooExpensive(_)) => return Err(fault),
+                Err(fault @ Fault::TooExpensive { .. }) => return Err(fault),
                 // Parity(cel-go): a condition that fails does not end the loop.
                 _ => {}
             }
             let next = self.eval(&fold.step);
-            if let Err(fault @ Fault::TooExpensive(_)) = next {
+            if let Err(fault @ Fault::TooExpensive { .. }) = next {
                 return Err(fault);
             }
             if let Some((_, held)) = self.locals.get_mut(accumulator) {
@@ -285,10 +289,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn read(&mut self, json: &'a Json) -> Outcome<'a> {
-        if let Json::String(text) = json {
-            self.budget.spend_bytes(text.len())?;
-        }
-        Ok(Value::from_json(json))
+        let value = Value::from_json(json);
+        value.is_read(&mut self.budget)?;
+        Ok(value)
     }
 
     /// Follows fields and elements; once one may be missing, the result is an optional value.
@@ -346,6 +349,7 @@ impl<'a> Evaluation<'a> {
             Value::List(list) => {
                 let index = functions::index(key)?;
                 let found = usize::try_from(index).ok().and_then(|index| list.get(index));
+                found.as_ref().map(|found| found.is_read(&mut self.budget)).transpose()?;
                 (found, "index out of bounds")
             }
             _ => (None, "no such key"),
@@ -360,7 +364,7 @@ impl<'a> Evaluation<'a> {
         if call.name == "@not_strictly_false" {
             return match call.args.first().map(|arg| self.eval(arg)) {
                 Some(Ok(Value::Bool(value))) => Ok(Value::Bool(value)),
-                Some(Err(fault @ Fault::TooExpensive(_))) => Err(fault),
+                Some(Err(fault @ Fault::TooExpensive { .. })) => Err(fault),
                 _ => Ok(Value::Bool(true)),
             };
         }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use golang::meter::{Allowance, Meter, Stop};
 use serde_json::{Map, Value as Json};
 
+use crate::budget::EVALUATION;
 use crate::check;
 use crate::eval::{Evaluation, Variables};
 use crate::parse;
@@ -36,14 +38,30 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// What is left to the run was too little for reading it.
+    #[error("the CEL expressions of one object are too long together; make them fewer or shorter")]
+    TooMuch,
     /// Its value is no boolean.
     #[error("failed to evaluate CEL expression as boolean: '{0}'")]
     NotBoolean(String),
 }
 
+/// What reading the expressions of one object may use up: two hundred thousand bytes of text or so, and some hundred
+/// patterns.
+pub const READING: Allowance = Allowance { steps: 200_000_000, bytes: 256 << 20 };
+
+/// What a byte of an expression costs to read, and what its tree takes.
+const READ_STEPS: u64 = 1_000;
+const READ_BYTES: u64 = 1_000;
+
+/// Stack that a thread needs which reads expressions or evaluates them, whatever they are: the parser takes the most of
+/// it, for the deepest text that is read.
+pub const STACK: usize = 64 << 20;
+
 /// An expression, ready to be evaluated.
 ///
-/// An evaluation costs at most a million steps and 64 MiB of memory, and has no effect but its value.
+/// An evaluation costs at most a million steps and 64 MiB of memory, less where a run has less left, and has no effect
+/// but its value. Texts and data that nest deeply need a [`STACK`] to be read and evaluated on.
 #[derive(Debug)]
 pub struct Expression {
     text: String,
@@ -56,8 +74,16 @@ impl Expression {
     /// # Errors
     /// If it is not in the language, too long or too deep.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let parsed = parsed(text)?;
-        Self::planned(text, &parsed, false)
+        Self::parse_within(text, &mut one_reading())
+    }
+
+    /// The same at the cost of a run, whose expressions share what they may use up.
+    ///
+    /// # Errors
+    /// As [`Expression::parse`], and when the run has too little left.
+    pub fn parse_within(text: &str, run: &mut Meter) -> Result<Self, Error> {
+        let parsed = parsed(text, run)?;
+        Self::planned(text, &parsed, false, run)
     }
 
     /// Reads an expression over some variables, each a map from text to anything, and checks that it gives a boolean.
@@ -68,17 +94,30 @@ impl Expression {
     /// # Errors
     /// If it is not in the language, if its names or types are wrong, or if it would give something else.
     pub fn compile(text: &str, variables: &[&str]) -> Result<Self, Error> {
-        let parsed = parsed(text)?;
+        Self::compile_within(text, variables, &mut one_reading())
+    }
+
+    /// The same at the cost of a run.
+    ///
+    /// # Errors
+    /// As [`Expression::compile`], and when the run has too little left.
+    pub fn compile_within(text: &str, variables: &[&str], run: &mut Meter) -> Result<Self, Error> {
+        let parsed = parsed(text, run)?;
         let found = check::check(&parsed, text, variables)
             .map_err(|complaints| refused(text, &complaints))?;
         if found != Type::Bool {
             return Err(Error::OutputType(declared_name(&found)));
         }
-        Self::planned(text, &parsed, true)
+        Self::planned(text, &parsed, true, run)
     }
 
-    fn planned(text: &str, parsed: &parse::Parsed, is_checked: bool) -> Result<Self, Error> {
-        let plan = plan::plan(&parsed.root, is_checked).map_err(Error::Program)?;
+    fn planned(
+        text: &str,
+        parsed: &parse::Parsed,
+        is_checked: bool,
+        run: &mut Meter,
+    ) -> Result<Self, Error> {
+        let plan = plan::plan(&parsed.root, is_checked, run).map_err(Error::Program)?;
         Ok(Self { text: text.to_owned(), plan })
     }
 
@@ -92,7 +131,19 @@ impl Expression {
     /// # Errors
     /// If something in it fails, as a field that is not there, or if its value is no boolean.
     pub fn evaluate_bool(&self, variables: &[(&str, &Json)]) -> Result<bool, Error> {
-        self.evaluate(Variables::Named(variables))
+        self.evaluate_bool_within(variables, &mut one_evaluation())
+    }
+
+    /// The same at the cost of a run, whose expressions share what they may use up.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate_bool`], and when the run has too little left.
+    pub fn evaluate_bool_within(
+        &self,
+        variables: &[(&str, &Json)],
+        run: &mut Meter,
+    ) -> Result<bool, Error> {
+        self.evaluate(Variables::Named(variables), run)
     }
 
     /// Evaluates it over an object whose fields are the variables.
@@ -100,11 +151,23 @@ impl Expression {
     /// # Errors
     /// As [`Expression::evaluate_bool`].
     pub fn evaluate_bool_over(&self, fields: &Map<String, Json>) -> Result<bool, Error> {
-        self.evaluate(Variables::Fields(fields))
+        self.evaluate_bool_over_within(fields, &mut one_evaluation())
     }
 
-    fn evaluate(&self, variables: Variables<'_>) -> Result<bool, Error> {
-        match Evaluation::run(&self.plan, variables) {
+    /// The same at the cost of a run.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate_bool_within`].
+    pub fn evaluate_bool_over_within(
+        &self,
+        fields: &Map<String, Json>,
+        run: &mut Meter,
+    ) -> Result<bool, Error> {
+        self.evaluate(Variables::Fields(fields), run)
+    }
+
+    fn evaluate(&self, variables: Variables<'_>, run: &mut Meter) -> Result<bool, Error> {
+        match Evaluation::run(&self.plan, variables, run) {
             Ok(Value::Bool(value)) => Ok(value),
             Ok(_) => Err(Error::NotBoolean(self.text.clone())),
             Err(fault) => {
@@ -121,7 +184,19 @@ impl fmt::Display for Expression {
     }
 }
 
-fn parsed(text: &str) -> Result<parse::Parsed, Error> {
+fn one_evaluation() -> Meter {
+    Meter::new(EVALUATION, Stop::default())
+}
+
+/// What the longest expression costs to read.
+fn one_reading() -> Meter {
+    Meter::new(READING, Stop::default())
+}
+
+fn parsed(text: &str, run: &mut Meter) -> Result<parse::Parsed, Error> {
+    let length = text.len().min(parse::MAX_CHARACTERS) as u64;
+    let cost = run.steps(length.saturating_mul(READ_STEPS));
+    cost.and_then(|()| run.bytes(length.saturating_mul(READ_BYTES))).map_err(|_| Error::TooMuch)?;
     parse::parse(text).map_err(|complaints| refused(text, &complaints))
 }
 

@@ -107,6 +107,7 @@ pub(crate) fn call<'a>(call: &Call, args: Vec<Value<'a>>, budget: &mut Budget) -
         }
         ("sets.intersects", [Value::List(one), Value::List(two)]) => {
             for element in one.iter() {
+                element.is_read(budget)?;
                 if contains(two, &element, budget)? {
                     return Ok(Value::Bool(true));
                 }
@@ -181,6 +182,7 @@ fn is_in<'a>(element: &Value<'a>, container: &Value<'a>, budget: &mut Budget) ->
 
 fn contains(list: &List<'_>, element: &Value<'_>, budget: &mut Budget) -> Result<bool, Fault> {
     for own in list.iter() {
+        own.is_read(budget)?;
         if element.equals(&own, budget)? {
             return Ok(true);
         }
@@ -190,6 +192,7 @@ fn contains(list: &List<'_>, element: &Value<'_>, budget: &mut Budget) -> Result
 
 fn contains_all(all: &List<'_>, some: &List<'_>, budget: &mut Budget) -> Result<bool, Fault> {
     for element in some.iter() {
+        element.is_read(budget)?;
         if !contains(all, &element, budget)? {
             return Ok(false);
         }

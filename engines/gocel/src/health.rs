@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use golang::meter::Meter;
 use serde_json::{Map, Value as Json};
 
 use crate::{Error, Expression};
@@ -82,11 +83,11 @@ struct Evaluator {
 pub struct HealthChecks(BTreeMap<(String, String), Evaluator>);
 
 impl HealthChecks {
-    /// Reads the expressions of all checks.
+    /// Reads the expressions of all checks, at the cost of a run.
     ///
     /// # Errors
     /// Says which one is wrong and why.
-    pub fn new(checks: &[HealthCheck<'_>]) -> Result<Self, HealthCheckError> {
+    pub fn new(checks: &[HealthCheck<'_>], run: &mut Meter) -> Result<Self, HealthCheckError> {
         let mut evaluators = BTreeMap::new();
         for (index, check) in checks.iter().enumerate() {
             let group = group_of(check.api_version);
@@ -98,7 +99,7 @@ impl HealthChecks {
                 };
                 return Err(HealthCheckError::Duplicate { group_kind, index });
             }
-            evaluators.insert(key, evaluator(index, check)?);
+            evaluators.insert(key, evaluator(index, check, run)?);
         }
         Ok(Self(evaluators))
     }
@@ -121,14 +122,19 @@ impl HealthChecks {
     /// Judges an object, whose fields are the variables. None if there are no expressions for its kind.
     ///
     /// An object whose `status.observedGeneration` is not its generation is in progress whatever the expressions say.
-    /// They are asked in the order in progress, failed, current; if none holds it is in progress.
+    /// They are asked in the order in progress, failed, current; if none holds it is in progress. What they use up is
+    /// used up for the run.
     ///
     /// # Errors
     /// If one has no boolean value.
-    pub fn judge(&self, object: &Map<String, Json>) -> Option<Result<Judgement, Error>> {
+    pub fn judge(
+        &self,
+        object: &Map<String, Json>,
+        run: &mut Meter,
+    ) -> Option<Result<Judgement, Error>> {
         let text = |field: &str| object.get(field).and_then(Json::as_str).unwrap_or_default();
         let evaluator = self.evaluator(group_of(text("apiVersion")), text("kind"))?;
-        Some(evaluator.judge(object))
+        Some(evaluator.judge(object, run))
     }
 }
 
@@ -136,25 +142,34 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-fn evaluator(index: usize, check: &HealthCheck<'_>) -> Result<Evaluator, HealthCheckError> {
-    let read = |field: &'static str, text: &str| {
-        Expression::parse(text).map_err(|error| HealthCheckError::Invalid { index, field, error })
-    };
-    let optional = |field: &'static str, text: Option<&str>| {
-        text.filter(|text| !text.is_empty()).map(|text| read(field, text)).transpose()
+fn evaluator(
+    index: usize,
+    check: &HealthCheck<'_>,
+    run: &mut Meter,
+) -> Result<Evaluator, HealthCheckError> {
+    let mut read = |field: &'static str, text: &str| {
+        Expression::parse_within(text, run).map_err(|error| HealthCheckError::Invalid {
+            index,
+            field,
+            error,
+        })
     };
     if check.current.is_empty() {
         return Err(HealthCheckError::NoCurrent { index });
     }
+    let current = read("Current", check.current)?;
+    let mut optional = |field: &'static str, text: Option<&str>| {
+        text.filter(|text| !text.is_empty()).map(|text| read(field, text)).transpose()
+    };
     Ok(Evaluator {
-        current: read("Current", check.current)?,
+        current,
         failed: optional("Failed", check.failed)?,
         in_progress: optional("InProgress", check.in_progress)?,
     })
 }
 
 impl Evaluator {
-    fn judge(&self, object: &Map<String, Json>) -> Result<Judgement, Error> {
+    fn judge(&self, object: &Map<String, Json>, run: &mut Meter) -> Result<Judgement, Error> {
         let integer = |map: &str, field: &str| object.get(map)?.get(field)?.as_i64();
         if let Some(observed) = integer("status", "observedGeneration")
             && let Some(generation) = integer("metadata", "generation")
@@ -169,7 +184,7 @@ impl Evaluator {
         ];
         for (expression, judgement) in asked {
             if let Some(expression) = expression
-                && expression.evaluate_bool_over(object)?
+                && expression.evaluate_bool_over_within(object, run)?
             {
                 return Ok(judgement);
             }

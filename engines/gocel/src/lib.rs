@@ -21,6 +21,7 @@
 
 mod budget;
 mod check;
+mod depth;
 mod eval;
 mod expression;
 mod functions;
@@ -31,5 +32,5 @@ mod plan;
 mod typing;
 mod value;
 
-pub use expression::{Error, Expression};
+pub use expression::{Error, Expression, READING, STACK};
 pub use health::{HealthCheck, HealthCheckError, HealthChecks, Judgement};

@@ -1,22 +1,21 @@
 //! From text to the syntax tree of the `cel` crate, with errors shown as cel-go shows them.
 //!
-//! Here: limits, places in the text, the macros of optional values. Elsewhere: types ([`crate::check`]), what is
-//! evaluated ([`crate::plan`]).
+//! Here: places in the text, the macros of optional values. Elsewhere: how deep a text may nest ([`crate::depth`]), types
+//! ([`crate::check`]), what is evaluated ([`crate::plan`]).
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, SourceInfo,
 };
 use cel::parser::Parser;
 
+use crate::depth::{self, MAX_DEPTH, Unreadable};
+
 /// Characters of an expression. Source: cel-go's parser.
 pub(crate) const MAX_CHARACTERS: usize = 100_000;
-/// How deep an expression may nest.
+/// Nodes of a syntax tree once `optMap` and `optFlatMap` are replaced, which each write their target twice.
 ///
-/// Differs(cel-go): 250 there; parsing one level takes so much stack that a thread with 2 MiB would not hold it.
-pub(crate) const MAX_DEPTH: usize = 64;
-
-/// How many operators may follow one another, such as `a.b + c.d`.
-const MAX_CHAIN: usize = 200;
+/// Differs(cel-go): there is no such limit; forty of them in a row end the process there.
+const MAX_NODES: usize = 500_000;
 
 /// A place in the text and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,10 +42,12 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, Vec<Complaint>> {
             "expression code point size exceeds limit: size: {characters}, limit {MAX_CHARACTERS}"
         )));
     }
-    let too_deep = || complain(format!("expression recursion limit exceeded: {MAX_DEPTH}"));
-    if is_too_deep(source) {
-        return Err(too_deep());
-    }
+    depth::check(source).map_err(|fault| match fault {
+        Unreadable::TooDeep => {
+            complain(format!("expression recursion limit exceeded: {MAX_DEPTH}"))
+        }
+        Unreadable::NoToken(at) => vec![no_token(source, at)],
+    })?;
     let parser = Parser::new().enable_optional_syntax(true).max_recursion_depth(MAX_DEPTH as u16);
     let (mut root, info) = parser.parse_with_source_info(source).map_err(|errors| {
         let mut complaints: Vec<Complaint> = errors
@@ -65,8 +66,11 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, Vec<Complaint>> {
         complaints.sort();
         complaints
     })?;
-    expand(&mut root, 0).map_err(|fault| match fault {
-        Unexpandable::TooDeep => too_deep(),
+    expand(&mut root).map_err(|fault| match fault {
+        Unexpandable::TooLarge => complain(
+            "optMap and optFlatMap make the expression too large; use fewer of them in a row"
+                .to_owned(),
+        ),
         Unexpandable::NoVariable(id, name) => vec![complaint_at(
             &info,
             source,
@@ -77,89 +81,70 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, Vec<Complaint>> {
     Ok(Parsed { root, info })
 }
 
-/// Whether a text nests deeper than the parser and the walks over its tree can bear.
-///
-/// Counted are brackets that are open, and operators that lean on the one before: such a chain makes a tree as deep as
-/// it is long. It ends at a logical operator, a comma or a condition. An upper bound is enough: texts that come near it
-/// are no expressions of people.
-fn is_too_deep(source: &str) -> bool {
-    let mut chains = vec![0usize];
-    let mut conditions = 0usize;
-    let mut quote: Option<char> = None;
-    let mut chars = source.chars();
-    while let Some(character) = chars.next() {
-        let mut chain = chains.pop().unwrap_or_default();
-        let mut opened = false;
-        match (quote, character) {
-            (Some(_), '\\') => {
-                chars.next();
-            }
-            (Some(mark), _) if mark == character => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(character),
-            (None, '(' | '[' | '{') => {
-                (chain, opened) = (chain + 1, true);
-            }
-            (None, ')' | ']' | '}') => chain = chains.pop().unwrap_or_default(),
-            (None, '?') => (chain, conditions) = (0, conditions + 1),
-            (None, ',' | ':' | '&' | '|') => chain = 0,
-            (None, '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!') => chain += 1,
-            (None, _) => {}
-        }
-        chains.push(chain);
-        if opened {
-            chains.push(0);
-        }
-        if chains.len() > MAX_DEPTH + 1 || chain > MAX_CHAIN || conditions > MAX_CHAIN {
-            return true;
-        }
+/// A text that no token begins with.
+fn no_token(source: &str, at: usize) -> Complaint {
+    let (before, rest) = source.split_at_checked(at).unwrap_or((source, ""));
+    let shown: String = rest.chars().take_while(|it| *it != '\n').take(30).collect();
+    Complaint {
+        line: before.matches('\n').count() + 1,
+        column: before.rsplit('\n').next().unwrap_or_default().chars().count(),
+        text: format!("Syntax error: token recognition error at: '{shown}'"),
     }
-    false
 }
 
 enum Unexpandable {
-    TooDeep,
+    TooLarge,
     NoVariable(u64, &'static str),
 }
 
-/// Replaces `optMap` and `optFlatMap` by what they stand for, and makes sure that the tree may be walked.
-fn expand(expr: &mut IdedExpr, depth: usize) -> Result<(), Unexpandable> {
-    if depth > MAX_DEPTH + MAX_CHAIN {
-        return Err(Unexpandable::TooDeep);
-    }
-    let next = depth + 1;
+/// Replaces `optMap` and `optFlatMap` by what they stand for; says how many nodes there are then.
+fn expand(expr: &mut IdedExpr) -> Result<usize, Unexpandable> {
+    let mut nodes = 1usize;
+    let mut within = |expr: &mut IdedExpr| -> Result<usize, Unexpandable> {
+        let own = expand(expr)?;
+        nodes += own;
+        if nodes > MAX_NODES { Err(Unexpandable::TooLarge) } else { Ok(own) }
+    };
     match &mut expr.expr {
         Expr::Call(call) => {
-            for arg in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
-                expand(arg, next)?;
+            let target = call.target.as_deref_mut().map(&mut within).transpose()?.unwrap_or(0);
+            for arg in &mut call.args {
+                within(arg)?;
             }
             let name = match (call.func_name.as_str(), call.args.len()) {
                 ("optMap", 2) => "optMap",
                 ("optFlatMap", 2) => "optFlatMap",
-                _ => return Ok(()),
+                _ => return Ok(nodes),
             };
-            if let Some(target) = call.target.take() {
-                expr.expr = optional_map(expr.id, name, *target, &mut call.args)?;
+            if let Some(of) = call.target.take() {
+                // The target a second time, and what is put around it.
+                nodes += target + 10;
+                if nodes > MAX_NODES {
+                    return Err(Unexpandable::TooLarge);
+                }
+                expr.expr = optional_map(expr.id, name, *of, &mut call.args)?;
             }
         }
-        Expr::Select(select) => expand(&mut select.operand, next)?,
+        Expr::Select(select) => {
+            within(&mut select.operand)?;
+        }
         Expr::List(list) => {
             for element in &mut list.elements {
-                expand(element, next)?;
+                within(element)?;
             }
         }
         Expr::Map(map) => {
             for entry in &mut map.entries {
                 if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    expand(&mut entry.key, next)?;
-                    expand(&mut entry.value, next)?;
+                    within(&mut entry.key)?;
+                    within(&mut entry.value)?;
                 }
             }
         }
         Expr::Struct(fields) => {
             for field in &mut fields.entries {
                 if let EntryExpr::StructField(field) = &mut field.expr {
-                    expand(&mut field.value, next)?;
+                    within(&mut field.value)?;
                 }
             }
         }
@@ -172,12 +157,12 @@ fn expand(expr: &mut IdedExpr, depth: usize) -> Result<(), Unexpandable> {
                 &mut fold.loop_step,
                 &mut fold.result,
             ] {
-                expand(part, next)?;
+                within(part)?;
             }
         }
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
     }
-    Ok(())
+    Ok(nodes)
 }
 
 /// `target.hasValue() ? optional.of(body with the variable as target.value()) : optional.none()`.

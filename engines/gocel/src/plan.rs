@@ -5,10 +5,12 @@
 //!
 //! Source of the semantics: cel-go's `interpreter` planner.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
+use golang::meter::{Allowance, Meter};
 use golang::regexp::Regexp;
 
 use crate::check::{named_type, qualified_name};
@@ -120,15 +122,36 @@ const CONVERSIONS: [&str; 10] =
 ///
 /// # Errors
 /// In cel-go's words: a call that nothing implements, a pattern that is none, a literal that cannot be converted.
-pub(crate) fn plan(expr: &IdedExpr, is_checked: bool) -> Result<Node, String> {
-    Planner { is_checked }.plan(expr)
+pub(crate) fn plan(expr: &IdedExpr, is_checked: bool, run: &mut Meter) -> Result<Node, String> {
+    Planner { is_checked, run: RefCell::new(run) }.plan(expr)
 }
 
-struct Planner {
+/// What compiling a pattern costs, and what it may take then. Those that are not small are rare, and dear.
+const SMALL_PATTERN: Allowance = Allowance { steps: 20_000, bytes: 128 << 10 };
+const LARGE_PATTERN: Allowance = Allowance { steps: 2_000_000, bytes: 32 << 20 };
+
+struct Planner<'m> {
     is_checked: bool,
+    run: RefCell<&'m mut Meter>,
 }
 
-impl Planner {
+impl Planner<'_> {
+    /// A pattern that is a text of the expression, which is compiled once.
+    fn pattern(&self, pattern: &str) -> Result<Regexp, String> {
+        let spend = |cost: Allowance| {
+            let mut run = self.run.borrow_mut();
+            run.steps(cost.steps).and_then(|()| run.bytes(cost.bytes)).map_err(|_| {
+                "too many or too large regular expressions; use fewer or simpler ones".to_owned()
+            })
+        };
+        spend(SMALL_PATTERN)?;
+        let compiled = Regexp::new(pattern).map_err(|error| error.to_string())?;
+        if !compiled.is_small() {
+            spend(LARGE_PATTERN)?;
+        }
+        Ok(compiled)
+    }
+
     fn plan(&self, expr: &IdedExpr) -> Result<Node, String> {
         Ok(match &expr.expr {
             Expr::Literal(literal) => Node::Literal(literal_of(literal)),
@@ -252,7 +275,7 @@ impl Planner {
         }
         let pattern = match (name.as_str(), args.get(1)) {
             ("matches", Some(Node::Literal(Literal::String(pattern)))) => {
-                Some(Regexp::new(pattern).map_err(|error| error.to_string())?)
+                Some(self.pattern(pattern)?)
             }
             _ => None,
         };

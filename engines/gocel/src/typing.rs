@@ -86,9 +86,7 @@ impl Type {
                 list.get(0).is_none_or(|first| of.admits(&first))
             }
             (Self::Map(of), Value::Map(entries)) => {
-                let Some(key) = entries.keys().into_iter().next() else { return true };
-                let value = entries.get(&key, &mut crate::budget::Budget::default());
-                of.0.admits(&key) && value.ok().flatten().is_none_or(|value| of.1.admits(&value))
+                entries.first().is_none_or(|(key, value)| of.0.admits(&key) && of.1.admits(&value))
             }
             _ => self.runtime_name() == value.type_name(),
         }

@@ -98,10 +98,29 @@ impl<'a> Entries<'a> {
         }
     }
 
-    pub(crate) fn keys(&self) -> Vec<Value<'a>> {
-        match self {
-            Self::Data(entries) => entries.keys().map(Value::text).collect(),
+    /// The keys; each costs a step, and its text.
+    pub(crate) fn keys(&self, budget: &mut Budget) -> Result<Vec<Value<'a>>, Fault> {
+        budget.spend(self.len())?;
+        budget.spend_bytes(self.len().saturating_mul(size_of::<Value<'_>>()))?;
+        Ok(match self {
+            Self::Data(entries) => {
+                for key in entries.keys() {
+                    budget.spend_bytes(key.len())?;
+                }
+                entries.keys().map(Value::text).collect()
+            }
             Self::Made(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+        })
+    }
+
+    /// The first entry.
+    pub(crate) fn first(&self) -> Option<(Value<'a>, Value<'a>)> {
+        match self {
+            Self::Data(entries) => entries
+                .iter()
+                .next()
+                .map(|(key, value)| (Value::text(key), Value::from_json(value))),
+            Self::Made(entries) => entries.first().cloned(),
         }
     }
 }
@@ -123,6 +142,14 @@ impl<'a> Value<'a> {
             Json::String(text) => Self::text(text),
             Json::Array(items) => Self::List(List::Data(items)),
             Json::Object(entries) => Self::Map(Entries::Data(entries)),
+        }
+    }
+
+    /// What taking it out of the data costs: a text is copied.
+    pub(crate) fn is_read(&self, budget: &mut Budget) -> Result<(), Fault> {
+        match self {
+            Self::String(text) => budget.spend_bytes(text.len()),
+            _ => Ok(()),
         }
     }
 
@@ -192,6 +219,8 @@ impl<'a> Value<'a> {
                     return Ok(false);
                 }
                 for (one, two) in one.iter().zip(two.iter()) {
+                    one.is_read(budget)?;
+                    two.is_read(budget)?;
                     if !one.equals(&two, budget)? {
                         return Ok(false);
                     }
@@ -202,7 +231,7 @@ impl<'a> Value<'a> {
                 if one.len() != two.len() {
                     return Ok(false);
                 }
-                for key in one.keys() {
+                for key in one.keys(budget)? {
                     let (Some(mine), Some(theirs)) =
                         (one.get(&key, budget)?, two.get(&key, budget)?)
                     else {

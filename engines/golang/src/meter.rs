@@ -94,6 +94,20 @@ impl Meter {
         Ok(())
     }
 
+    /// A meter for a part of the work, which ends with it and may use up no more than is left.
+    pub fn part(&self, allowance: Allowance) -> Self {
+        let left = self.left();
+        let steps = allowance.steps.min(left.steps);
+        let bytes = allowance.bytes.min(left.bytes);
+        Self::new(Allowance { steps, bytes }, self.stop.clone())
+    }
+
+    /// What a part used up is used up here too.
+    pub fn add(&mut self, part: &Self) {
+        self.steps = self.steps.saturating_add(part.steps);
+        self.bytes = self.bytes.saturating_add(part.bytes);
+    }
+
     /// How much is left.
     pub fn left(&self) -> Allowance {
         Allowance {
@@ -118,5 +132,16 @@ mod tests {
         assert_eq!(meter.steps(5_000), Err(Exhausted::Time));
         assert_eq!(meter.left().steps, 1_000);
         assert_eq!(meter.steps(u64::MAX), Err(Exhausted::Steps(10_000)));
+    }
+
+    #[test]
+    fn a_part_has_no_more_than_is_left_and_counts_for_the_whole() {
+        let mut whole = Meter::new(Allowance { steps: 10, bytes: 10 }, Stop::default());
+        let mut part = whole.part(Allowance { steps: 6, bytes: 100 });
+        assert_eq!(part.steps(6).and_then(|()| part.bytes(10)), Ok(()));
+        assert_eq!(part.steps(1), Err(Exhausted::Steps(6)));
+        whole.add(&part);
+        assert_eq!((whole.left().steps, whole.left().bytes), (3, 0));
+        assert_eq!(whole.part(Allowance { steps: 6, bytes: 1 }).steps(4), Err(Exhausted::Steps(3)));
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use apply::ignore::Rules;
 use crds::helm::HelmRelease;
-use gocel::HealthChecks;
 use golang::value::Map;
 use kube::core::ResourceExt as _;
 use objects::ObjectId;
@@ -49,8 +48,7 @@ impl Session {
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
         // A spec that cannot be read must not keep its release for ever.
-        let pace =
-            wish::check(&object.spec).map(|(pace, _)| pace).unwrap_or_else(|_| Pace::of_farewell());
+        let pace = wish::check(&object.spec).unwrap_or_else(|_| Pace::of_farewell());
         let of = latest(&known.history);
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let parts = Parts {
@@ -69,7 +67,7 @@ impl Session {
             values: Map::default(),
             chart: None,
             post: Arc::new(PostRenderers::of(&object, ways.post_render)),
-            checks: HealthChecks::default(),
+            expressions: self.expressions.clone(),
             ignore: Rules::default(),
             secrets: Vec::new(),
         });

@@ -82,19 +82,19 @@ impl World {
     /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
     async fn hook_health(&self, record: &Record, member: &Member, live: &Object) -> Health {
         let report = match (live.api_version(), live.kind()) {
-            ("batch/v1", "Job") => self.judged(live, true),
+            ("batch/v1", "Job") => self.judged(live, true).await,
             ("v1", "Pod") => {
                 let phase =
                     live.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str);
                 match phase {
                     Some("Succeeded") => return Health::Done,
                     Some("Failed") => {
-                        apply::Report { status: State::Failed, ..self.judged(live, true) }
+                        apply::Report { status: State::Failed, ..self.judged(live, true).await }
                     }
                     _ => return Health::Pending(vec![pending(member)]),
                 }
             }
-            _ => match crate::controllers::expressions::report(&self.wish.checks, live) {
+            _ => match self.wish.expressions.report(live).await {
                 Some(report) => report,
                 None => return Health::Done,
             },

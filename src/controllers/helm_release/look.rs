@@ -156,11 +156,11 @@ impl World {
         };
         self.saw(member, live.as_ref(), since);
         let Some(live) = live else { return Ok(Report::not_found()) };
-        Ok(self.judged(&live, jobs))
+        Ok(self.judged(&live, jobs).await)
     }
 
     /// How an object is, by the expressions of the spec or the usual rules.
-    pub(super) fn judged(&self, live: &Object, jobs: bool) -> Report {
+    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
         if self.wish.ways.legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
             return legacy::report(live, jobs);
@@ -169,7 +169,7 @@ impl World {
             // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
             return if jobs { health::job(live) } else { current() };
         }
-        if let Some(report) = crate::controllers::expressions::report(&self.wish.checks, live) {
+        if let Some(report) = self.wish.expressions.report(live).await {
             return report;
         }
         health::read(live, &[], jiff::Timestamp::now())

@@ -11,7 +11,6 @@ use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,
     HelmReleaseSpec, RemediationStrategy,
 };
-use gocel::HealthChecks;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, SHORTEST_INTERVAL, reason};
 use release::Desired;
@@ -25,7 +24,6 @@ use release::target::Target;
 use sha2::{Digest as _, Sha256};
 
 use super::postrender;
-use crate::controllers::expressions;
 use crate::controllers::gate::{seed, unsupported_text};
 use crate::controllers::kustomization::wish::ignored;
 use crate::controllers::run::REQUESTED_AT;
@@ -122,16 +120,14 @@ fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// Checks what can be checked without the cluster.
-pub(super) fn check(spec: &HelmReleaseSpec) -> Result<(Pace, HealthChecks), Rest> {
+/// Checks what can be checked without the cluster and expressions.
+pub(super) fn check(spec: &HelmReleaseSpec) -> Result<Pace, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
-    let health_checks = expressions::health_checks(&spec.health_check_exprs)?;
-    expressions::check_readiness(&spec.depends_on)?;
     ignore(spec)?;
-    Ok((pace(spec)?, health_checks))
+    pace(spec)
 }
 
 /// The fields in which a difference is no drift.

@@ -47,7 +47,7 @@ impl Session {
             force: false,
             await_end,
             health_versions: BTreeMap::new(),
-            health_checks: Arc::default(),
+            expressions: self.expressions.clone(),
             healthy: BTreeSet::new(),
             ignore: Arc::default(),
             retry_at: self.in_future(pace.retry),

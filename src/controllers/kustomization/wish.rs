@@ -7,7 +7,6 @@ use apply::ignore::{Rules, Target};
 use apply::{Desired, HealthWish};
 use crds::IgnoreRule;
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
-use gocel::HealthChecks;
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
@@ -18,7 +17,6 @@ use super::bases::Bases;
 use super::manifests::Loaded;
 use super::substitution::Substitution;
 use super::{generated, manifests};
-use crate::controllers::expressions;
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 
@@ -48,8 +46,6 @@ pub(super) struct Wish {
     pub(super) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
-    /// Expressions that judge objects in place of the usual rules.
-    pub(super) health_checks: Arc<HealthChecks>,
 }
 
 /// Fields that were given and have no support, in the spec's order.
@@ -88,14 +84,12 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// Checks what can be checked without files.
+/// Checks what can be checked without files and expressions.
 pub(super) fn check(spec: &KustomizationSpec) -> Result<Pace, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
-    expressions::health_checks(&spec.health_check_exprs)?;
-    expressions::check_readiness(&spec.depends_on)?;
     pace(spec).map_err(|(field, error)| {
         Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
     })
@@ -189,7 +183,6 @@ pub(super) fn wish(
     let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
-    let health_checks = Arc::new(expressions::health_checks(&spec.health_check_exprs)?);
     let digest = digest(&stages);
     let desired = Arc::new(Desired {
         own: own_id(object),
@@ -206,16 +199,7 @@ pub(super) fn wish(
     });
     let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
-    Ok(Wish {
-        desired,
-        digest,
-        trace: recorder.seen(),
-        is_remote,
-        inputs,
-        ignore,
-        health_versions,
-        health_checks,
-    })
+    Ok(Wish { desired, digest, trace: recorder.seen(), is_remote, inputs, ignore, health_versions })
 }
 
 fn refused(error: &manifests::Error) -> Rest {

@@ -17,7 +17,6 @@ use apply::{
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
-use gocel::HealthChecks;
 use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
@@ -26,6 +25,7 @@ use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
+use crate::controllers::expressions::Expressions;
 use crate::controllers::observer::{Awaited, Labelled};
 use crate::controllers::record::Latest;
 use crate::controllers::target::Target;
@@ -81,7 +81,7 @@ pub(super) struct Wishes {
     /// API versions of objects whose health is asked for by name.
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Expressions that judge objects in place of the usual rules.
-    pub(super) health_checks: Arc<HealthChecks>,
+    pub(super) expressions: Arc<Expressions>,
     /// Objects of this very build that were healthy at an earlier look.
     pub(super) healthy: BTreeSet<ObjectId>,
     /// Which fields others may change.

@@ -1,4 +1,4 @@
-//! Bytes changed at random, and by the words that template and YAML parsers trip over.
+//! Bytes changed at random, and by the words that parsers trip over.
 //!
 //! Here: changing files. Elsewhere: what the changed files must not do (`super`).
 
@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 use e2e::random::Random;
 
-/// What is put in: pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are no text.
-const WORDS: [&[u8]; 60] = [
+/// Words that a language trips over.
+pub(super) type Words = [&'static [u8]];
+
+/// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are no text.
+pub(super) const TEMPLATES: [&[u8]; 60] = [
     b"{{",
     b"}}",
     b"{{-",
@@ -71,14 +74,14 @@ const WORDS: [&[u8]; 60] = [
 ];
 
 /// Changes some places in one or two of the files.
-pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, random: &mut Random) {
+pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, words: &Words, random: &mut Random) {
     let names: Vec<String> = files.keys().cloned().collect();
     for _ in 0..=random.below(2) {
         let Some(name) = names.get(random.below(names.len())) else { return };
         let other = names.get(random.below(names.len())).and_then(|name| files.get(name)).cloned();
         if let Some(text) = files.get_mut(name) {
             for _ in 0..=random.below(4) {
-                change(text, other.as_deref().unwrap_or_default(), random);
+                change(text, other.as_deref().unwrap_or_default(), words, random);
             }
         }
     }
@@ -93,8 +96,32 @@ pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, random: &mut Random) 
     }
 }
 
+/// Changes some places of one input, with pieces of another; now and then one piece comes very often.
+pub(super) fn input(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mut Random) {
+    for _ in 0..=random.below(5) {
+        change(text, other, words, random);
+    }
+    if random.chance(4) {
+        let at = random.below(text.len() + 1);
+        let piece = match random.chance(50) {
+            true => word(words, random).to_vec(),
+            false => {
+                let until = (at + 1 + random.below(8)).min(text.len());
+                text.get(at..until).unwrap_or_default().to_vec()
+            }
+        };
+        let times = 1 << random.below(17);
+        let times = times.min(MOST_BYTES / piece.len().max(1));
+        insert(text, at, &piece.repeat(times));
+    }
+    text.truncate(MOST_BYTES);
+}
+
+/// As much as an input may grow to: enough to be too deep or too long for anything that has no limit.
+const MOST_BYTES: usize = 256 << 10;
+
 /// Changes one place.
-fn change(text: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+fn change(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mut Random) {
     let at = random.below(text.len() + 1);
     let longest = if random.chance(80) { 12 } else { 400 };
     let until = (at + random.below(longest)).min(text.len());
@@ -121,14 +148,14 @@ fn change(text: &mut Vec<u8>, other: &[u8], random: &mut Random) {
             let begin =
                 text.iter().take(at).rposition(|byte| !is_word(byte)).map_or(0, |it| it + 1);
             let length = text.iter().skip(begin).take_while(|byte| is_word(byte)).count();
-            drop(text.splice(begin..begin + length, word(random).iter().copied()));
+            drop(text.splice(begin..begin + length, word(words, random).iter().copied()));
         }
-        _ => insert(text, at, word(random)),
+        _ => insert(text, at, word(words, random)),
     }
 }
 
-fn word(random: &mut Random) -> &'static [u8] {
-    WORDS.get(random.below(WORDS.len())).copied().unwrap_or_default()
+fn word(words: &Words, random: &mut Random) -> &'static [u8] {
+    words.get(random.below(words.len())).copied().unwrap_or_default()
 }
 
 fn insert(text: &mut Vec<u8>, at: usize, piece: &[u8]) {
@@ -142,7 +169,7 @@ mod tests {
     fn changed(seed: u64) -> BTreeMap<String, Vec<u8>> {
         let text = b"a: {{ .Values.a }}\nb: 17\n".to_vec();
         let mut all = BTreeMap::from([("a".to_owned(), text.clone()), ("b".to_owned(), text)]);
-        files(&mut all, &mut Random::new(seed));
+        files(&mut all, &TEMPLATES, &mut Random::new(seed));
         all
     }
 
@@ -158,8 +185,8 @@ mod tests {
     fn empty_files_are_no_trouble() {
         for seed in 0..200 {
             let mut all = BTreeMap::from([("a".to_owned(), Vec::new())]);
-            files(&mut all, &mut Random::new(seed));
-            files(&mut BTreeMap::new(), &mut Random::new(seed));
+            files(&mut all, &TEMPLATES, &mut Random::new(seed));
+            files(&mut BTreeMap::new(), &TEMPLATES, &mut Random::new(seed));
         }
     }
 }

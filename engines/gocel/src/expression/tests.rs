@@ -177,21 +177,40 @@ fn bombs_end_with_an_error_that_says_so() {
     assert_eq!(fair.evaluate_bool_over(fields), Ok(true));
 }
 
+/// Runs on the stack that this crate asks for.
+fn on_stack(run: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
+}
+
 #[test]
 fn texts_that_nest_or_go_on_for_long_are_refused_or_read() {
-    let run = || {
-        for text in [
+    on_stack(|| {
+        let long = [
             "(".repeat(100_000),
             format!("{}1{}", "(".repeat(5000), ")".repeat(5000)),
-            format!("{}1{}", "[".repeat(65), "]".repeat(65)),
+            format!("{}1{}", "[".repeat(251), "]".repeat(251)),
             format!("{}a", "a.b(".repeat(5000)),
             "-".repeat(50_000),
             format!("1{}", " + 1".repeat(20_000)),
+            format!("1{}", " in 1".repeat(16_000)),
+            format!("1{}", "in[1]".repeat(16_000)),
+            format!("0xA{}", "in 0xA".repeat(16_000)),
+            format!("'a'{}", "in'a'".repeat(16_000)),
             format!("a{}", ".b".repeat(20_000)),
+            format!("a{}", ".?b".repeat(20_000)),
+            format!("a{}", "[0]".repeat(20_000)),
+            format!("a{}", "[?0]".repeat(20_000)),
+            format!("a{}", ".`b`".repeat(20_000)),
             format!("true{}", " ? true : true".repeat(5000)),
+            format!("{}1{}", "{1:".repeat(20_000), "}".repeat(20_000)),
+            format!("{}1{}", "a{b:".repeat(20_000), "}".repeat(20_000)),
+            format!("{}1{}", "[1+".repeat(20_000), "]".repeat(20_000)),
+            format!("{}1{}", format!("({}", "1+".repeat(100)).repeat(400), ")".repeat(400)),
+            format!("{}true{}", "[1].all(a,".repeat(9_000), ")".repeat(9_000)),
             "a".repeat(100_001),
             format!("'{}", "x".repeat(90_000)),
-        ] {
+        ];
+        for text in long {
             assert!(Expression::parse(&text).is_err(), "{}", text.get(..20).unwrap());
         }
         let wide = format!("true{}", " && true".repeat(5000));
@@ -200,7 +219,115 @@ fn texts_that_nest_or_go_on_for_long_are_refused_or_read() {
         let doubling = format!("[1]{}.size() == 1", ".map(a, {a: a})".repeat(30));
         let error = Expression::compile(&doubling, &[]).unwrap_err().to_string();
         assert!(error.contains("too large to be checked"), "{error}");
-    };
-    // The stack of a thread that was asked for nothing else.
-    std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+    });
+}
+
+#[test]
+fn quotes_that_open_nothing_hide_nothing() {
+    on_stack(|| {
+        let sum = format!("1{}", " + 1".repeat(24_000));
+        for before in [
+            "// \"\n",
+            "// '\n",
+            r#"r"\" == '' || "#,
+            r"R'\' == '' || ",
+            r#"br"\" == b'' || "#,
+            "B'' == b'' || ",
+            r#"""" " """ == '' || "#,
+            "''' ' ''' == '' || ",
+            r"r'''\''' == '' || ",
+            r"'\'' == '' || ",
+            // What is no token is skipped by the parser, which goes on behind it.
+            r"'\q' || ",
+            "'\n",
+            r#"""" \ || "#,
+            r"rb'\' || ",
+            "\u{1F600} || ",
+            "` || ",
+        ] {
+            let text = format!("{before}{sum}");
+            let error = Expression::parse(&text).unwrap_err().to_string();
+            let is_told = error.contains("recursion limit exceeded")
+                || error.contains("token recognition error at: '");
+            assert!(is_told, "{before}: {}", error.get(96_000..).unwrap());
+        }
+        // And what they do open is no part of the depth.
+        for text in [
+            format!("'{}' != ''", "+ ".repeat(1000)),
+            format!("r\"{}\" != ''", r"\( ".repeat(1000)),
+            format!("\"\"\"{}\"\"\" != ''", "('\n".repeat(1000)),
+            format!("// {}\ntrue == true", "((".repeat(1000)),
+            format!("b'{}' != b''", "[".repeat(1000)),
+            format!("[{}].size() == 1000", ["1 + 1"; 1000].join(", ")),
+        ] {
+            assert_eq!(Expression::parse(&text).unwrap().evaluate_bool(&[]), Ok(true), "{text}");
+        }
+    });
+}
+
+#[test]
+fn what_is_as_deep_as_may_be_is_read_checked_and_evaluated() {
+    on_stack(|| {
+        let nested = |open: &str, inner: &str, close: &str, times: usize| {
+            format!("{}{inner}{}", open.repeat(times), close.repeat(times))
+        };
+        // A bracket counts twice, as it is an operator too.
+        for text in [
+            nested("(", "true", ")", 120),
+            format!("{} == []", nested("[", "1", "]", 120)),
+            format!("{} != {{}}", nested("{1: ", "1", "}", 120)),
+            nested("[1].all(a, ", "true", ")", 60),
+            nested("[1].exists(a, a == 1 && ", "true", ")", 60),
+            nested("[true].map(a, ", "true", ")[0]", 40),
+            format!("{} == 1", nested("optional.of(1).optMap(a, ", "1", ").value()", 20)),
+            format!("1{} == 240", " + 1".repeat(239)),
+            format!("{}true", "true ? true : ".repeat(240)),
+            nested("!(", "true", ")", 80),
+            format!("self{}.size() == 1", ".a".repeat(240)),
+            format!("self{} == 1", "[?'a']".repeat(80)),
+            format!("{} == self", nested("dyn(", "self", ")", 100)),
+        ] {
+            // Whatever comes of it: it ends.
+            drop(Expression::compile(&text, &["self"]));
+            let expression = Expression::parse(&text).unwrap();
+            drop(expression.evaluate_bool(&[("self", &object())]));
+        }
+    });
+}
+
+#[test]
+fn targets_that_double_are_refused() {
+    on_stack(|| {
+        let text = format!("optional.of(1){}.hasValue()", ".optMap(x, x)".repeat(40));
+        let error = Expression::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("optMap and optFlatMap make the expression too large"), "{error}");
+    });
+}
+
+#[test]
+fn the_expressions_of_a_run_share_what_it_may_use_up() {
+    let list: Vec<u32> = (0..1000).collect();
+    let object = json!({"l": list});
+    let fields = object.as_object().unwrap();
+    let dear = Expression::parse("l.all(a, l.exists(b, b == 10))").unwrap();
+    let mut run = Meter::new(Allowance { steps: 3_000_000, bytes: 1 << 30 }, Stop::default());
+    let outcomes: Vec<_> =
+        (0..1000).map(|_| dear.evaluate_bool_over_within(fields, &mut run)).collect();
+    let held = outcomes.iter().filter(|it| **it == Ok(true)).count();
+    assert!(held > 3 && held < 100, "{held}");
+    let error = outcomes.last().unwrap().clone().unwrap_err().to_string();
+    assert!(
+        error.contains("the expressions of one object need too many steps together"),
+        "{error}"
+    );
+    // Nor is there an end to what they may read.
+    let mut run = Meter::new(READING, Stop::default());
+    let long = format!("'{}' != ''", "x".repeat(10_000));
+    let read = (0..100).map(|_| Expression::parse_within(&long, &mut run));
+    assert_eq!(read.filter_map(Result::err).last(), Some(Error::TooMuch));
+    on_stack(|| {
+        let patterns = "|| 'a'.matches('a{1000}') ".repeat(3000);
+        let error = Expression::parse(&format!("false {patterns}")).unwrap_err().to_string();
+        assert!(error.contains("too many or too large regular expressions"), "{error}");
+    });
 }

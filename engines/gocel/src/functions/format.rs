@@ -188,11 +188,13 @@ fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<()
         }
         Value::Map(entries) => {
             let mut lines = Vec::with_capacity(entries.len());
-            for key in entries.keys() {
+            for key in entries.keys(budget)? {
                 let value = entries.get(&key, budget)?.unwrap_or(Value::Null);
                 let (mut left, mut right) = (String::new(), String::new());
                 append(&mut left, &key, budget)?;
                 append(&mut right, &value, budget)?;
+                // Copied twice on its way into the text.
+                budget.spend_bytes((left.len() + right.len()).saturating_mul(2))?;
                 lines.push((left, right));
             }
             lines.sort_by(|one, two| one.0.cmp(&two.0));

@@ -18,7 +18,11 @@ pub(super) fn matches<'a>(
     budget: &mut Budget,
 ) -> Outcome<'a> {
     budget.spend_bytes(text.len())?;
+    // Time grows with the length of the pattern times that of the text.
+    let weight = 1 + pattern.len() / 32 + if pattern.contains('{') { 16 } else { 0 };
+    let steps = text.len().saturating_mul(weight) / 4;
     if let Some(compiled) = compiled {
+        budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
         return Ok(Value::Bool(compiled.is_match(text)));
     }
     if pattern.len() > MAX_DYNAMIC_PATTERN {
@@ -28,6 +32,7 @@ pub(super) fn matches<'a>(
     // Compiling is what costs: a pattern of a thousand bytes takes milliseconds.
     budget.spend(2000)?;
     let compiled = Regexp::new(pattern).map_err(|error| Fault::failed(error.to_string()))?;
+    budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
     Ok(Value::Bool(compiled.is_match(text)))
 }
 

@@ -11,9 +11,14 @@ const READY: HealthCheck<'static> = HealthCheck {
     failed: Some("data.failed"),
 };
 
+fn run() -> Meter {
+    Meter::new(crate::READING, golang::meter::Stop::default())
+}
+
 fn judge(checks: &[HealthCheck<'_>], object: &Json) -> Option<Result<Judgement, String>> {
-    let checks = HealthChecks::new(checks).unwrap();
-    checks.judge(object.as_object().unwrap()).map(|it| it.map_err(|error| error.to_string()))
+    let run = &mut run();
+    let checks = HealthChecks::new(checks, run).unwrap();
+    checks.judge(object.as_object().unwrap(), run).map(|it| it.map_err(|error| error.to_string()))
 }
 
 fn widget(current: bool, in_progress: bool, failed: bool) -> Json {
@@ -59,7 +64,7 @@ fn a_field_that_is_missing_is_an_error() {
 #[test]
 fn a_kind_comes_before_its_group_and_others_have_no_check() {
     let group = HealthCheck { kind: "", current: "true", in_progress: None, failed: None, ..READY };
-    let checks = HealthChecks::new(&[group, READY]).unwrap();
+    let checks = HealthChecks::new(&[group, READY], &mut run()).unwrap();
     assert!(checks.supports("acme.io", "Gadget") && !checks.supports("", "Widget"));
     assert_eq!(judge(&[group, READY], &widget(true, false, true)), Some(Ok(Judgement::Failed)));
     let gadget = json!({"apiVersion": "acme.io/v1", "kind": "Gadget"});
@@ -69,7 +74,8 @@ fn a_kind_comes_before_its_group_and_others_have_no_check() {
 
 #[test]
 fn checks_that_are_none_are_named() {
-    let refusal = |checks: &[HealthCheck<'_>]| HealthChecks::new(checks).unwrap_err().to_string();
+    let refusal =
+        |checks: &[HealthCheck<'_>]| HealthChecks::new(checks, &mut run()).unwrap_err().to_string();
     assert_eq!(
         refusal(&[READY, HealthCheck { api_version: "acme.io/v2", ..READY }]),
         "duplicate custom health check for GroupKind Widget.acme.io at healthchecks[1]"

@@ -15,7 +15,6 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::expressions;
 use crate::controllers::observer::{Knowledge, MANAGER, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
@@ -258,7 +257,7 @@ impl World {
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
         }
-        if let Some(report) = expressions::report(&self.settings.health_checks, &live) {
+        if let Some(report) = self.settings.expressions.report(&live).await {
             return Ok(report);
         }
         let related = match health::related_kinds(&live.gvk()) {

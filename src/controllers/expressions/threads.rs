@@ -1,0 +1,145 @@
+//! The threads on which expressions of specs are read and evaluated.
+//!
+//! Here: who is next. An expression needs more stack than an async worker has, and may take a processor for a while, so
+//! runs wait for these threads instead of doing it themselves; they hold no place of any other work meanwhile.
+//! Elsewhere: how much the expressions of one run may use up (`super`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// How many there are: one that is long holds up no other at once.
+const THREADS: usize = 2;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// There was no thread, or the work broke off by a fault of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expressions cannot be evaluated at the moment: {0}")]
+pub(crate) struct Broken(String);
+
+#[derive(Default)]
+struct Queue {
+    waiting: BTreeMap<String, VecDeque<Work>>,
+    /// The namespace that had its turn last.
+    served: String,
+    started: usize,
+}
+
+impl Queue {
+    /// Namespaces take turns, however much one of them asks for.
+    fn next(&mut self) -> Option<Work> {
+        let behind = (Bound::Excluded(self.served.as_str()), Bound::Unbounded);
+        let turn =
+            self.waiting.range::<str, _>(behind).next().or_else(|| self.waiting.iter().next());
+        let namespace = turn.map(|(namespace, _)| namespace.clone())?;
+        let queue = self.waiting.get_mut(&namespace)?;
+        let work = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&namespace);
+        }
+        self.served = namespace;
+        work
+    }
+}
+
+#[derive(Default)]
+struct Threads {
+    queue: Mutex<Queue>,
+    more: Condvar,
+}
+
+static SHARED: LazyLock<Threads> = LazyLock::new(Threads::default);
+
+impl Threads {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&'static self, namespace: &str, work: Work) -> Result<(), Broken> {
+        let mut queue = self.queue();
+        if queue.started < THREADS {
+            let thread =
+                std::thread::Builder::new().name("cel".to_owned()).stack_size(gocel::STACK);
+            match thread.spawn(|| self.serve()) {
+                Ok(_) => queue.started += 1,
+                // One is enough.
+                Err(_) if queue.started > 0 => {}
+                Err(error) => return Err(Broken(format!("no thread can be started: {error}"))),
+            }
+        }
+        queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
+        drop(queue);
+        self.more.notify_one();
+        Ok(())
+    }
+
+    fn serve(&self) {
+        loop {
+            let mut queue = self.queue();
+            let work = loop {
+                match queue.next() {
+                    Some(work) => break work,
+                    None => queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(queue);
+            // Whoever waits for it is told by what the work drops.
+            drop(std::panic::catch_unwind(AssertUnwindSafe(work)));
+        }
+    }
+}
+
+/// Does work for a namespace on one of the threads. Nothing is done for a run that ended meanwhile.
+///
+/// # Errors
+/// When there is no thread, or the work breaks off.
+pub(super) async fn run<T: Send + 'static>(
+    namespace: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Broken> {
+    let (done, outcome) = oneshot::channel();
+    let work = Box::new(move || {
+        if !done.is_closed() {
+            drop(done.send(work()));
+        }
+    });
+    SHARED.put(namespace, work)?;
+    let broke_off = "a fault in windlass broke it off; please report it with the log of that time";
+    outcome.await.map_err(|_| Broken(broke_off.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn namespaces_take_turns() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut queue = Queue::default();
+        for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
+            let order = order.clone();
+            let work: Work = Box::new(move || order.lock().unwrap().push(name));
+            queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
+        }
+        while let Some(work) = queue.next() {
+            work();
+        }
+        assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "a3"]);
+        assert!(queue.waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_told_and_others_go_on() {
+        for _ in 0..2 * THREADS {
+            let broken = run("a", || -> u8 { panic!("on purpose") }).await.unwrap_err();
+            assert!(broken.to_string().contains("a fault in windlass"), "{broken}");
+        }
+        assert_eq!(run("a", || 7).await, Ok(7));
+    }
+}

@@ -1,0 +1,69 @@
+//! Texts with variables of a Kustomization (`envsubst`).
+
+use envsubst::{Limits, Unset, substitute};
+
+use super::Target;
+use super::USUAL_STACK;
+
+pub(super) const TARGET: Target = Target {
+    name: "envsubst",
+    stack: USUAL_STACK,
+    words: &[
+        b"$",
+        b"${",
+        b"}",
+        b"$$",
+        b"${a}",
+        b"${long}",
+        b"${empty}",
+        b"${none}",
+        b":-",
+        b":=",
+        b":+",
+        b":?",
+        b"=",
+        b"#",
+        b"##",
+        b"%",
+        b"%%",
+        b"^^",
+        b"^",
+        b",",
+        b",,",
+        b"/",
+        b"//",
+        b"/#",
+        b"/%",
+        b":1:2",
+        b":${a}",
+        b"*",
+        b"?",
+        b"[a-z]",
+        b"[^a]",
+        b"\\",
+        b"{",
+        b"\0",
+        b"${#a}",
+        b"${a//x/${long}}",
+        b"${long//x/${long}}",
+        b"${long##*x*x*x*y}",
+        b"\n",
+        b"\xff",
+        b"\xc3\xa9",
+    ],
+    recorded: &["recorded/envsubst.jsonl"],
+    read,
+};
+
+/// Both ways of taking a variable that is not set.
+fn read(input: &[u8]) {
+    let lookup = |name: &str| match name {
+        "a" => Some(&b"value"[..]),
+        "long" => Some(&[b'x'; 4096][..]),
+        "empty" => Some(&b""[..]),
+        _ => None,
+    };
+    for unset in [Unset::Empty, Unset::Error] {
+        drop(substitute(input, lookup, unset, Limits::default()));
+    }
+}
