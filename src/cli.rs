@@ -3,6 +3,7 @@
 mod build;
 mod serve;
 mod template;
+mod time_limit;
 
 use std::process::ExitCode;
 

@@ -59,7 +59,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     for warning in &said.warnings {
         if is_debug || warning.level > Level::Debug {
-            text.push_str(&warning.line());
+            text.push_str(&warning.line_with_values());
             text.push('\n');
         }
     }
@@ -91,11 +91,25 @@ fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), F
     };
     said.warnings.extend(flags.said().map_err(failed)?);
     let env = env(flags, kube_version);
+    let done = render_in(flags, &env, values, said);
+    done.map_err(|(error, explanation)| match flags.time_limit.hint(&env.stop) {
+        Some(hint) => (format!("{error}\n\n{hint}"), explanation),
+        None => (error, explanation),
+    })
+}
+
+/// Renders what the flags say in a world.
+fn render_in(
+    flags: &Flags,
+    env: &Env,
+    values: Option<&[u8]>,
+    said: &mut Said,
+) -> Result<(), Failed> {
     said.warnings.push(
         Warning::new(Level::Debug, "Original chart version")
             .with("version", flags.version.clone().unwrap_or_default()),
     );
-    let (name, reference) = flags.name_and_chart(&env).map_err(failed)?;
+    let (name, reference) = flags.name_and_chart(env).map_err(failed)?;
     let path = files::locate(&reference).map_err(failed)?;
     let shown = path.to_string_lossy().into_owned();
     said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
@@ -122,7 +136,7 @@ fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), F
         templates: None,
         post_render: None,
     };
-    match release::render(request, &env, &mut said.warnings) {
+    match release::render(request, env, &mut said.warnings) {
         Ok(rendered) => {
             let printed = output::print(flags, &release, &rendered, &mut said.stdout);
             // The process ends; taking templates and manifests apart would only delay it.
@@ -159,6 +173,7 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
         random: Arc::new(fill),
         capabilities: Arc::new(capabilities),
         cluster: None,
+        stop: flags.time_limit.begin(),
         names: flags.enable_dns.then(|| Arc::new(files::Resolver) as _),
     }
 }

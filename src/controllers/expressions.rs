@@ -102,17 +102,22 @@ impl Expressions {
         Ok(())
     }
 
+    /// Whether there are expressions for the kind of an object.
+    pub(crate) fn judges(&self, object: &Object) -> bool {
+        let kind = object.gvk();
+        self.compiled().checks.supports(&kind.group, &kind.kind)
+    }
+
     /// What expressions say about an object; none if there are none for its kind.
     ///
     /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
     pub(crate) async fn report(&self, live: &Object) -> Option<Report> {
-        let compiled = self.compiled();
-        let kind = live.gvk();
-        if !compiled.checks.supports(&kind.group, &kind.kind) {
+        if !self.judges(live) {
             return None;
         }
+        let compiled = self.compiled();
         // Objects of one run may be judged at the same time: each gets what is left, and all of it is counted.
-        let mut run = self.used().part(EVALUATING);
+        let mut run = self.used().within(EVALUATING);
         let live = live.clone();
         let judge = move || {
             let judged = compiled.checks.judge(live.fields(), &mut run);
@@ -120,7 +125,7 @@ impl Expressions {
         };
         let judged = match threads::run(&self.namespace, judge).await {
             Ok((judged, run)) => {
-                self.used().add(&run);
+                self.used().join(&run);
                 judged?
             }
             Err(broken) => Err(broken.to_string()),
@@ -145,14 +150,14 @@ impl Expressions {
             return vec![None; dependencies.len()];
         }
         let (own, dependencies) = (own.clone(), dependencies.to_vec());
-        let (count, mut run) = (dependencies.len(), self.used().part(EVALUATING));
+        let (count, mut run) = (dependencies.len(), self.used().within(EVALUATING));
         let ask = move || {
             let said = compiled.readiness(&*own, &dependencies, &mut run);
             (said, run)
         };
         match threads::run(&self.namespace, ask).await {
             Ok((said, run)) => {
-                self.used().add(&run);
+                self.used().join(&run);
                 said
             }
             Err(broken) => vec![Some(Err(broken.to_string())); count],

@@ -6,6 +6,7 @@
 
 mod chart;
 mod culprit;
+mod deadline;
 mod drift;
 mod farewell;
 mod hooks;

@@ -80,12 +80,12 @@ impl Budget {
     pub(crate) fn of(run: &Meter) -> Self {
         let left = run.left();
         let is_short = left.steps < EVALUATION.steps || left.bytes < EVALUATION.bytes;
-        Self { meter: run.part(EVALUATION), is_short }
+        Self { meter: run.within(EVALUATION), is_short }
     }
 
     /// What the evaluation used up is used up for the run.
     pub(crate) fn give_back(&self, run: &mut Meter) {
-        run.add(&self.meter);
+        run.join(&self.meter);
     }
 
     pub(crate) fn spend(&mut self, steps: usize) -> Result<(), Fault> {

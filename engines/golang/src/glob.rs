@@ -89,9 +89,15 @@ impl Glob {
     /// # Errors
     /// If that takes too long to find out.
     pub fn is_match(&self, text: &str) -> Result<bool, Error> {
+        self.is_match_in_steps(text).0
+    }
+
+    /// [`Glob::is_match`], and how many steps that took, of which there are [`MAX_STEPS`] at most.
+    pub fn is_match_in_steps(&self, text: &str) -> (Result<bool, Error>, usize) {
         let mut steps = matcher::Steps::new(MAX_STEPS);
         let is_match = self.matcher.is_match(text.as_bytes(), &mut steps);
-        if steps.are_left() { Ok(is_match) } else { Err(Error::TooManySteps) }
+        let is_match = if steps.are_left() { Ok(is_match) } else { Err(Error::TooManySteps) };
+        (is_match, MAX_STEPS - steps.left())
     }
 }
 

@@ -45,6 +45,11 @@ pub struct Allowance {
     pub bytes: u64,
 }
 
+impl Allowance {
+    /// For what is known to end.
+    pub const UNLIMITED: Self = Self { steps: u64::MAX, bytes: u64::MAX };
+}
+
 /// How often steps are counted between two looks at [`Stop`].
 const LOOK: u64 = 1 << 12;
 
@@ -62,6 +67,11 @@ impl Meter {
     /// Nothing is used up.
     pub fn new(allowance: Allowance, stop: Stop) -> Self {
         Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
+    }
+
+    /// To be called when so many of the bytes are kept no more.
+    pub fn free(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// To be called before so many steps are done. What cannot be interrupted is charged before it begins.
@@ -82,6 +92,14 @@ impl Meter {
         Ok(())
     }
 
+    /// Looks at the stop at once: between pieces of work that take long for the steps that they count for.
+    ///
+    /// # Errors
+    /// When the caller's time is over.
+    pub fn look(&self) -> Result<(), Exhausted> {
+        if self.stop.is_set() { Err(Exhausted::Time) } else { Ok(()) }
+    }
+
     /// To be called before so many bytes are made.
     ///
     /// # Errors
@@ -94,18 +112,34 @@ impl Meter {
         Ok(())
     }
 
-    /// A meter for a part of the work, which ends with it and may use up no more than is left.
-    pub fn part(&self, allowance: Allowance) -> Self {
+    /// A meter for a part of the work, which ends with it and may use up no more than is left. [`Meter::join`] takes it
+    /// back.
+    #[must_use]
+    pub fn within(&self, allowance: Allowance) -> Self {
         let left = self.left();
         let steps = allowance.steps.min(left.steps);
         let bytes = allowance.bytes.min(left.bytes);
         Self::new(Allowance { steps, bytes }, self.stop.clone())
     }
 
-    /// What a part used up is used up here too.
-    pub fn add(&mut self, part: &Self) {
+    /// One of so many equal parts of what is left, for work at the same time, which ends with this one.
+    /// [`Meter::join`] takes it back.
+    #[must_use]
+    pub fn part(&self, of: usize) -> Self {
+        let (left, of) = (self.left(), of.max(1));
+        let allowance = Allowance { steps: left.steps / of as u64, bytes: left.bytes / of as u64 };
+        Self::new(allowance, self.stop.clone())
+    }
+
+    /// Uses up what was used of a part.
+    pub fn join(&mut self, part: &Self) {
         self.steps = self.steps.saturating_add(part.steps);
         self.bytes = self.bytes.saturating_add(part.bytes);
+    }
+
+    /// How much there was in the beginning.
+    pub fn allowance(&self) -> Allowance {
+        self.allowance
     }
 
     /// How much is left.
@@ -130,6 +164,7 @@ mod tests {
         assert_eq!(meter.bytes(1), Err(Exhausted::Bytes(100)));
         stop.set();
         assert_eq!(meter.steps(5_000), Err(Exhausted::Time));
+        assert_eq!(meter.look(), Err(Exhausted::Time));
         assert_eq!(meter.left().steps, 1_000);
         assert_eq!(meter.steps(u64::MAX), Err(Exhausted::Steps(10_000)));
     }
@@ -137,11 +172,26 @@ mod tests {
     #[test]
     fn a_part_has_no_more_than_is_left_and_counts_for_the_whole() {
         let mut whole = Meter::new(Allowance { steps: 10, bytes: 10 }, Stop::default());
-        let mut part = whole.part(Allowance { steps: 6, bytes: 100 });
+        let mut part = whole.within(Allowance { steps: 6, bytes: 100 });
         assert_eq!(part.steps(6).and_then(|()| part.bytes(10)), Ok(()));
         assert_eq!(part.steps(1), Err(Exhausted::Steps(6)));
-        whole.add(&part);
+        whole.join(&part);
         assert_eq!((whole.left().steps, whole.left().bytes), (3, 0));
-        assert_eq!(whole.part(Allowance { steps: 6, bytes: 1 }).steps(4), Err(Exhausted::Steps(3)));
+        assert_eq!(
+            whole.within(Allowance { steps: 6, bytes: 1 }).steps(4),
+            Err(Exhausted::Steps(3))
+        );
+    }
+
+    #[test]
+    fn parts_have_together_no_more_than_was_left() {
+        let mut whole = Meter::new(Allowance { steps: 10, bytes: 100 }, Stop::default());
+        assert_eq!(whole.bytes(40), Ok(()));
+        let mut part = whole.part(3);
+        assert_eq!(part.bytes(20), Ok(()));
+        assert!(part.bytes(1).is_err());
+        assert!((0..3).all(|_| part.steps(1).is_ok()) && part.steps(1).is_err());
+        whole.join(&part);
+        assert_eq!((whole.left().steps, whole.left().bytes), (6, 39));
     }
 }

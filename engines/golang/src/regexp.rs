@@ -22,6 +22,8 @@ mod class;
 mod parse;
 mod replace;
 
+use std::convert::Infallible;
+
 use regex::RegexBuilder;
 
 use crate::strconv;
@@ -35,6 +37,12 @@ pub const MAX_COMPILED: usize = 32 << 20;
 
 /// Most bytes that a pattern takes which [`Regexp::is_small`].
 const SMALL: usize = 256 << 10;
+
+/// The sizes that are tried one after the other: how large a pattern is, is not told by the crate.
+const SIZES: [usize; 5] = [4 << 10, 16 << 10, SMALL, 2 << 20, MAX_COMPILED];
+
+/// Bytes that a state of a pattern takes at least.
+const STATE: usize = 64;
 
 /// Most bytes of a text with replacements. Differs(go): it has no limit.
 pub const MAX_REPLACED: usize = 64 << 20;
@@ -126,6 +134,8 @@ pub struct Regexp {
     pattern: String,
     regex: regex::Regex,
     is_small: bool,
+    /// Bytes that the pattern takes when it is compiled, or somewhat more.
+    size: usize,
     /// The names of the groups, in order; those without a name are empty. The first is the whole match.
     names: Vec<String>,
 }
@@ -144,18 +154,21 @@ impl Regexp {
             let mut builder = RegexBuilder::new(&regex);
             builder.size_limit(size).dfa_size_limit(2 << 20).nest_limit(u32::MAX).build()
         };
-        let small = build(SMALL);
-        let is_small = small.is_ok();
-        let regex = small
-            .or_else(|_| build(MAX_COMPILED))
-            // Whatever Go refuses has been refused, so the size is all that is left.
-            .map_err(|_| Error::pattern(Fault::TooLarge, pattern))?;
-        Ok(Self { pattern: pattern.to_owned(), regex, is_small, names })
+        // Whatever Go refuses has been refused, so the size is all that is left.
+        let fitting = SIZES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
+        let (regex, size) = fitting.ok_or_else(|| Error::pattern(Fault::TooLarge, pattern))?;
+        Ok(Self { pattern: pattern.to_owned(), regex, is_small: size <= SMALL, size, names })
     }
 
     /// Whether it takes so little memory, a few hundred KiB and 2 MiB while it is used, that it can be kept.
     pub fn is_small(&self) -> bool {
         self.is_small
+    }
+
+    /// How much work each byte of a text may be, about in steps of a few nanoseconds: in the worst case each state of the
+    /// pattern is looked at for each byte.
+    pub fn work(&self) -> usize {
+        self.size / STATE
     }
 
     /// The pattern as it was written.
@@ -193,20 +206,50 @@ impl Regexp {
 
     /// All matches one after the other, at most `limit` of them. Empty ones right behind another are left out.
     pub fn find_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
-        self.matches(text, limit).into_iter().map(|(start, end)| &text[start..end]).collect()
+        self.find_all_while(text, limit, free).unwrap_or_default()
+    }
+
+    /// [`Regexp::find_all`] as long as the caller agrees.
+    ///
+    /// `next` is told before each search how many bytes are left: one search can look at all of them, so all together
+    /// can take a time that grows with the square of the text's length.
+    ///
+    /// # Errors
+    /// What `next` says.
+    pub fn find_all_while<'t, E>(
+        &self,
+        text: &'t str,
+        limit: Option<usize>,
+        next: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Vec<&'t str>, E> {
+        let matches = self.matches(text, limit, next)?;
+        Ok(matches.into_iter().map(|(start, end)| &text[start..end]).collect())
     }
 
     /// The parts of a text between the matches: at most `limit` parts, the last with all the rest.
     pub fn split<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
+        self.split_while(text, limit, free).unwrap_or_default()
+    }
+
+    /// [`Regexp::split`] as long as the caller agrees: `next` is that of [`Regexp::find_all_while`].
+    ///
+    /// # Errors
+    /// What `next` says.
+    pub fn split_while<'t, E>(
+        &self,
+        text: &'t str,
+        limit: Option<usize>,
+        next: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Vec<&'t str>, E> {
         if limit == Some(0) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         if !self.pattern.is_empty() && text.is_empty() {
-            return vec![""];
+            return Ok(vec![""]);
         }
         let mut parts = Vec::new();
         let (mut begin, mut last) = (0, 0);
-        for (start, end) in self.matches(text, limit) {
+        for (start, end) in self.matches(text, limit, next)? {
             if limit.is_some_and(|limit| parts.len() + 1 >= limit) {
                 break;
             }
@@ -221,14 +264,20 @@ impl Regexp {
         if last != text.len() {
             parts.push(&text[begin..]);
         }
-        parts
+        Ok(parts)
     }
 
-    fn matches(&self, text: &str, limit: Option<usize>) -> Vec<(usize, usize)> {
+    fn matches<E>(
+        &self,
+        text: &str,
+        limit: Option<usize>,
+        mut next: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Vec<(usize, usize)>, E> {
         let limit = limit.unwrap_or(usize::MAX);
         let mut matches = Vec::new();
         let (mut position, mut last_end) = (0, None);
         while matches.len() < limit && position <= text.len() {
+            next(text.len() - position)?;
             let Some(found) = self.regex.find_at(text, position) else { break };
             let is_behind_another = found.end() == position && last_end == Some(found.start());
             position = if found.end() == position {
@@ -241,8 +290,13 @@ impl Regexp {
                 matches.push((found.start(), found.end()));
             }
         }
-        matches
+        Ok(matches)
     }
+}
+
+/// Of who searches texts that are known to be short.
+fn free(_: usize) -> Result<(), Infallible> {
+    Ok(())
 }
 
 /// How many bytes the character at a place takes; none at the end.

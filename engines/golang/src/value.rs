@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use container::{List, Map};
 pub use kind::{IntKind, Integer, Kind, Type};
-pub use object::{Body, Function, Object, Signature, pointee};
+pub use object::{Body, CallError, Function, Object, Signature, pointee};
 pub use text::Str;
 
 /// A value of a Go program.
@@ -91,6 +91,14 @@ impl Value {
     /// capacity that growing it item by item gives.
     pub fn from_json(json: &serde_json::Value) -> Self {
         json::decoded(json)
+    }
+
+    /// The bytes of a `string` or `[]uint8`.
+    pub fn bytes(&self) -> Option<&Str> {
+        match self {
+            Self::String(text) | Self::Bytes(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// What `reflect` calls the kind; [`Kind::Invalid`] for nil.

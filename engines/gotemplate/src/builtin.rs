@@ -11,11 +11,12 @@ mod escape;
 use std::sync::LazyLock;
 
 use golang::Value;
-use golang::fmt::{Limits, sprint_within, sprintf_within, sprintln_within};
+use golang::fmt::{self, Limits, sprint_within, sprintf_within, sprintln_within};
 use golang::value::{Signature, Type};
 
 use crate::error::Failure;
 use crate::exec::printable;
+use crate::limits::Budget;
 use crate::slot::Slot;
 
 /// A function of Go's.
@@ -64,13 +65,6 @@ const ALL: [Builtin; 19] = [
     Builtin::Slice,
     Builtin::UrlQuery,
 ];
-
-/// What a function gives.
-pub(crate) enum Outcome {
-    Slot(Slot),
-    /// A text that was made for it.
-    Text(Vec<u8>),
-}
 
 /// The function of that name.
 pub(crate) fn find(name: &str) -> Option<Builtin> {
@@ -140,39 +134,40 @@ impl Builtin {
         self,
         arguments: &[Slot],
         callee: Option<&str>,
-        limits: Limits,
-    ) -> Result<Outcome, Failure> {
+        budget: &mut Budget,
+    ) -> Result<Slot, Failure> {
+        let limits = budget.text();
         let (first, rest) = arguments.split_first().unwrap_or((&Slot::ABSENT, &[]));
         let values =
             || -> Vec<Value> { arguments.iter().map(|slot| slot.value().clone()).collect() };
-        let escaped = |escape: fn(&[u8]) -> Vec<u8>| -> Result<Outcome, Failure> {
+        let escaped = |escape: escape::Escape| -> Result<Vec<u8>, Failure> {
             let text = text_of(&values(), limits)?;
-            Ok(Outcome::Text(escape(&text)))
+            escape(&text, limits.bytes).ok_or(fmt::Error::TooLong(limits.bytes).into())
         };
-        let slot = match self {
-            Self::And | Self::Or => first.clone(),
-            Self::Call => access::call(first, rest, callee.unwrap_or_default())?,
-            Self::Index => access::index(first, rest)?,
-            Self::Slice => access::slice(first, rest)?,
-            Self::Len => Slot::plain(Value::int(access::len(first)?)),
-            Self::Not => Slot::plain(Value::Bool(!first.value().is_true())),
+        let text = match self {
+            Self::And | Self::Or => return Ok(first.clone()),
+            Self::Call => return access::call(first, rest, callee.unwrap_or_default(), budget),
+            Self::Index => return access::index(first, rest),
+            Self::Slice => return access::slice(first, rest, budget),
+            Self::Len => return Ok(Slot::plain(Value::int(access::len(first)?))),
+            Self::Not => return Ok(Slot::plain(Value::Bool(!first.value().is_true()))),
             Self::Eq | Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
-                Slot::plain(Value::Bool(compare::compare(self, first, rest, limits)?))
+                let truth = compare::compare(self, first, rest, limits)?;
+                return Ok(Slot::plain(Value::Bool(truth)));
             }
-            Self::Print => return Ok(Outcome::Text(sprint_within(&values(), limits)?)),
-            Self::Println => return Ok(Outcome::Text(sprintln_within(&values(), limits)?)),
-            Self::Printf => {
-                let values = values();
-                let Some((Value::String(format), values)) = values.split_first() else {
-                    return Ok(Outcome::Text(Vec::new()));
-                };
-                return Ok(Outcome::Text(sprintf_within(format, values, limits)?));
-            }
-            Self::Html => return escaped(escape::html),
-            Self::Js => return escaped(escape::js),
-            Self::UrlQuery => return escaped(escape::url_query),
+            Self::Print => sprint_within(&values(), limits)?,
+            Self::Println => sprintln_within(&values(), limits)?,
+            Self::Printf => match values().split_first() {
+                Some((Value::String(format), values)) => sprintf_within(format, values, limits)?,
+                _ => Vec::new(),
+            },
+            Self::Html => escaped(escape::html)?,
+            Self::Js => escaped(escape::js)?,
+            Self::UrlQuery => escaped(escape::url_query)?,
         };
-        Ok(Outcome::Slot(slot))
+        budget.steps(text.len() / 8)?;
+        budget.produce(text.len())?;
+        Ok(Slot::plain(Value::string(text)))
     }
 }
 

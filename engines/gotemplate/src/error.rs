@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use golang::meter::Exhausted;
+use golang::value::CallError;
+
 /// A text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template: {template}:{line}: {message}")]
@@ -80,9 +83,22 @@ pub enum LimitError {
     /// Expressions and templates run by functions inside of each other.
     #[error("functions and expressions are nested more than {0} deep")]
     Calls(usize),
+    /// The time that the caller gives is over.
+    #[error("the time limit is reached")]
+    Time,
     /// A value that is nested too deeply to be printed, or holds itself.
     #[error("{0}")]
     Value(golang::fmt::Error),
+}
+
+impl From<Exhausted> for LimitError {
+    fn from(exhausted: Exhausted) -> Self {
+        match exhausted {
+            Exhausted::Steps(most) => Self::Steps(most),
+            Exhausted::Bytes(most) => Self::Output(usize::try_from(most).unwrap_or(usize::MAX)),
+            Exhausted::Time => Self::Time,
+        }
+    }
 }
 
 /// Why a function, or a run, did not give a result.
@@ -142,6 +158,21 @@ impl From<String> for Failure {
 impl From<&str> for Failure {
     fn from(message: &str) -> Self {
         Self::Message(message.to_owned())
+    }
+}
+
+impl From<Exhausted> for Failure {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Limit(exhausted.into())
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Said(text) => Self::Message(text),
+            CallError::Exhausted(exhausted) => exhausted.into(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ mod field;
 use std::any::Any;
 
 use golang::Value;
-use golang::value::{Integer, Kind, Type, pointee};
+use golang::value::{Integer, Kind, List, Type, pointee};
 
 use crate::error::{ExecError, Failure, LimitError, Place};
 use crate::limits::Budget;
@@ -25,6 +25,9 @@ type Result<T> = std::result::Result<T, Box<ExecError>>;
 
 /// Room for the output at first, which is enough for most templates that are included.
 const OUTPUT: usize = 512;
+
+/// Bytes of a key and a value that are copied.
+const COPIED: usize = 20;
 
 /// The longest text of a node in a message.
 const SHOWN: usize = 64 << 10;
@@ -116,7 +119,7 @@ enum Frame<'s> {
 /// What a range goes over.
 enum Items {
     Count { next: u64, end: u64, like: Integer },
-    List(std::vec::IntoIter<Value>, usize, Type),
+    List(List, usize),
     Bytes(golang::value::Str, usize),
     Map(std::vec::IntoIter<(golang::value::Str, Value)>, Type),
 }
@@ -135,9 +138,9 @@ impl Iterator for Items {
                 *next += 1;
                 (*next <= *end).then(|| (Slot::ABSENT, Slot::plain(Value::Integer(number))))
             }
-            Self::List(items, index, held) => {
-                let item = items.next()?;
-                Some((count(index), Slot::of(item, held)))
+            Self::List(list, index) => {
+                let item = list.items().get(*index)?.clone();
+                Some((count(index), Slot::of(item, list.item_type())))
             }
             Self::Bytes(bytes, index) => {
                 let byte = i64::from(*bytes.get(*index)?);
@@ -160,7 +163,8 @@ impl<'s> Run<'s, '_> {
         let place = self.node.map(|id| {
             let source = &self.tree.source;
             let (line, column) = source.place(id);
-            let node = source.shown(id, SHOWN);
+            let mut node = source.shown(id, SHOWN);
+            node.truncate(node.floor_char_boundary(self.budget.words(node.len())));
             Place { source: source.name.to_string(), line, column, node }
         });
         let template = self.tree.name.to_string();
@@ -170,7 +174,9 @@ impl<'s> Run<'s, '_> {
     fn failure(&self, message: impl Into<String>, source: Failure) -> Box<ExecError> {
         let source = match source {
             // The text was only given what is left of the output.
-            Failure::Limit(LimitError::Value(golang::fmt::Error::TooLong(_))) => {
+            Failure::Limit(LimitError::Value(golang::fmt::Error::TooLong(most)))
+                if most == self.budget.room() =>
+            {
                 Failure::Limit(LimitError::Output(self.budget.limits.output))
             }
             other => other,
@@ -185,7 +191,11 @@ impl<'s> Run<'s, '_> {
     }
 
     fn step(&mut self) -> Result<()> {
-        self.budget.step().map_err(|limit| self.limit(limit))
+        self.work(1)
+    }
+
+    fn work(&mut self, steps: usize) -> Result<()> {
+        self.budget.steps(steps).map_err(|limit| self.limit(limit))
     }
 
     fn form(&self, id: Id) -> Form {
@@ -307,6 +317,7 @@ impl<'s> Run<'s, '_> {
 
     fn write_text(&mut self, text: Span) -> Result<()> {
         let text = self.tree.source.text(text);
+        self.work(text.len() / 64)?;
         self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
         self.output.extend_from_slice(text);
         Ok(())
@@ -326,6 +337,7 @@ impl<'s> Run<'s, '_> {
                 .map(std::borrow::Cow::Owned),
         };
         let text = text.map_err(|error| self.failure("", error.into()))?;
+        self.work(text.len() / 64)?;
         self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
         self.output.extend_from_slice(&text);
         Ok(())
@@ -363,6 +375,12 @@ impl<'s> Run<'s, '_> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
+        if let Value::Map(map) = value.value().underlying() {
+            // What goes over a map sees it as it is now, so the entries are copied.
+            let copied = map.len().saturating_mul(COPIED);
+            self.budget.produce(copied).map_err(|limit| self.limit(limit))?;
+            self.work(map.len())?;
+        }
         let items = self.items(&value, self.names(pipe.variables).len())?;
         if let Some(items) = items {
             let declared = self.variables.len();
@@ -401,9 +419,7 @@ impl<'s> Run<'s, '_> {
                 };
                 (end > 0).then_some(Items::Count { next: 0, end, like })
             }
-            Value::List(list) => (!list.is_empty()).then(|| {
-                Items::List(list.items().to_vec().into_iter(), 0, list.item_type().clone())
-            }),
+            Value::List(list) => (!list.is_empty()).then_some(Items::List(list, 0)),
             Value::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
             Value::Map(map) => (!map.is_empty())
                 .then(|| Items::Map(map.entries().into_iter(), map.item_type().clone())),
@@ -458,11 +474,18 @@ impl<'s> Run<'s, '_> {
         Ok(())
     }
 
-    fn variable(&self, name: &str) -> Result<Slot> {
-        let known = self.variables[self.base..].iter().rev().find(|(known, _)| *known == name);
-        known
-            .map(|(_, slot)| slot.clone())
-            .ok_or_else(|| self.error(format!("undefined variable: {name}")))
+    fn variable(&mut self, name: &str) -> Result<Slot> {
+        let mut known = self.variables[self.base..].iter().rev();
+        let at = known.position(|(known, _)| *known == name);
+        let Some(at) = at else {
+            return Err(self.error(format!("undefined variable: {name}")));
+        };
+        let slot = self.variables[self.variables.len() - 1 - at].1.clone();
+        // Few templates have more than a handful.
+        if at >= 16 {
+            self.work(at / 16)?;
+        }
+        Ok(slot)
     }
 }
 

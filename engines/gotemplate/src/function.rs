@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use golang::Value;
+use golang::meter::Meter;
 use golang::value::Signature;
 
 use crate::builtin::{self, Builtin};
-use crate::error::Failure;
+use crate::error::{Failure, LimitError};
 use crate::exec;
 use crate::limits::Budget;
 use crate::set::{Set, Template};
@@ -156,7 +157,7 @@ impl<'r> Call<'r> {
         exec::run_tree(set, &template.0, data, self.host, self.budget)
     }
 
-    /// Says that a text of so many bytes is about to be made.
+    /// Says that so many bytes are about to be made, of a text or of anything else.
     ///
     /// # Errors
     /// When the run has made too much text.
@@ -169,10 +170,41 @@ impl<'r> Call<'r> {
     /// # Errors
     /// When the run has taken too many steps.
     pub fn work(&mut self, items: usize) -> Result<(), Failure> {
-        for _ in 0..items {
-            self.budget.step()?;
+        Ok(self.budget.steps(items)?)
+    }
+
+    /// Looks whether the time is over: for work that takes long for the steps that it counts for.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn look(&mut self) -> Result<(), Failure> {
+        Ok(self.budget.meter().look()?)
+    }
+
+    /// Refuses work whose result may be that long, where it is counted once it is there.
+    ///
+    /// # Errors
+    /// When the run may not make so many bytes.
+    pub fn has_room(&self, bytes: usize) -> Result<(), Failure> {
+        if bytes > self.budget.room() {
+            return Err(LimitError::Output(self.budget.limits.output).into());
         }
         Ok(())
+    }
+
+    /// What the run uses up, for what counts it by itself.
+    pub fn meter(&mut self) -> &mut Meter {
+        self.budget.meter()
+    }
+
+    /// How many of so many bytes an error may quote: templates that run each other quote each other's errors.
+    pub fn words(&self, wanted: usize) -> usize {
+        self.budget.words(wanted)
+    }
+
+    /// How many bytes may still be made.
+    pub fn room(&self) -> usize {
+        self.budget.room()
     }
 
     /// How long a text may be that `golang::fmt` makes next.

@@ -1,6 +1,20 @@
 //! How much a template may cost.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use golang::meter::{Allowance, Meter, Stop};
+
 use crate::error::LimitError;
+
+/// How many bytes the parts of templates and texts that the errors of a run quote have together: each template on the
+/// way to an error quotes its own.
+const WORDS: usize = 4 << 20;
+
+/// How many bytes are written in a step.
+const WRITTEN: u64 = 8;
+
+/// How many bytes each of them has when the others have used up all.
+const FEW: usize = 64;
 
 /// Stack in bytes that a thread needs so that neither parsing nor running within [`Limits::default`] overflows
 /// it. Little of it is touched unless a template nests expressions or includes as deep as the limits allow.
@@ -16,9 +30,9 @@ pub struct Limits {
     /// How deep expressions in parentheses and templates run by functions may be nested in a run. Each level takes
     /// stack.
     pub calls: usize,
-    /// Actions, calls and iterations.
+    /// Actions, calls and iterations, and what functions do by the length of what they are given.
     pub steps: u64,
-    /// Bytes of the output, together with those of all texts that are made on the way.
+    /// Bytes of the output, together with those of all texts, lists and maps that are made on the way.
     pub output: usize,
 }
 
@@ -38,55 +52,72 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Budget {
     pub(crate) limits: Limits,
-    steps: u64,
-    output: usize,
+    meter: Meter,
     calls: usize,
-    /// The steps and output with which it began.
-    begun: (u64, usize),
+    /// Bytes of what errors may still say: they are told when all else is used up.
+    words: AtomicUsize,
 }
 
 impl Budget {
-    /// Nothing is used up.
+    /// Nothing is used up, and nobody wants an end.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, steps: 0, output: 0, calls: 0, begun: (0, 0) }
+        Self::with_stop(limits, Stop::default())
+    }
+
+    /// Nothing is used up; the run ends when the caller says so.
+    pub fn with_stop(limits: Limits, stop: Stop) -> Self {
+        let allowance = Allowance { steps: limits.steps, bytes: limits.output as u64 };
+        Self { limits, meter: Meter::new(allowance, stop), calls: 0, words: WORDS.into() }
     }
 
     /// One of so many equal parts of what is left, for runs at the same time; [`Budget::join`] takes it back.
+    #[must_use]
     pub fn part(&self, of: usize) -> Self {
-        let of = of.max(1);
-        let steps = self.limits.steps.saturating_sub(self.steps) / of as u64;
-        let output = self.limits.output.saturating_sub(self.output) / of;
-        let (steps, output) = (self.limits.steps - steps, self.limits.output - output);
-        Self { limits: self.limits, steps, output, calls: self.calls, begun: (steps, output) }
+        let Self { limits, meter, calls, words } = self;
+        Self {
+            limits: *limits,
+            meter: meter.part(of),
+            calls: *calls,
+            words: words.load(Ordering::Relaxed).into(),
+        }
     }
 
     /// Uses up what was used of a part.
     pub fn join(&mut self, part: &Self) {
-        let (steps, output) = part.begun;
-        self.steps = self.steps.saturating_add(part.steps.saturating_sub(steps));
-        self.output = self.output.saturating_add(part.output.saturating_sub(output));
+        self.meter.join(&part.meter);
     }
 
-    pub(crate) fn step(&mut self) -> Result<(), LimitError> {
-        self.steps += 1;
-        if self.steps > self.limits.steps {
-            return Err(LimitError::Steps(self.limits.steps));
-        }
-        Ok(())
+    /// What counts. What is done before and after the templates are run counts in the same.
+    pub fn meter(&mut self) -> &mut Meter {
+        &mut self.meter
+    }
+
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), LimitError> {
+        Ok(self.meter.steps(steps as u64)?)
     }
 
     pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), LimitError> {
-        self.output = self.output.saturating_add(bytes);
-        if self.output > self.limits.output {
-            return Err(LimitError::Output(self.limits.output));
-        }
-        Ok(())
+        Ok(self.meter.bytes(bytes as u64)?)
+    }
+
+    /// How many bytes may still be made.
+    pub(crate) fn room(&self) -> usize {
+        let Allowance { steps, bytes } = self.meter.left();
+        // Whoever makes them takes a step for each few of them.
+        usize::try_from(bytes.min(steps.saturating_mul(WRITTEN))).unwrap_or(usize::MAX)
     }
 
     /// For a text that comes next.
     pub(crate) fn text(&self) -> golang::fmt::Limits {
-        let bytes = self.limits.output.saturating_sub(self.output);
-        golang::fmt::Limits { bytes, ..golang::fmt::Limits::default() }
+        let usual = golang::fmt::Limits::default();
+        golang::fmt::Limits { bytes: self.room().min(usual.bytes), ..usual }
+    }
+
+    /// How many of so many bytes an error may say.
+    pub(crate) fn words(&self, wanted: usize) -> usize {
+        let left = self.words.load(Ordering::Relaxed);
+        self.words.store(left.saturating_sub(wanted), Ordering::Relaxed);
+        wanted.min(left.max(FEW))
     }
 
     /// Goes so many levels deeper; [`Budget::leave`] goes back.
@@ -100,23 +131,5 @@ impl Budget {
 
     pub(crate) fn leave(&mut self) {
         self.calls -= 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Budget, Limits};
-
-    #[test]
-    fn parts_have_together_no_more_than_was_left() {
-        let limits = Limits { steps: 10, output: 100, ..Limits::default() };
-        let mut whole = Budget::new(limits);
-        whole.produce(40).expect("there is room");
-        let mut part = whole.part(3);
-        part.produce(20).expect("a third of sixty");
-        assert!(part.produce(1).is_err());
-        assert!((0..3).all(|_| part.step().is_ok()) && part.step().is_err());
-        whole.join(&part);
-        assert_eq!((whole.steps, whole.output), (4, 61));
     }
 }

@@ -10,6 +10,7 @@ mod decode;
 pub mod files;
 pub mod load;
 mod name;
+mod size;
 mod sniff;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use serde_json::Value as Json;
 
@@ -27,6 +28,8 @@ pub struct Env {
     pub capabilities: Arc<Capabilities>,
     /// The objects that `lookup` finds; without it there are none.
     pub cluster: Option<Arc<dyn Lookup>>,
+    /// Set by the caller when the time for the render is over, of which a render knows nothing.
+    pub stop: Stop,
     /// The names that `getHostByName` finds; without it every address is empty, as in Helm without `--enable-dns`.
     pub names: Option<Arc<dyn Resolve>>,
 }

@@ -10,8 +10,10 @@ mod tests;
 use std::collections::BTreeMap;
 
 use golang::Value;
+use golang::meter::Meter;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
+use gotemplate::{Budget, Limits};
 
 use crate::chart::Chart;
 use crate::env::Env;
@@ -19,7 +21,7 @@ use crate::manifests::{self, Hook, Manifest, Order, Sorted};
 use crate::releasename;
 use crate::render::{self, Mode, Release, Templates};
 use crate::schema::{self, SchemaError};
-use crate::values::{self, coalesce, process_dependencies};
+use crate::values::{self, coalesce_until, process_dependencies_until};
 use crate::warning::{Level, Warning};
 
 pub use postrender::{
@@ -89,6 +91,9 @@ pub enum Error {
         /// The version of the cluster.
         found: String,
     },
+    /// The caller's time is over: when.
+    #[error("the time limit is reached {0}")]
+    TooLong(&'static str),
     /// A template failed.
     #[error(transparent)]
     Render(#[from] render::Error),
@@ -110,6 +115,7 @@ impl Error {
     pub fn is_of_release(&self) -> bool {
         match self {
             Self::KubeVersion { .. }
+            | Self::TooLong(_)
             | Self::Render(_)
             | Self::PostRender(_)
             | Self::Manifests { .. } => true,
@@ -141,7 +147,7 @@ pub fn render(
         post_render,
     } = request;
     let failed = |what: &str, error: &dyn ToString| {
-        Warning::new(Level::Error, what).with("error", error.to_string())
+        Warning::new(Level::Error, what).with_value("error", error.to_string())
     };
     if let Err(problem) = releasename::check(&release.name) {
         let error = Error::Name(releasename::quoted(&release.name), problem);
@@ -149,29 +155,33 @@ pub fn render(
         warnings.push(failed("release name check failed", &inner));
         return Err(error);
     }
-    match process_dependencies(&mut chart, user) {
+    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+    match process_dependencies_until(&mut chart, user, env.stop.clone()) {
         Ok(mut said) => warnings.append(&mut said),
         Err(error) => {
             warnings.push(failed("chart dependencies processing failed", &error));
             return Err(Error::Dependencies(error));
         }
     }
-    let mut coalesced = coalesce(&chart, user)?;
+    let mut coalesced = coalesce_until(&chart, user, env.stop.clone())?;
     warnings.append(&mut coalesced.warnings);
     if !skip_schema {
-        check_schema(&chart, &coalesced.values, warnings)?;
+        check_schema(&chart, &coalesced.values, budget.meter(), warnings)?;
     }
     check_kube_version(&chart, env)?;
     let templates = match templates.filter(|templates| templates.are_of(&chart)) {
         Some(templates) => templates,
         None => Templates::parse(&chart)?,
     };
-    let values = &coalesced.values;
-    let mut files = templates.render(&chart, values, &release, env, mode, warnings)?;
+    let seen = (&chart, &coalesced.values, &release);
+    let mut files = templates.render_within(seen, env, mode, &mut budget, warnings)?;
     let notes = take_notes(&mut files, &chart, sub_notes);
+    let late = |at, budget: &mut Budget| budget.meter().look().map_err(|_| Error::TooLong(at));
+    late("before post-rendering", &mut budget)?;
     if let Some(post_render) = post_render {
         files = postrender::apply(&post_render, files, warnings)?;
     }
+    late("before the manifests are sorted", &mut budget)?;
     let sorted = manifests::sort(&files, Order::Install);
     let sorted = sorted.map_err(|error| Error::Manifests { error, files })?;
     let Sorted { hooks, manifests, unknown_hooks } = sorted;
@@ -181,7 +191,8 @@ pub fn render(
 
 fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<Warning>) {
     warnings.extend(unknown.into_iter().map(|events| {
-        Warning::new(Level::Info, "skipping unknown hooks").with("hookTypes", events)
+        // The chart says them, and may take them out of the values.
+        Warning::new(Level::Info, "skipping unknown hooks").with_value("hookTypes", events)
     }));
 }
 
@@ -227,7 +238,12 @@ fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
 }
 
 /// Checks values against the schemas of the charts, and says what Helm says with `--debug`.
-fn check_schema(chart: &Chart, values: &Map, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn check_schema(
+    chart: &Chart,
+    values: &Map,
+    meter: &mut Meter,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
     let mut pending = vec![(chart, values.clone())];
     while let Some((chart, values)) = pending.pop() {
         warnings.push(
@@ -242,7 +258,7 @@ fn check_schema(chart: &Chart, values: &Map, warnings: &mut Vec<Warning>) -> Res
             }
         }));
     }
-    schema::validate(chart, values).map_err(Error::Schema)
+    schema::validate_within(chart, values, meter).map_err(Error::Schema)
 }
 
 /// Manifests as Helm stores and prints them: each with the file that it is of.

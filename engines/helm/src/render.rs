@@ -178,8 +178,22 @@ impl Templates {
         mode: Mode,
         warnings: &mut Vec<Warning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+        let seen = (chart, values, release);
+        self.render_within(seen, env, mode, &mut budget, warnings)
+    }
+
+    /// [`Templates::render`] within what is left of a budget.
+    pub(crate) fn render_within(
+        &self,
+        (chart, values, release): (&Chart, &Map, &Release),
+        env: &Env,
+        mode: Mode,
+        budget: &mut Budget,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let host = Host::new(env.clone(), mode);
-        let run = AssertUnwindSafe(|| self.run(chart, values, release, &host));
+        let run = AssertUnwindSafe(|| self.run((chart, values, release), &host, budget));
         let rendered = catch_unwind(run).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -199,22 +213,21 @@ impl Templates {
 
     fn run(
         &self,
-        chart: &Chart,
-        values: &Map,
-        release: &Release,
+        (chart, values, release): (&Chart, &Map, &Release),
         host: &Host,
+        budget: &mut Budget,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let missing = if host.mode.strict { MissingKey::Error } else { MissingKey::Zero };
         let set = self.set.clone().with_missing_key(missing);
         let scopes = scope::all(chart, values, release, &host.env.capabilities);
-        let mut budget = Budget::new(Limits::default());
         let mut rendered = BTreeMap::new();
         let files: Vec<&File> = self.files.iter().filter(|file| !file.is_partial()).collect();
         // What templates of other charts see of this one is the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
-            let within = (host, &mut budget);
+            let within = (host, &mut *budget);
             let texts = side_by_side::render(&set, files, &scopes, within, &self.is_ordered);
             if let Some(texts) = texts {
+                let texts = texts.map_err(|(file, failure)| self.failed(file, failure))?;
                 let names = files.iter().map(|file| file.name.clone());
                 rendered.extend(names.zip(texts));
                 continue;
@@ -222,10 +235,9 @@ impl Templates {
             for file in files {
                 let Some(scope) = scopes.get(file.chart) else { continue };
                 let shown = scope.shown_to(&file.name, &scope.top);
-                let text = set
-                    .run_within(&file.name, shown, host, &mut budget)
+                let text = rendered_file(&set, file, shown, host, budget)
                     .map_err(|failure| self.failed(file, failure))?;
-                rendered.insert(file.name.clone(), without_no_value(text));
+                rendered.insert(file.name.clone(), text);
             }
         }
         Ok(rendered)
@@ -242,12 +254,29 @@ impl Error {
     }
 }
 
+/// The text of one file.
+///
+/// What is done with it later counts here: it becomes a manifest, and a text with the others.
+fn rendered_file(
+    set: &Set,
+    file: &File,
+    shown: Value,
+    host: &Host,
+    budget: &mut Budget,
+) -> Result<Vec<u8>, Failure> {
+    let text = set.run_within(&file.name, shown, host, budget)?;
+    budget.meter().steps(text.len() as u64)?;
+    budget.meter().bytes(text.len() as u64 * 2)?;
+    Ok(without_no_value(text))
+}
+
 /// Runs a text that belongs to no chart, with nothing as its data.
 pub(crate) fn text(name: &str, text: &str, env: &Env) -> Result<String, String> {
     let mut set = Set::new(name, sprig::functions::<Host>());
     let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
     let host = Host::new(env.clone(), Mode::default());
-    let output = set.run_with(template.name(), Value::Nil, &host);
+    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+    let output = set.run_within(template.name(), Value::Nil, &host, &mut budget);
     let output = output.map_err(|failure| failure.to_string())?;
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
@@ -274,8 +303,11 @@ fn files(chart: &Chart) -> Vec<File> {
     files
 }
 
+/// How many bytes a byte between braces takes when it is parsed, and about how many steps that takes.
+pub(crate) const PARSED: usize = 50;
+
 /// How many bytes of a text stand between braces.
-fn code_length(text: &[u8]) -> usize {
+pub(crate) fn code_length(text: &[u8]) -> usize {
     let mut length = 0;
     let mut rest = text;
     while let Some(begin) = find(rest, b"{{") {

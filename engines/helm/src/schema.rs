@@ -16,6 +16,7 @@ mod tests;
 mod text;
 
 use golang::Value;
+use golang::meter::{Allowance, Meter, Stop};
 use golang::value::Map;
 
 use crate::chart::Chart;
@@ -49,6 +50,15 @@ pub struct SchemaError(String);
 /// Everything that does not fit, or why a schema cannot be used.
 /// Helm shows it behind ``values don't meet the specifications of the schema(s) in the following chart(s):``.
 pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
+    validate_within(chart, values, &mut Meter::new(Allowance::UNLIMITED, Stop::default()))
+}
+
+/// [`validate`] within what is left of a meter.
+pub(crate) fn validate_within(
+    chart: &Chart,
+    values: &Map,
+    meter: &mut Meter,
+) -> Result<(), SchemaError> {
     let mut text = String::new();
     let mut pending = vec![(chart, Value::Map(values.clone()))];
     while let Some((chart, values)) = pending.pop() {
@@ -61,7 +71,7 @@ pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
             continue;
         };
         if let Some(schema) = &chart.schema
-            && let Err(problem) = check::check(schema, &values)
+            && let Err(problem) = check::check(schema, &values, meter)
         {
             text.push_str(&format!("{name}:\n{problem}"));
         }

@@ -12,8 +12,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use golang::meter::Stop;
+
+pub(crate) use coalesce::coalesce_until;
 pub use coalesce::{Coalesced, coalesce, merge};
 pub use dependencies::process_dependencies;
+pub(crate) use dependencies::process_dependencies_until;
 pub use json::{NotJson, to_json};
 pub use references::{
     Data, Found, Lookup, Reference, ReferenceError, ReferenceProblem, Unresolved, compose, digest,
@@ -44,6 +48,9 @@ pub enum Error {
     /// Beyond [`MAX_DEPTH`].
     #[error("values are nested deeper than {MAX_DEPTH} tables and lists")]
     TooDeep,
+    /// The caller's time is over.
+    #[error("the time limit is reached while values are put together")]
+    TooLong,
     /// Beyond [`MAX_STEPS`].
     #[error("values are too many: more than {MAX_STEPS} in the chart and those in it")]
     TooMany,
@@ -53,11 +60,44 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct Budget {
     steps: usize,
+    /// Bytes of values that warnings may still show.
+    words: usize,
+    stop: Stop,
 }
+
+/// How many bytes of values the warnings of one call show together. Differs(helm): it has no limit.
+const WORDS: usize = 16 << 20;
+
+/// How many values a table counts for beside what is in it: it takes more room.
+const TABLE: usize = 4;
+
+/// After how many values the caller's time is looked at.
+const LOOK: usize = 1 << 10;
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { steps: MAX_STEPS }
+        Self::until(Stop::default())
+    }
+
+    /// One that ends when the caller says so.
+    pub(crate) fn until(stop: Stop) -> Self {
+        Self { steps: MAX_STEPS, words: WORDS, stop }
+    }
+
+    /// How long the next value that is shown may be.
+    pub(crate) fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Counts a value that is shown.
+    pub(crate) fn say(&mut self, bytes: usize) {
+        self.words = self.words.saturating_sub(bytes);
+    }
+
+    /// Counts a table beside what is in it.
+    pub(crate) fn spend_table(&mut self) -> Result<(), Error> {
+        self.steps = self.steps.checked_sub(TABLE).ok_or(Error::TooMany)?;
+        Ok(())
     }
 
     /// Counts a value that is nested this deep.
@@ -66,6 +106,9 @@ impl Budget {
             return Err(Error::TooDeep);
         }
         self.steps = self.steps.checked_sub(1).ok_or(Error::TooMany)?;
+        if self.steps.is_multiple_of(LOOK) && self.stop.is_set() {
+            return Err(Error::TooLong);
+        }
         Ok(())
     }
 }

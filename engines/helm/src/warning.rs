@@ -27,38 +27,100 @@ impl Level {
     }
 }
 
-/// Something that Helm would log, in its words. Values of the user may be part of it, and those may be secrets.
+/// Something that Helm would log, in its words.
+///
+/// Values of the user may be part of it, and those may be secrets: [`Warning::line`] and what it displays as are without
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// How much it matters.
     pub level: Level,
-    /// What it says.
-    pub message: String,
-    /// Names and values behind it.
-    pub attributes: Vec<(&'static str, String)>,
+    message: Text,
+    attributes: Vec<(&'static str, Text)>,
+}
+
+/// A text, or parts of it, that may be secret.
+#[derive(Clone, PartialEq, Eq)]
+struct Text {
+    whole: String,
+    /// The text with something in place of its values, if it has any.
+    without: Option<String>,
+}
+
+/// What stands in place of a value.
+const HIDDEN: &str = "****";
+
+impl Text {
+    fn shown(&self) -> &str {
+        self.without.as_deref().unwrap_or(&self.whole)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().fmt(f)
+    }
 }
 
 impl Warning {
-    /// A warning without attributes.
+    /// A warning without attributes and values.
     pub fn new(level: Level, message: impl Into<String>) -> Self {
-        Self { level, message: message.into(), attributes: Vec::new() }
+        let message = Text { whole: message.into(), without: None };
+        Self { level, message, attributes: Vec::new() }
     }
 
-    /// With one more attribute.
+    /// A warning that shows a value between the two parts of what it says.
+    pub fn about(level: Level, (before, value, after): (&str, &str, &str)) -> Self {
+        let message = Text {
+            whole: format!("{before}{value}{after}"),
+            without: Some(format!("{before}{HIDDEN}{after}")),
+        };
+        Self { level, message, attributes: Vec::new() }
+    }
+
+    /// With one more attribute, which is no value of the user's.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.attributes.push((name, value.into()));
+        self.attributes.push((name, Text { whole: value.into(), without: None }));
         self
     }
 
-    /// The line that Helm prints: what Go's `log/slog` writes as text, without the time.
+    /// With one more attribute, which may hold values of the user.
+    #[must_use]
+    pub fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        let value = Text { whole: value.into(), without: Some(HIDDEN.to_owned()) };
+        self.attributes.push((name, value));
+        self
+    }
+
+    /// The line that Helm prints, without the values in it: what Go's `log/slog` writes as text, without the time.
     pub fn line(&self) -> String {
-        let mut line = format!("level={} msg={}", self.level.as_str(), quoted(&self.message));
+        self.written(Text::shown)
+    }
+
+    /// The line that Helm prints, for whoever may see the values.
+    pub fn line_with_values(&self) -> String {
+        self.written(|text| &text.whole)
+    }
+
+    /// What is warned of, for whoever may see the values.
+    pub fn text_with_values(&self) -> String {
+        self.text(|text| &text.whole)
+    }
+
+    fn text(&self, show: fn(&Text) -> &str) -> String {
+        let attributes = self.attributes.iter();
+        let attributes = attributes.map(|(name, value)| format!(" {name}={}", show(value)));
+        std::iter::once(show(&self.message).to_owned()).chain(attributes).collect()
+    }
+
+    fn written(&self, show: fn(&Text) -> &str) -> String {
+        let mut line = format!("level={} msg={}", self.level.as_str(), quoted(show(&self.message)));
         for (name, value) in &self.attributes {
             line.push(' ');
             line.push_str(name);
             line.push('=');
-            line.push_str(&quoted(value));
+            line.push_str(&quoted(show(value)));
         }
         line
     }
@@ -66,8 +128,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        self.attributes.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        f.write_str(&self.text(Text::shown))
     }
 }
 
@@ -95,5 +156,22 @@ mod tests {
         let warning = Warning::new(Level::Warn, "no").with("error", "\"a\" is b").with("é", "x,y");
         assert_eq!(warning.line(), r#"level=WARN msg=no error="\"a\" is b" é=x,y"#);
         assert_eq!(warning.to_string(), r#"no error="a" is b é=x,y"#);
+    }
+
+    #[test]
+    fn values_are_shown_to_nobody_who_does_not_ask_for_them() {
+        let message = ("cannot overwrite table for a.password (", "map[s3cret:1]", ")");
+        let warning = Warning::about(Level::Info, message).with_value("error", "s3cret");
+        for shown in [warning.line(), warning.to_string(), format!("{warning:?}")] {
+            assert!(shown.contains("a.password (****)") && !shown.contains("s3cret"), "{shown}");
+        }
+        assert_eq!(
+            warning.text_with_values(),
+            "cannot overwrite table for a.password (map[s3cret:1]) error=s3cret"
+        );
+        assert_eq!(
+            warning.line_with_values(),
+            r#"level=INFO msg="cannot overwrite table for a.password (map[s3cret:1])" error=s3cret"#
+        );
     }
 }

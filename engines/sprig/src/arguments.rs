@@ -3,7 +3,8 @@
 //! Here also: Go's panics, whose texts templates show.
 
 use golang::Value;
-use golang::fmt::sprint;
+use golang::fmt::sprint_within;
+use golang::meter::{Exhausted, Meter};
 use golang::value::{IntKind, Integer, Map, Str};
 use gotemplate::{Call, Failure};
 
@@ -60,6 +61,16 @@ pub(crate) fn as_int(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
+/// How many items a slice has, also one with a name; what is none is one.
+pub(crate) fn length(value: &Value) -> usize {
+    match value {
+        Value::List(list) => list.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Object(object) => object.underlying().map_or(1, |value| length(&value)),
+        _ => 1,
+    }
+}
+
 /// The items of a slice, also of one with a name; nothing for what is none.
 pub(crate) fn items(value: &Value) -> Option<Vec<Value>> {
     Some(match value {
@@ -73,25 +84,92 @@ pub(crate) fn items(value: &Value) -> Option<Vec<Value>> {
     })
 }
 
-/// A value as a text: what it says of itself, or what Go prints.
-pub(crate) fn text_of(value: &Value) -> Result<Str, Failure> {
+/// A value as a text: what it says of itself, or what Go prints. A text that was not there before is counted.
+pub(crate) fn text_of(call: &mut Call<'_>, value: &Value) -> Result<Str, Failure> {
     Ok(match value {
         Value::String(text) | Value::Bytes(text) => text.clone(),
-        other => sprint(std::slice::from_ref(other))?.into(),
+        other => printed(call, other)?.into(),
     })
+}
+
+/// What Go prints for a value, which is counted.
+pub(crate) fn printed(call: &mut Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
+    let text = sprint_within(std::slice::from_ref(value), call.text_limits())?;
+    call.work(text.len() / 8)?;
+    call.produce(text.len() + TEXT)?;
+    Ok(text)
+}
+
+/// What a text takes beside its bytes.
+pub(crate) const TEXT: usize = 16;
+
+/// What a list takes beside its items.
+const LIST: usize = 96;
+
+/// What a map takes that is not empty, and what each entry takes beside its key and value.
+pub(crate) const MAP: usize = 448;
+pub(crate) const ENTRY: usize = 64;
+
+/// Says that a map of so many entries is about to be made.
+pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), Failure> {
+    let base = if entries == 0 { LIST } else { MAP };
+    call.produce(entries.saturating_mul(ENTRY).saturating_add(base))?;
+    call.work(entries)
 }
 
 /// Says that so many items of a slice are about to be copied.
 ///
-/// They count for less than they take: most slices do not live for long.
+/// They count for half of what they take: most slices do not live for long.
 pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), Failure> {
     call.work(count)?;
-    call.produce(count.saturating_mul(8).saturating_add(16))
+    call.produce(count.saturating_mul(size_of::<Value>() / 2).saturating_add(LIST))
 }
 
 /// Says that so many new values are about to be made.
 pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), Failure> {
     // Memory is the narrower limit, and asking for it costs nothing.
-    call.produce(count.saturating_mul(size_of::<Value>()).saturating_add(16))?;
+    call.produce(count.saturating_mul(size_of::<Value>()).saturating_add(LIST))?;
     call.work(count)
 }
+
+/// Says that all that is in a value is about to be gone through, which [`walk`] counts.
+pub(crate) fn walked(call: &mut Call<'_>, value: &Value, bytes: usize) -> Result<(), Failure> {
+    Ok(walk(call.meter(), value, bytes)?)
+}
+
+/// Counts all that is in a value as a tree: what is shared counts each time. Each value in it counts for so many bytes
+/// and those of its text.
+///
+/// # Errors
+/// It is more than there is.
+pub fn walk(meter: &mut Meter, value: &Value, bytes: usize) -> Result<(), Exhausted> {
+    let mut open: Vec<(Value, usize)> = vec![(Value::list([value.clone()]), 0)];
+    while let Some((container, next)) = open.last_mut() {
+        let item = match container {
+            Value::List(list) => list.items().get(*next).cloned(),
+            _ => None,
+        };
+        *next += 1;
+        let Some(item) = item else {
+            open.pop();
+            continue;
+        };
+        let length = item.bytes().map_or(0, |text| text.len());
+        meter.steps(1 + length as u64 / 16)?;
+        meter.bytes(bytes as u64 + length as u64)?;
+        match item.underlying() {
+            // Whoever writes it finds that it is nested too deeply.
+            _ if open.len() > MAX_NESTING => {}
+            list @ Value::List(_) => open.push((list, 0)),
+            Value::Map(map) => {
+                let values = map.entries().into_iter().map(|(_, value)| value);
+                open.push((Value::list(values), 0));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// How deep is gone into values: deeper than anything can be written.
+const MAX_NESTING: usize = 10_000;

@@ -38,6 +38,11 @@ impl Decimal {
         })
     }
 
+    /// How many bits all of its digits take, without those that its exponent stands for.
+    pub(crate) fn bits(&self) -> usize {
+        usize::try_from(self.coefficient.bits()).unwrap_or(usize::MAX)
+    }
+
     /// The `float64` that is nearest.
     pub(crate) fn to_float(&self) -> f64 {
         format!("{}e{}", self.coefficient, self.exponent).parse().unwrap_or_default()

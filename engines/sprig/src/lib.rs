@@ -6,7 +6,8 @@
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
 //! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out
-//! of any value (`cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`).
+//! of any value (`cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room that they take
+//! (`weight.rs`).
 
 mod arguments;
 mod cast;
@@ -18,9 +19,12 @@ mod signature;
 mod table;
 #[cfg(test)]
 mod testing;
+mod weight;
 mod world;
 mod yaml;
 
+pub use arguments::walk;
 pub use table::functions;
+pub use weight::weight;
 pub use world::World;
 pub use yaml::read_yaml;

@@ -4,6 +4,7 @@ use golang::Value;
 use golang::value::{Signature, Type};
 use gotemplate::{Call, Failure, Functions};
 
+use crate::arguments::TEXT;
 use crate::functions::ALL;
 use crate::signature;
 use crate::world::{NOT_ALONE, World};
@@ -20,7 +21,8 @@ pub(crate) struct Entry {
 
 /// What a function does; it gets arguments of its signature only.
 pub(crate) enum Body {
-    /// With its arguments alone. A text or slice that it gives is counted as made, so it makes little more than that.
+    /// With its arguments alone. The texts among them are counted as read byte by byte, and a text or slice that it
+    /// gives as made, which is about as long as they are: a function that makes or reads more is another kind.
     Plain(fn(&[Value]) -> Result<Value, Failure>),
     /// Within the limits of the run: what makes long texts, or works for long.
     Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
@@ -96,6 +98,9 @@ pub fn functions<H: World + 'static>() -> Functions {
     functions
 }
 
+/// A text that takes longer to be read than a call.
+const LONG: usize = 256;
+
 fn insert_plain(
     functions: &mut Functions,
     name: &str,
@@ -105,9 +110,14 @@ fn insert_plain(
     // What is given as `interface {}` was there before.
     let makes = matches!(signature.result, Type::String | Type::Slice(_));
     functions.insert(name, signature, move |call, args| {
+        let given = args.iter().filter_map(Value::bytes).map(|text| text.len()).sum();
+        if given >= LONG {
+            call.work(given / 4)?;
+            call.has_room(given)?;
+        }
         let value = body(args)?;
         match &value {
-            Value::String(text) if makes => call.produce(text.len())?,
+            Value::String(text) if makes => call.produce(text.len() + TEXT)?,
             Value::List(list) if makes => crate::arguments::copied(call, list.len())?,
             _ => {}
         }

@@ -2,6 +2,8 @@
 //!
 //! Elsewhere: flags without effect and those that are refused (`other.rs`), what is said of wrong ones (`usage.rs`).
 
+use std::time::Duration;
+
 use clap::Args;
 use golang::strconv::parse_bool;
 use helm::Env;
@@ -9,6 +11,7 @@ use helm::warning::{Level, Warning};
 
 use super::other::Other;
 use super::values::comma_separated;
+use crate::cli::time_limit;
 
 /// Render the templates of a chart, as `helm template` does
 ///
@@ -100,6 +103,10 @@ pub(crate) struct Flags {
     /// Let templates look up addresses of hosts
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) enable_dns: bool,
+
+    /// How long the render may take, such as 2m; 0 is no limit
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
+    pub(super) time_limit: Duration,
 
     /// Say more, and show what was rendered when it is no YAML
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]

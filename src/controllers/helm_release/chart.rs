@@ -20,8 +20,9 @@ use crate::controllers::source::catalog::SOURCES;
 /// Longest archive of a chart.
 const BYTES: u64 = 64 << 20;
 
-/// How many charts are kept.
+/// How many charts are kept, and how many bytes they take together.
 const KEPT: usize = 16;
+const KEPT_BYTES: usize = 128 << 20;
 
 /// A chart that was read.
 pub(crate) struct Loaded {
@@ -35,23 +36,43 @@ pub(crate) struct Loaded {
 
 /// Charts that were read, those that were used last.
 #[derive(Default)]
-pub(crate) struct Charts(Mutex<VecDeque<(String, Arc<Loaded>)>>);
+pub(crate) struct Charts(Mutex<VecDeque<Kept>>);
+
+struct Kept {
+    key: String,
+    chart: Arc<Loaded>,
+    bytes: usize,
+}
 
 impl Charts {
     fn find(&self, key: &str) -> Option<Arc<Loaded>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(known, _)| known == key)?;
+        let at = kept.iter().position(|kept| kept.key == key)?;
         let found = kept.remove(at)?;
-        let chart = found.1.clone();
+        let chart = found.chart.clone();
         kept.push_front(found);
         Some(chart)
     }
 
-    fn keep(&self, key: String, chart: &Arc<Loaded>) {
+    /// Keeps a chart that takes so many bytes, and no more others than there is room for. One that takes all of it by
+    /// itself is not kept.
+    fn keep(&self, key: String, chart: &Arc<Loaded>, bytes: usize) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(known, _)| *known != key);
-        kept.push_front((key, chart.clone()));
-        kept.truncate(KEPT);
+        kept.retain(|kept| kept.key != key);
+        if bytes > KEPT_BYTES {
+            return;
+        }
+        kept.push_front(Kept { key, chart: chart.clone(), bytes });
+        let mut room = KEPT_BYTES;
+        let fits = |kept: &&Kept| match room.checked_sub(kept.bytes) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => false,
+        };
+        let fitting = kept.iter().take(KEPT).take_while(fits).count();
+        kept.truncate(fitting);
     }
 }
 
@@ -145,8 +166,9 @@ pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     if !context.settings.tracks_chart_digests() {
         chart.metadata.version = own_version;
     }
+    let bytes = chart.size();
     let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
-    context.charts.keep(key, &loaded);
+    context.charts.keep(key, &loaded, bytes);
     Ok(loaded)
 }
 
@@ -204,6 +226,25 @@ mod tests {
         chart.metadata.version = version.to_owned();
         let digest = marked(&mut chart, kind, revision)?;
         Ok((chart.metadata.version, digest))
+    }
+
+    #[test]
+    fn charts_are_kept_as_long_as_there_is_room_for_their_bytes() {
+        let charts = Charts::default();
+        let keep = |key: &str, bytes| {
+            let chart = Chart::default();
+            let loaded = Loaded { chart, oci_digest: String::new(), templates: Mutex::default() };
+            charts.keep(key.to_owned(), &Arc::new(loaded), bytes);
+        };
+        keep("a", KEPT_BYTES / 2);
+        keep("b", KEPT_BYTES / 2);
+        // Who was used last stays.
+        assert!(charts.find("a").is_some());
+        keep("c", KEPT_BYTES / 4);
+        assert!(charts.find("c").is_some() && charts.find("a").is_some());
+        assert!(charts.find("b").is_none(), "three quarters and a half are more than there is");
+        keep("d", KEPT_BYTES + 1);
+        assert!(charts.find("d").is_none() && charts.find("a").is_some());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use release::journal::Action;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
+use super::deadline::{Deadline, RENDER_LIMIT};
 use super::members::{self, Member, MemberError};
 use super::world::World;
 use crate::cluster::capabilities::Served;
@@ -109,7 +110,8 @@ impl World {
         served: &Served,
     ) -> Result<Rendered, Refusal> {
         let _place = self.context.building.clone().acquire_owned().await.ok();
-        let env = self.env(served);
+        let deadline = Deadline::begin(&Handle::current(), RENDER_LIMIT);
+        let env = self.env(served, &deadline);
         let skip_schema = self.wish.ways.way(action).skip_schema;
         let post = self.wish.post.clone();
         let known = self.wish.chart.as_ref().and_then(|loaded| {
@@ -132,6 +134,7 @@ impl World {
                 render(request, &env, &mut warnings)
             });
             // Nobody may wait any more, because the process ends.
+            drop(deadline);
             tell.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
         };
         let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(STACK);
@@ -151,7 +154,7 @@ impl World {
         rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
     }
 
-    fn env(&self, served: &Served) -> Env {
+    fn env(&self, served: &Served, deadline: &Deadline) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = Capabilities {
@@ -165,7 +168,8 @@ impl World {
             ..Capabilities::default()
         };
         let runtime = Handle::current();
-        let lookup = Finder { cluster: self.target.cluster.clone(), runtime: runtime.clone() };
+        let (cluster, deadline) = (self.target.cluster.clone(), deadline.clone());
+        let lookup = Finder { cluster, runtime: runtime.clone(), deadline: deadline.clone() };
         Env {
             now: GoTime::from_unix(
                 now.as_second(),
@@ -176,11 +180,12 @@ impl World {
             random: Arc::new(fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
+            stop: deadline.stop(),
             names: self
                 .context
                 .settings
                 .allows_dns_lookups()
-                .then(|| Arc::new(Names(runtime)) as _),
+                .then(|| Arc::new(Names(runtime, deadline)) as _),
         }
     }
 
@@ -377,11 +382,12 @@ fn fill(buffer: &mut [u8]) {
 struct Finder {
     cluster: Cluster,
     runtime: Handle,
+    deadline: Deadline,
 }
 
 impl Lookup for Finder {
     fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
-        self.runtime.block_on(find(&self.cluster, wanted))
+        self.deadline.wait(|| self.runtime.block_on(find(&self.cluster, wanted)))
     }
 }
 
@@ -408,11 +414,11 @@ async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, S
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The names of hosts that windlass itself can resolve.
-struct Names(Handle);
+struct Names(Handle, Deadline);
 
 impl Resolve for Names {
     fn address_of(&self, host: &str) -> Result<String, String> {
-        self.0.block_on(address_of(host))
+        self.1.wait(|| self.0.block_on(address_of(host)))
     }
 }
 

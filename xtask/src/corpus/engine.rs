@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, anyhow};
 use e2e::random::Random;
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::{Map, Type};
 use helm::Env;
@@ -58,6 +59,7 @@ pub(crate) fn world(seed: u64) -> Env {
         random: Arc::new(fill),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
+        stop: Stop::default(),
         names: None,
     }
 }

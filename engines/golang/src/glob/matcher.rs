@@ -65,6 +65,11 @@ impl Steps {
         Self(steps)
     }
 
+    /// How many are left.
+    pub(super) fn left(&self) -> usize {
+        self.0
+    }
+
     /// Whether the steps were enough so far.
     pub(super) fn are_left(&self) -> bool {
         self.0 > 0

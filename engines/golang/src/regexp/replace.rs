@@ -13,8 +13,22 @@ impl Regexp {
     /// # Errors
     /// If the result would be longer than [`MAX_REPLACED`].
     pub fn replace_all(&self, text: &str, template: &str) -> Result<String, Error> {
+        self.replace_all_while(text, template, |_, _| Ok(()))
+    }
+
+    /// [`Regexp::replace_all`] as long as the caller agrees: before each search, `next` is told how many bytes of the
+    /// text are left, and how many the result has.
+    ///
+    /// # Errors
+    /// What `next` says, or as [`Regexp::replace_all`].
+    pub fn replace_all_while<E: From<Error>>(
+        &self,
+        text: &str,
+        template: &str,
+        next: impl FnMut(usize, usize) -> Result<(), E>,
+    ) -> Result<String, E> {
         let parts = self.parts(template);
-        self.replace(text, |groups, result| {
+        self.replace(text, next, |groups, result| {
             for part in &parts {
                 match part {
                     Part::Text(text) => push(result, text)?,
@@ -37,17 +51,32 @@ impl Regexp {
     /// # Errors
     /// If the result would be longer than [`MAX_REPLACED`].
     pub fn replace_all_literal(&self, text: &str, replacement: &str) -> Result<String, Error> {
-        self.replace(text, |_, result| push(result, replacement))
+        self.replace_all_literal_while(text, replacement, |_, _| Ok(()))
     }
 
-    fn replace(
+    /// [`Regexp::replace_all_literal`] as long as the caller agrees: `next` is that of [`Regexp::replace_all_while`].
+    ///
+    /// # Errors
+    /// What `next` says, or as [`Regexp::replace_all_literal`].
+    pub fn replace_all_literal_while<E: From<Error>>(
         &self,
         text: &str,
+        replacement: &str,
+        next: impl FnMut(usize, usize) -> Result<(), E>,
+    ) -> Result<String, E> {
+        self.replace(text, next, |_, result| push(result, replacement))
+    }
+
+    fn replace<E: From<Error>>(
+        &self,
+        text: &str,
+        mut next: impl FnMut(usize, usize) -> Result<(), E>,
         replacement: impl Fn(&Captures<'_>, &mut String) -> Result<(), Error>,
-    ) -> Result<String, Error> {
+    ) -> Result<String, E> {
         let mut result = String::new();
         let (mut position, mut last_end) = (0, 0);
         while position <= text.len() {
+            next(text.len() - position, result.len())?;
             let Some(groups) = self.regex.captures_at(text, position) else { break };
             let Some(found) = groups.get(0) else { break };
             push(&mut result, &text[last_end..found.start()])?;

@@ -186,11 +186,13 @@ mod tests {
     use super::Version;
     use crate::Value;
     use crate::fmt::sprint;
+    use crate::meter::{Allowance, Meter, Stop};
     use crate::value::Object;
 
     fn call(version: &str, method: &str, arguments: &[Value]) -> String {
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
         let version = Arc::new(Version::parse(version).unwrap());
-        let result = version.method(method).unwrap().call(arguments).unwrap();
+        let result = version.method(method).unwrap().call(&mut meter, arguments).unwrap();
         String::from_utf8(sprint(&[result]).unwrap()).unwrap()
     }
 
@@ -208,7 +210,10 @@ mod tests {
     #[test]
     fn what_a_method_gives_knows_no_method_of_the_pointer() {
         let version = Arc::new(Version::parse("1.2.3").unwrap());
-        let Value::Object(next) = version.method("IncMinor").unwrap().call(&[]).unwrap() else {
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let Value::Object(next) =
+            version.method("IncMinor").unwrap().call(&mut meter, &[]).unwrap()
+        else {
             panic!("no object");
         };
         assert_eq!(next.type_name(), "semver.Version");

@@ -287,9 +287,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::meter::{Allowance, Meter, Stop};
 
     fn call(object: impl Object, method: &str, arguments: &[Value]) -> String {
-        let result = Arc::new(object).method(method).unwrap().call(arguments).unwrap();
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let result = Arc::new(object).method(method).unwrap().call(&mut meter, arguments).unwrap();
         String::from_utf8(crate::fmt::sprint(&[result]).unwrap()).unwrap()
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Kind, Str, Type, Value};
+use crate::meter::{Exhausted, Meter};
 
 /// A Go value with a type of its own: a struct, a pointer to one, or a named type such as `time.Duration`.
 ///
@@ -158,8 +159,25 @@ impl fmt::Display for Signature {
     }
 }
 
-/// What runs when a function is called; an error is the text that Go's error has.
-pub type Body = dyn Fn(&[Value]) -> Result<Value, String> + Send + Sync;
+/// What runs when a function is called.
+pub type Body = dyn Fn(&mut Meter, &[Value]) -> Result<Value, CallError> + Send + Sync;
+
+/// Why a function gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The text that Go's error has.
+    #[error("{0}")]
+    Said(String),
+    /// It would use up more than is allowed.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+}
+
+impl From<String> for CallError {
+    fn from(text: String) -> Self {
+        Self::Said(text)
+    }
+}
 
 /// A function as a value, or a method bound to its object.
 pub struct Function {
@@ -168,10 +186,29 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function that is called with arguments of its signature only.
+    /// A function that is called with arguments of its signature only; an error is the text that Go's error has.
+    ///
+    /// The texts that it is given, which it may keep, and gives are counted. What makes more than that, or works longer, is
+    /// [`Function::metered`].
     pub fn new(
         signature: Signature,
         body: impl Fn(&[Value]) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::metered(signature, move |meter, arguments| {
+            for text in arguments.iter().filter_map(Value::bytes) {
+                meter.steps(text.len() as u64 / 4)?;
+                meter.bytes(text.len() as u64)?;
+            }
+            let result = body(arguments)?;
+            meter.bytes(result.bytes().map_or(0, |text| text.len() as u64))?;
+            Ok(result)
+        })
+    }
+
+    /// A function that counts what it uses up.
+    pub fn metered(
+        signature: Signature,
+        body: impl Fn(&mut Meter, &[Value]) -> Result<Value, CallError> + Send + Sync + 'static,
     ) -> Self {
         Self { signature, body: Box::new(body) }
     }
@@ -184,12 +221,12 @@ impl Function {
     /// Calls it.
     ///
     /// # Errors
-    /// The text of its error.
+    /// The text of its error, or what it used up.
     ///
     /// # Assumes
     /// The arguments are those of the signature.
-    pub fn call(&self, arguments: &[Value]) -> Result<Value, String> {
-        (self.body)(arguments)
+    pub fn call(&self, meter: &mut Meter, arguments: &[Value]) -> Result<Value, CallError> {
+        (self.body)(meter, arguments)
     }
 }
 

@@ -4,6 +4,7 @@ use golang::Value;
 use golang::value::{IntKind, Integer, Kind, Str, Type};
 
 use crate::error::Failure;
+use crate::limits::Budget;
 use crate::slot::Slot;
 
 /// What to look into: the value without pointers and names of types; nothing where there is none.
@@ -92,7 +93,7 @@ fn name(item: &Slot, value: &Value) -> String {
     }
 }
 
-pub(super) fn slice(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
+pub(super) fn slice(item: &Slot, indexes: &[Slot], budget: &mut Budget) -> Result<Slot, Failure> {
     let item = item.clone().unboxed();
     if item.is_absent() {
         return Err("slice of untyped nil".into());
@@ -119,6 +120,13 @@ pub(super) fn slice(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
             return Err(format!("invalid slice index: {low} > {high}").into());
         }
     }
+    let bytes = match &value {
+        // What is behind the end can be shown again, so it is copied too.
+        Value::List(_) => capacity.saturating_sub(from).saturating_mul(size_of::<Value>()),
+        _ => to - from,
+    };
+    budget.produce(bytes)?;
+    budget.steps(bytes / 64)?;
     let part = |bytes: &Str| Str::from(&bytes[from..to]);
     Ok(Slot::plain(match value {
         Value::String(text) => Value::String(part(&text)),
@@ -142,7 +150,12 @@ pub(super) fn len(item: &Slot) -> Result<i64, Failure> {
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-pub(super) fn call(function: &Slot, arguments: &[Slot], name: &str) -> Result<Slot, Failure> {
+pub(super) fn call(
+    function: &Slot,
+    arguments: &[Slot],
+    name: &str,
+    budget: &mut Budget,
+) -> Result<Slot, Failure> {
     let function = function.clone().unboxed();
     let called = match function.value() {
         Value::Nil => return Err("call of nil".into()),
@@ -166,7 +179,7 @@ pub(super) fn call(function: &Slot, arguments: &[Slot], name: &str) -> Result<Sl
             prepare(argument.value(), wanted).map_err(|error| format!("arg {index}: {error}"))?,
         );
     }
-    let result = called.call(&values)?;
+    let result = called.call(budget.meter(), &values)?;
     Ok(Slot::of(result, &signature.result))
 }
 

@@ -2,11 +2,17 @@
 
 use golang::unicode::{decode, is_print};
 
+/// Escapes a text, unless that makes it longer than a limit, give or take a character.
+pub(super) type Escape = fn(&[u8], usize) -> Option<Vec<u8>>;
+
 const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
 
-pub(super) fn html(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len());
+pub(super) fn html(text: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut escaped = Vec::with_capacity(text.len().min(limit));
     for byte in text {
+        if escaped.len() > limit {
+            return None;
+        }
         let entity: &[u8] = match byte {
             0 => "\u{fffd}".as_bytes(),
             b'"' => b"&#34;",
@@ -18,13 +24,16 @@ pub(super) fn html(text: &[u8]) -> Vec<u8> {
         };
         escaped.extend_from_slice(entity);
     }
-    escaped
+    (escaped.len() <= limit).then_some(escaped)
 }
 
-pub(super) fn js(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len());
+pub(super) fn js(text: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut escaped = Vec::with_capacity(text.len().min(limit));
     let mut rest = text;
     while !rest.is_empty() {
+        if escaped.len() > limit {
+            return None;
+        }
         let (character, width) = decode(rest);
         let (this, next) = rest.split_at(width.max(1));
         rest = next;
@@ -42,12 +51,15 @@ pub(super) fn js(text: &[u8]) -> Vec<u8> {
             _ => escaped.extend(format!("\\u{:04X}", u32::from(character)).bytes()),
         }
     }
-    escaped
+    (escaped.len() <= limit).then_some(escaped)
 }
 
-pub(super) fn url_query(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len());
+pub(super) fn url_query(text: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut escaped = Vec::with_capacity(text.len().min(limit));
     for byte in text {
+        if escaped.len() > limit {
+            return None;
+        }
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                 escaped.push(*byte);
@@ -59,7 +71,7 @@ pub(super) fn url_query(text: &[u8]) -> Vec<u8> {
             }
         }
     }
-    escaped
+    (escaped.len() <= limit).then_some(escaped)
 }
 
 #[cfg(test)]
@@ -69,13 +81,24 @@ mod tests {
     #[test]
     fn texts_are_escaped_as_go_does() {
         let text = "a<b>&'\"=\\\n\0é\u{200b}".as_bytes();
-        assert_eq!(html(text), "a&lt;b&gt;&amp;&#39;&#34;=\\\n\u{fffd}é\u{200b}".as_bytes());
         assert_eq!(
-            js(text),
+            html(text, 100).unwrap(),
+            "a&lt;b&gt;&amp;&#39;&#34;=\\\n\u{fffd}é\u{200b}".as_bytes()
+        );
+        assert_eq!(
+            js(text, 100).unwrap(),
             "a\\u003Cb\\u003E\\u0026\\'\\\"\\u003D\\\\\\u000A\\u0000é\\u200B".as_bytes()
         );
         // Parity(go): what is no UTF-8 stays, as U+FFFD is printable.
-        assert_eq!(js(b"\xff"), b"\xff");
-        assert_eq!(url_query("a b/é~".as_bytes()), b"a+b%2F%C3%A9~");
+        assert_eq!(js(b"\xff", 1).unwrap(), b"\xff");
+        assert_eq!(url_query("a b/é~".as_bytes(), 100).unwrap(), b"a+b%2F%C3%A9~");
+    }
+
+    #[test]
+    fn no_text_grows_beyond_its_limit() {
+        for escape in [html, js, url_query] {
+            assert_eq!(escape(b"<<<<", 11), None);
+            assert!(escape(b"<<<<", 24).is_some());
+        }
     }
 }

@@ -5,11 +5,20 @@ use golang::strconv::{Quoting, quote};
 use golang::value::{Signature, Type};
 
 use super::{Result, Run, SHOWN};
-use crate::builtin::{Builtin, Outcome};
+use crate::builtin::Builtin;
 use crate::error::Failure;
 use crate::function::{Call, Callee};
 use crate::parse::{Id, Span};
 use crate::slot::Slot;
+
+/// Bytes of a text that are scanned in a step: each function is taken to look at all of the texts that it is given,
+/// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
+const SCANNED: usize = 64;
+
+/// How long the texts among some values are together.
+fn texts<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
+    values.filter_map(Value::bytes).map(|text| text.len()).sum()
+}
 
 impl<'s> Run<'s, '_> {
     /// Calls a function; `node` is what an error of it is about. The first of `arguments`, if there are any, is the
@@ -39,8 +48,10 @@ impl<'s> Run<'s, '_> {
         let signature = &entry.signature;
         let values = self.arguments(dot, name, signature, arguments, last)?;
         let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+        let given = texts(values.iter());
+        let counted = self.budget.steps(given / SCANNED);
         let mut call = Call { set, host: self.host, budget: self.budget };
-        let result = (entry.body)(&mut call, &values);
+        let result = counted.map_err(Failure::from).and_then(|()| (entry.body)(&mut call, &values));
         self.result(name, node, result, &signature.result)
     }
 
@@ -59,12 +70,12 @@ impl<'s> Run<'s, '_> {
         }
         let callee = self.callee(builtin, arguments, last.as_ref());
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        match builtin.call(&values, callee.as_deref(), self.budget.text()) {
-            Ok(Outcome::Slot(slot)) => Ok(slot),
-            Ok(Outcome::Text(text)) => {
-                self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
-                Ok(Slot::plain(Value::string(text)))
-            }
+        let counted = self.budget.steps(texts(values.iter().map(Slot::value)) / SCANNED);
+        let result = counted
+            .map_err(Failure::from)
+            .and_then(|()| builtin.call(&values, callee.as_deref(), self.budget));
+        match result {
+            Ok(slot) => Ok(slot),
             Err(failure) => self.result(name, node, Err(failure), &signature.result),
         }
     }

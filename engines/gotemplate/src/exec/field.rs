@@ -64,7 +64,7 @@ impl<'s> Run<'s, '_> {
                     let signature = method.signature();
                     let values = self.arguments(dot, name, signature, arguments, last)?;
                     let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
-                    let result = method.call(&values);
+                    let result = method.call(self.budget.meter(), &values);
                     return self.result(name, node, result.map_err(Into::into), &signature.result);
                 }
                 if object.kind() == Kind::Pointer && object.is_nil() {

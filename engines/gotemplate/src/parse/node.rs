@@ -162,8 +162,8 @@ impl Source {
     pub(crate) fn place(&self, id: Id) -> (usize, usize) {
         let at = self.nodes[id.0 as usize].at as usize;
         let before = &self.text[..at.min(self.text.len())];
-        let line = before.iter().filter(|byte| **byte == b'\n').count();
-        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line = memchr::memchr_iter(b'\n', before).count();
+        let start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
         (line + 1, before.len() - start)
     }
 

@@ -39,11 +39,38 @@ struct Scope<'a> {
     /// Tokens that were read ahead; the last one read is the first.
     tokens: [Token; 3],
     ahead: usize,
-    variables: Vec<&'a [u8]>,
+    variables: Variables<'a>,
     /// The line on which the open action began, or zero.
     action_line: u32,
     ranges: usize,
     parentheses: usize,
+}
+
+/// The variables that are known, in the order of their declaration. A text can declare very many.
+#[derive(Default)]
+struct Variables<'a> {
+    names: Vec<&'a [u8]>,
+    /// How many of them have a name.
+    counts: BTreeMap<&'a [u8], usize>,
+}
+
+impl<'a> Variables<'a> {
+    fn push(&mut self, name: &'a [u8]) {
+        self.names.push(name);
+        *self.counts.entry(name).or_default() += 1;
+    }
+
+    fn truncate(&mut self, length: usize) {
+        for name in self.names.drain(length.min(self.names.len())..) {
+            if let Some(count) = self.counts.get_mut(name) {
+                *count -= 1;
+            }
+        }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        name == b"$" || self.counts.get(name).is_some_and(|count| *count > 0)
+    }
 }
 
 impl Scope<'_> {
@@ -52,7 +79,7 @@ impl Scope<'_> {
             name,
             tokens: [Token::NONE, Token::NONE, Token::NONE],
             ahead: 0,
-            variables: vec![b"$"],
+            variables: Variables::default(),
             action_line: 0,
             ranges: 0,
             parentheses: 0,
@@ -420,7 +447,7 @@ impl<'a> Parser<'a> {
     }
 
     fn control(&mut self, control: Control) -> Result<Id> {
-        let known = self.scope.variables.len();
+        let known = self.scope.variables.names.len();
         let pipe = self.pipeline(control.word(), Kind::RightDelim)?;
         let is_range = control == Control::Range;
         self.scope.ranges += usize::from(is_range);
@@ -629,7 +656,7 @@ impl<'a> Parser<'a> {
             Kind::Dot => Form::Dot,
             Kind::Nil => Form::Nil,
             Kind::Variable => {
-                if !self.scope.variables.contains(&text) {
+                if !self.scope.variables.has(text) {
                     return Err(self.error(format!("undefined variable {}", quoted())));
                 }
                 let first = self.next_name();

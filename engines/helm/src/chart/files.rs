@@ -2,18 +2,22 @@
 //!
 //! Elsewhere: globs (`golang::glob`), how templates call methods (`gotemplate`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use golang::Value;
 use golang::glob::Glob;
-use golang::value::{Function, IntKind, Kind, List, Map, Object, Signature, Str, Type};
+use golang::meter::Meter;
+use golang::value::{CallError, Function, IntKind, Kind, List, Map, Object, Signature, Str, Type};
 use serde_json::Value as Json;
 
 use super::File;
 use super::name::base;
+
+/// Bytes that a file among others takes, and a line.
+const ENTRY: u64 = 100;
+const LINE: u64 = 40;
 
 /// Files of a chart by their names: Go's `engine.files`, a map of bytes with methods.
 #[derive(Debug, Clone)]
@@ -47,11 +51,15 @@ impl Files {
     ///
     /// # Errors
     /// Matching takes too many steps.
-    pub fn glob(&self, pattern: &str) -> Result<Self, golang::glob::Error> {
+    pub fn glob(&self, pattern: &str, meter: &mut Meter) -> Result<Self, CallError> {
+        meter.steps(self.0.len() as u64)?;
         let Ok(glob) = Glob::new(pattern, &['/']) else { return Ok(self.clone()) };
         let mut matched = Vec::new();
         for (name, data) in self.0.entries() {
-            if glob.is_match(&name.lossy())? {
+            let (is_match, steps) = glob.is_match_in_steps(&name.lossy());
+            meter.steps(steps as u64)?;
+            if is_match.map_err(|error| error.to_string())? {
+                meter.bytes(ENTRY)?;
                 matched.push((name, data));
             }
         }
@@ -59,37 +67,65 @@ impl Files {
     }
 
     /// YAML of the files as texts, by the last parts of their names: the data of a ConfigMap.
-    pub fn as_config(&self) -> String {
-        self.as_yaml(|data| String::from_utf8_lossy(data).into_owned())
+    ///
+    /// # Errors
+    /// It is more than the meter allows.
+    pub fn as_config(&self, meter: &mut Meter) -> Result<String, CallError> {
+        self.as_yaml(meter, |data| String::from_utf8_lossy(data).into_owned())
     }
 
     /// YAML of the files in base64, by the last parts of their names: the data of a Secret.
-    pub fn as_secrets(&self) -> String {
-        self.as_yaml(|data| STANDARD.encode(data))
+    ///
+    /// # Errors
+    /// It is more than the meter allows.
+    pub fn as_secrets(&self, meter: &mut Meter) -> Result<String, CallError> {
+        self.as_yaml(meter, |data| STANDARD.encode(data))
     }
 
     /// Of files with the same last part of their names, the last counts. Differs(helm 4): there it is any of them.
-    fn as_yaml(&self, text: impl Fn(&[u8]) -> String) -> String {
-        let entries = self.0.entries().into_iter().map(|(name, data)| {
-            let text = if let Value::Bytes(data) = &data { text(data) } else { String::new() };
-            (base(&name.lossy()).to_owned(), text)
-        });
-        let by_name: BTreeMap<_, _> = entries.collect();
-        let json = Json::Object(by_name.into_iter().map(|(k, v)| (k, v.into())).collect());
-        let yaml = goyaml::emit(&json).unwrap_or_default();
-        yaml.strip_suffix('\n').map_or(yaml.clone(), str::to_owned)
+    fn as_yaml(
+        &self,
+        meter: &mut Meter,
+        text: impl Fn(&[u8]) -> String,
+    ) -> Result<String, CallError> {
+        let mut by_name = serde_json::Map::new();
+        for (name, data) in self.0.entries() {
+            let Value::Bytes(data) = &data else { continue };
+            // What is a text now is one more in YAML.
+            meter.steps(data.len() as u64 / 4)?;
+            meter.bytes(data.len() as u64 + ENTRY)?;
+            by_name.insert(base(&name.lossy()).to_owned(), text(data).into());
+        }
+        let left = meter.left().bytes;
+        let limit = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut yaml = match goyaml::emit_value(&&Json::Object(by_name), limit) {
+            Ok(yaml) => yaml,
+            Err(error) if error.is_limit() => {
+                meter.bytes(left.saturating_add(1))?;
+                return Err(CallError::Said(error.to_string()));
+            }
+            Err(_) => String::new(),
+        };
+        meter.bytes(yaml.len() as u64)?;
+        if yaml.ends_with('\n') {
+            yaml.pop();
+        }
+        Ok(yaml)
     }
 
     /// The lines of a file, without one line end at its end; none if there is no such file.
     ///
     /// # Errors
-    /// Parity(helm 4): an empty file, at which Go panics.
-    pub fn lines(&self, name: &[u8]) -> Result<Vec<Str>, String> {
+    /// Parity(helm 4): an empty file, at which Go panics. Or they are more than the meter allows.
+    pub fn lines(&self, name: &[u8], meter: &mut Meter) -> Result<Vec<Str>, CallError> {
         let Some(data) = self.find(name) else { return Ok(Vec::new()) };
         let Some(last) = data.last() else {
-            return Err("runtime error: index out of range [-1]".to_owned());
+            return Err("runtime error: index out of range [-1]".to_owned().into());
         };
         let text = if *last == b'\n' { &data[..data.len() - 1] } else { &data[..] };
+        let lines = memchr::memchr_iter(b'\n', text).count() as u64 + 1;
+        meter.steps(lines + text.len() as u64 / 16)?;
+        meter.bytes(lines * LINE + text.len() as u64)?;
         Ok(text.split(|byte| *byte == b'\n').map(Str::from).collect())
     }
 
@@ -120,29 +156,29 @@ impl Object for Files {
         let bytes_type = || Type::Slice(Arc::new(Type::Integer(IntKind::Uint8)));
         let named = |params, result| Signature::new(vec![Type::String; params], result);
         Some(match name {
-            "Get" => Function::new(named(1, Type::String), move |arguments| {
+            // What a file holds is shared with the chart.
+            "Get" => Function::metered(named(1, Type::String), move |_, arguments| {
                 Ok(Value::String(self.get(&text(arguments))))
             }),
-            "GetBytes" => Function::new(named(1, bytes_type()), move |arguments| {
+            "GetBytes" => Function::metered(named(1, bytes_type()), move |_, arguments| {
                 Ok(Value::Bytes(self.get(&text(arguments))))
             }),
             "Glob" => {
                 let files = Type::Named(self.type_name().into(), Kind::Map);
-                Function::new(named(1, files), move |arguments| {
-                    let matched = self.glob(&text(arguments).lossy());
-                    matched.map(Self::value).map_err(|error| error.to_string())
+                Function::metered(named(1, files), move |meter, arguments| {
+                    self.glob(&text(arguments).lossy(), meter).map(Self::value)
                 })
             }
-            "AsConfig" => {
-                Function::new(named(0, Type::String), move |_| Ok(self.as_config().into()))
-            }
-            "AsSecrets" => {
-                Function::new(named(0, Type::String), move |_| Ok(self.as_secrets().into()))
-            }
+            "AsConfig" => Function::metered(named(0, Type::String), move |meter, _| {
+                self.as_config(meter).map(Value::from)
+            }),
+            "AsSecrets" => Function::metered(named(0, Type::String), move |meter, _| {
+                self.as_secrets(meter).map(Value::from)
+            }),
             "Lines" => {
                 let strings = Type::Slice(Arc::new(Type::String));
-                Function::new(named(1, strings), move |arguments| {
-                    let lines = self.lines(&text(arguments))?;
+                Function::metered(named(1, strings), move |meter, arguments| {
+                    let lines = self.lines(&text(arguments), meter)?;
                     let lines = lines.into_iter().map(Value::String).collect();
                     Ok(Value::List(List::new(Type::String, lines)))
                 })

@@ -20,6 +20,10 @@ pub const MAX_DEPTH: usize = 64;
 /// Name of the file that says what is no part of a chart.
 pub const IGNORE_FILE: &str = ".helmignore";
 
+/// How many bytes the values of a chart and those in it take together at most once they are read. Differs(helm 4): it
+/// has no limit, and a table takes a hundred times the room of its text.
+pub const MAX_VALUES: usize = 128 << 20;
+
 /// A chart, and what Helm would log about it.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -64,6 +68,11 @@ pub enum LoadError {
         /// Why.
         problem: DecodeError,
     },
+    /// The values of all charts in it together take too much memory.
+    #[error(
+        "cannot load values.yaml: the values of the chart and those in it take more than {MAX_VALUES} bytes"
+    )]
+    TooManyValues,
     /// The values cannot be read.
     #[error("cannot load values.yaml: {0}")]
     Values(#[from] ValuesError),
@@ -254,12 +263,14 @@ fn is_folder_ignored(rules: &Rules, path: &str) -> bool {
 #[derive(Debug)]
 struct Loader {
     budget: Budget,
+    /// How many bytes values may still take once they are read.
+    values: usize,
     warnings: Vec<String>,
 }
 
 impl Default for Loader {
     fn default() -> Self {
-        Self { budget: Budget::new(), warnings: Vec::new() }
+        Self { budget: Budget::new(), values: MAX_VALUES, warnings: Vec::new() }
     }
 }
 
@@ -323,7 +334,12 @@ impl Loader {
                 chart.lock = decode::lock(&file.data)
                     .map_err(|problem| LoadError::File { file: "Chart.lock", problem })?;
             }
-            "values.yaml" => chart.values = decode::values(&file.data)?,
+            "values.yaml" => {
+                let weight = sprig::weight(&file.data);
+                let left = self.values.checked_sub(weight).ok_or(LoadError::TooManyValues)?;
+                self.values = left;
+                chart.values = decode::values(&file.data)?;
+            }
             "values.schema.json" => chart.schema = Some(file.data),
             "requirements.yaml" => {
                 let draft = parts.draft.get_or_insert_default();

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use golang::Value;
+use golang::meter::{Allowance, Meter, Stop};
 use golang::value::Object as _;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -84,7 +85,8 @@ fn files_are_an_object_with_methods() {
     let files = Arc::new(Files::new(&[file("a/x.txt", "1\n2\n"), file("b.bin", [0xff])]));
     assert_eq!(files.type_name(), "engine.files");
     let call = |name: &str, arguments: &[Value]| {
-        let text = Arc::clone(&files).method(name).unwrap().call(arguments);
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let text = Arc::clone(&files).method(name).unwrap().call(&mut meter, arguments);
         text.map(|value| {
             String::from_utf8_lossy(&golang::fmt::sprint(&[value]).unwrap()).into_owned()
         })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 
@@ -31,6 +32,7 @@ fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
         random: Arc::new(|buffer| buffer.fill(7)),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
+        stop: Stop::default(),
         names: None,
     };
     let (name, namespace) = (name.to_owned(), "default".to_owned());

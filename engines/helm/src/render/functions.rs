@@ -8,9 +8,10 @@ use golang::Value;
 use golang::strconv::{Quoting, quote};
 use golang::value::{Signature, Str, Type};
 use gotemplate::{Call, Failure, Functions, Set};
+use serde_json::Value as Json;
 
 use super::host::Host;
-use super::{MAX_CODE, code_length, without_no_value};
+use super::{MAX_CODE, PARSED, code_length, without_no_value};
 use crate::env::Wanted;
 use crate::warning::{Level, Warning};
 
@@ -74,17 +75,19 @@ fn include(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
 fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let host = host(call)?;
     let source = text(arguments, 0);
-    let shown = || String::from_utf8_lossy(&quote(&source, Quoting::Printable)).into_owned();
     let parsed = match host.parsed(call.set(), &source) {
         Some(parsed) => parsed,
         None => {
             let mut set = call.set().clone();
-            if code_length(&source) > MAX_CODE {
+            let code = code_length(&source);
+            if code > MAX_CODE {
                 let message = format!("the actions of a text are longer than {MAX_CODE} bytes");
                 return Err(Failure::Message(message));
             }
+            call.work(code * PARSED + source.len() / 64)?;
+            call.produce(code * PARSED + source.len())?;
             let template = set.parse(SET, &source).map_err(|error| Failure::Within {
-                message: format!("cannot parse template {}: ", shown()),
+                message: format!("cannot parse template {}: ", shown(call, &source)),
                 source: Box::new(error.into()),
             })?;
             host.keep(call.set(), &source, set, template)
@@ -92,10 +95,19 @@ fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     };
     let output = call.run_template(&parsed.set, &parsed.template, value(arguments, 1));
     let output = output.map_err(|failure| Failure::Within {
-        message: format!("error during tpl function execution for {}: ", shown()),
+        message: format!("error during tpl function execution for {}: ", shown(call, &source)),
         source: Box::new(failure),
     })?;
     Ok(Value::string(without_no_value(output)))
+}
+
+/// A text as an error quotes it. Texts that run each other all do, and one that holds another quotes it once more, so
+/// together they say no more than a run has words for.
+fn shown(call: &Call<'_>, source: &Str) -> String {
+    let words = call.words(source.len());
+    let quoted = quote(&source[..words], Quoting::Printable);
+    let rest = if words < source.len() { "..." } else { "" };
+    format!("{}{rest}", String::from_utf8_lossy(&quoted))
 }
 
 fn marked(message: &Str) -> Failure {
@@ -114,7 +126,8 @@ fn required(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> 
     if !host.mode.lint {
         return Err(marked(&message));
     }
-    host.warn(Warning::new(Level::Warn, what).with("message", message.lossy()));
+    call.produce(message.len() + VALUE)?;
+    host.warn(Warning::new(Level::Warn, what).with_value("message", message.lossy()));
     Ok(Value::from(""))
 }
 
@@ -125,7 +138,8 @@ fn fail(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     if !host.mode.lint {
         return Err(marked(&message));
     }
-    host.warn(Warning::new(Level::Info, "funcMap fail").with("message", message.lossy()));
+    call.produce(message.len() + VALUE)?;
+    host.warn(Warning::new(Level::Info, "funcMap fail").with_value("message", message.lossy()));
     Ok(Value::from(""))
 }
 
@@ -141,6 +155,36 @@ fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     }
     let texts = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
     let [api_version, kind, namespace, name] = &texts;
+    call.look()?;
     let found = cluster.lookup(&Wanted { api_version, kind, namespace, name })?;
-    Ok(found.map_or_else(nothing, |object| Value::from_json(&object)))
+    let Some(object) = found else { return Ok(nothing()) };
+    count(call, &object)?;
+    Ok(Value::from_json(&object))
 }
+
+/// Counts the values of an object that somebody else made.
+fn count(call: &mut Call<'_>, object: &Json) -> Result<(), Failure> {
+    let mut pending = vec![object];
+    while let Some(value) = pending.pop() {
+        let bytes = match value {
+            Json::String(text) => text.len(),
+            Json::Array(items) => {
+                pending.extend(items);
+                LIST
+            }
+            Json::Object(entries) => {
+                pending.extend(entries.values());
+                MAP + entries.keys().map(|key| key.len() + VALUE).sum::<usize>()
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+        };
+        call.work(1 + bytes / 64)?;
+        call.produce(bytes + VALUE)?;
+    }
+    Ok(())
+}
+
+/// Bytes that a value, a list and a map of a cluster's object take beside what is in them.
+const VALUE: usize = 40;
+const LIST: usize = 96;
+const MAP: usize = 448;

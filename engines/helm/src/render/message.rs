@@ -20,7 +20,11 @@ pub(super) fn of_parse_error(error: &ParseError) -> String {
 
 /// A template failed.
 pub(super) fn of_failure(file: &str, failure: &Failure) -> String {
-    let Failure::Exec(error) = failure else { return failure.to_string() };
+    let error = match failure {
+        Failure::Exec(error) => error,
+        Failure::Limit(limit) => return format!("execution error in ({file}): {limit}"),
+        other => return other.to_string(),
+    };
     let whole = error.to_string();
     let mut parts = whole.splitn(3, ": ");
     let (Some(_), Some(place), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use golang::Value;
 use golang::value::{Map, Type};
-use gotemplate::{Budget, Set};
+use gotemplate::{Budget, Failure, LimitError, Set};
 
 use super::host::Host;
 use super::scope::Scope;
-use super::{File, without_no_value};
+use super::{File, rendered_file};
 use crate::parallel;
 
 /// What files that are rendered at the same time share.
@@ -73,17 +73,21 @@ impl Drop for Worker<'_> {
     }
 }
 
+/// The file in which a render was stopped, and where.
+pub(super) type Stopped<'f> = (&'f File, Failure);
+
 /// Renders files of the chart at `scopes[files[0].chart]`; nothing where they have to be rendered one by one.
 ///
+/// An error is told where the time is over; what else fails is rendered again, one by one.
 /// `budget` is what it was before unless they were rendered. `is_ordered` remembers that templates of the chart do what
 /// has an order, so that it is not tried again.
-pub(super) fn render(
+pub(super) fn render<'f>(
     set: &Set,
-    files: &[&File],
+    files: &[&'f File],
     scopes: &[Scope],
     (host, budget): (&Host, &mut Budget),
     is_ordered: &AtomicBool,
-) -> Option<Vec<Vec<u8>>> {
+) -> Option<Result<Vec<Vec<u8>>, Stopped<'f>>> {
     let bytes = files.iter().map(|file| file.text.len()).sum();
     let threads = parallel::threads(files.len(), bytes);
     if threads < 2 || is_ordered.load(Ordering::Relaxed) {
@@ -96,22 +100,33 @@ pub(super) fn render(
         let host = host.beside(&shared);
         Worker { host, budget: budget.part(threads), total: &total }
     };
-    let work = |worker: &mut Worker<'_>, file: &&File| {
+    let stopped = Mutex::new(None);
+    let work = |worker: &mut Worker<'_>, file: &&'f File| {
         if shared.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
         let top = Map::new(Type::Any, scope.top.entries());
         worker.host.sees(&top);
         let shown = scope.shown_to(&file.name, &top);
-        let text = set.run_within(&file.name, shown, &worker.host, &mut worker.budget);
-        if text.is_err() {
-            shared.give_up();
+        match rendered_file(set, file, shown, &worker.host, &mut worker.budget) {
+            Ok(text) => Some(text),
+            Err(failure) => {
+                shared.give_up();
+                // Then none is rendered again, so this is what tells where it was.
+                if failure.limit() == Some(LimitError::Time) {
+                    let mut stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    stopped.get_or_insert((*file, failure));
+                }
+                None
+            }
         }
-        text.ok().map(without_no_value)
     };
     let texts = parallel::on_threads(files, threads, &begin, &work);
     if shared.is_ordered.load(Ordering::Relaxed) {
         is_ordered.store(true, Ordering::Relaxed);
+    }
+    if let Some(stopped) = stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Some(Err(stopped));
     }
     if shared.is_given_up.load(Ordering::Relaxed) {
         return None;
@@ -120,5 +135,5 @@ pub(super) fn render(
     if let Some(last) = files.last() {
         scope.shown_to(&last.name, &scope.top);
     }
-    texts.into_iter().collect()
+    texts.into_iter().collect::<Option<_>>().map(Ok)
 }

@@ -11,6 +11,9 @@ use crate::values::to_json;
 
 const NAME: &str = "common.Values";
 
+/// Bytes of a value as JSON.
+const COPIED: usize = 80;
+
 /// A map whose type has a name and methods.
 #[derive(Debug)]
 pub(super) struct Table(Map);
@@ -51,9 +54,13 @@ impl Object for Table {
                     Value::Map(self.0.clone())
                 })
             }),
-            "YAML" => Function::new(Signature::new([], Type::String), move |_| {
+            "YAML" => Function::metered(Signature::new([], Type::String), move |meter, _| {
+                // It is JSON first, and then a text.
+                sprig::walk(meter, &Value::Map(self.0.clone()), COPIED)?;
                 let json = to_json(&self.0).map_err(|error| error.to_string())?;
-                goyaml::emit(&json).map(Value::from).map_err(|error| error.to_string())
+                let text = goyaml::emit(&json).map_err(|error| error.to_string())?;
+                meter.bytes(text.len() as u64)?;
+                Ok(text.into())
             }),
             "Table" => Function::new(text(named()), move |arguments| {
                 at(&self.0, &argument(arguments)).map(Self::value)

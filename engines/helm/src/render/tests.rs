@@ -1,12 +1,14 @@
 //! What the recorded cases do not say: the order of files, limits, lint, the cluster, and that a render leaves nothing
 //! behind.
 
+mod limits;
 mod side_by_side;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::Value;
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use serde_json::{Value as Json, json};
@@ -38,6 +40,7 @@ fn env() -> Env {
         random: Arc::new(|buffer| buffer.fill(7)),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
+        stop: Stop::default(),
         names: None,
     }
 }
@@ -133,7 +136,7 @@ fn lint_warns_where_a_render_fails() {
     let lint = Mode { lint: true, ..Mode::default() };
     let (rendered, warnings) = render_with(&chart, &Map::default(), &env(), lint);
     assert_eq!(rendered.unwrap()["c/templates/a"], b"!");
-    let lines: Vec<String> = warnings.iter().map(Warning::line).collect();
+    let lines: Vec<String> = warnings.iter().map(Warning::line_with_values).collect();
     assert_eq!(
         lines,
         [

@@ -3,21 +3,30 @@
 use std::error::Error;
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
+use golang::meter::{Exhausted, Meter};
 use golang::value::Map;
 use serde_json::Value as Json;
 
+use super::cost::{self, Cost};
 use super::pattern::Patterns;
-use super::{cost, text};
+use super::text;
 use crate::values::to_json;
 
 /// What the schema is called in errors.
 const ADDRESS: &str = "file:///values.schema.json";
 
+/// How many steps of a render a byte of a schema counts for, and the application of a schema to a value: a microsecond,
+/// about.
+const COMPILED: u64 = 4;
+const STEP: u64 = 100;
+
 /// What Helm cuts off a text.
 const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
 
 /// Checks values; an error is what Helm says of it.
-pub(super) fn check(schema: &[u8], values: &Map) -> Result<(), String> {
+pub(super) fn check(schema: &[u8], values: &Map, meter: &mut Meter) -> Result<(), String> {
+    let exhausted = |error: Exhausted| format!("checking values is stopped: {error}\n");
+    meter.steps(schema.len() as u64 * COMPILED).map_err(exhausted)?;
     let mut schema = parse(schema)?;
     let patterns = Patterns::translate(&mut schema)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
@@ -27,7 +36,9 @@ pub(super) fn check(schema: &[u8], values: &Map) -> Result<(), String> {
     let fault = |error: CompileError| compile_error(&error, &patterns);
     compiler.add_resource(ADDRESS, schema.clone()).map_err(fault)?;
     let compiled = compiler.compile(ADDRESS, &mut schemas).map_err(fault)?;
-    let depth = cost::depth(&schema, &values)?;
+    let Cost { depth, steps } = cost::of(&schema, &values, &patterns)?;
+    meter.steps(steps as u64 * STEP).map_err(exhausted)?;
+    meter.look().map_err(exhausted)?;
     with_stack(depth, || {
         schemas.validate(&values, compiled).map_err(|error| {
             let text = text::tree(&error, &patterns, false);

@@ -8,20 +8,30 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value as Json};
 
+use super::pattern::Patterns;
 use super::{MAX_DEPTH, MAX_STEPS};
+
+/// What checking takes.
+pub(super) struct Cost {
+    /// How deep schemas are applied in each other.
+    pub(super) depth: usize,
+    /// Applications, with what more of them take that read texts.
+    pub(super) steps: usize,
+}
 
 /// Counts the applications of schemas, and says how deep they are in each other.
 ///
 /// # Errors
 /// There are too many, or too many in each other.
-pub(super) fn depth(schema: &Json, values: &Json) -> Result<usize, String> {
+pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Cost, String> {
     let index = Index::new(schema);
     let (mut steps, mut deepest) = (0_usize, 0);
     let mut pending = vec![Step { schema, value: values, depth: 0, above: None }];
     while let Some(step) = pending.pop() {
         let Json::Object(keywords) = step.schema else { continue };
         steps += 1 + keywords.get("enum").and_then(Json::as_array).map_or(0, Vec::len);
-        if steps + pending.len() > MAX_STEPS {
+        steps = steps.saturating_add(step.of_texts(keywords, patterns));
+        if steps.saturating_add(pending.len()) > MAX_STEPS {
             return Err(format!("checking values takes more than {MAX_STEPS} steps\n"));
         }
         if step.depth > MAX_DEPTH {
@@ -38,8 +48,15 @@ pub(super) fn depth(schema: &Json, values: &Json) -> Result<usize, String> {
             _ => {}
         }
     }
-    Ok(deepest)
+    Ok(Cost { depth: deepest, steps })
 }
+
+/// Bytes of a text that are read in a step: by what goes through it once, and by one state of a pattern.
+const READ: usize = 256;
+const STATES: usize = 512;
+
+/// Steps that it takes to find out whether a text is a regular expression.
+const REGEX: usize = 20_000;
 
 /// A schema that is applied to a value.
 struct Step<'a> {
@@ -93,6 +110,34 @@ impl<'a> Step<'a> {
         named.flat_map(Map::values).for_each(&mut push);
         let references = REFERENCES.iter().filter_map(|it| keywords.get(*it)?.as_str());
         references.flat_map(|reference| index.find(reference)).for_each(&mut push);
+    }
+
+    /// What is done with the texts of a value, and with its keys.
+    fn of_texts(&self, keywords: &Map<String, Json>, patterns: &Patterns) -> usize {
+        let read = |text: &str, pattern: &str| {
+            (text.len() + 1).saturating_mul(patterns.states(pattern)) / STATES
+        };
+        match self.value {
+            Json::String(text) => {
+                let pattern = keywords.get("pattern").and_then(Json::as_str);
+                let format = match keywords.get("format").and_then(Json::as_str) {
+                    Some("regex") => REGEX,
+                    _ => 0,
+                };
+                text.len() / READ + format + pattern.map_or(0, |pattern| read(text, pattern))
+            }
+            Json::Object(object) => {
+                let all = keywords.get("patternProperties").and_then(Json::as_object);
+                let all = all.into_iter().flat_map(Map::keys);
+                all.map(|pattern| object.keys().map(|key| read(key, pattern)).sum::<usize>())
+                    .fold(0, usize::saturating_add)
+            }
+            // Items are compared with each other.
+            Json::Array(items) if keywords.get("uniqueItems") == Some(&Json::Bool(true)) => {
+                items.len()
+            }
+            _ => 0,
+        }
     }
 
     fn push_inner(&self, schema: &'a Json, value: &'a Json, pending: &mut Vec<Self>) {

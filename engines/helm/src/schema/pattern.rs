@@ -17,6 +17,8 @@ pub(super) struct Patterns {
     originals: BTreeMap<String, String>,
     /// The other way.
     replacements: BTreeMap<String, String>,
+    /// How much work each is for each byte of a text (`Regexp::work`).
+    states: BTreeMap<String, usize>,
     /// How many are large when they are compiled.
     large: usize,
 }
@@ -87,12 +89,19 @@ impl Patterns {
         self.originals.get(replacement).map_or(replacement, String::as_str)
     }
 
+    /// How much work something that stands now is for each byte of a text.
+    pub(super) fn states(&self, replacement: &str) -> usize {
+        self.states.get(replacement).copied().unwrap_or(1)
+    }
+
     fn replacement(&mut self, original: String) -> String {
         if let Some(known) = self.replacements.get(&original) {
             return known.clone();
         }
+        let mut states = 1;
         let mut replacement = match Regexp::new(&original) {
             Ok(regexp) => {
+                states = regexp.work();
                 let small = RegexBuilder::new(regexp.translated()).size_limit(SMALL).build();
                 self.large += usize::from(small.is_err());
                 regexp.translated().to_owned()
@@ -107,6 +116,7 @@ impl Patterns {
                 _ => format!("(?:{replacement})"),
             };
         }
+        self.states.insert(replacement.clone(), states);
         self.originals.insert(replacement.clone(), original.clone());
         self.replacements.insert(original, replacement.clone());
         replacement

@@ -5,7 +5,8 @@
 //! Elsewhere: which charts are in at all (`dependencies.rs`).
 
 use golang::Value;
-use golang::fmt::sprintf;
+use golang::fmt::{Limits, sprintf_within};
+use golang::meter::Stop;
 use golang::strconv::{Quoting, quote};
 use golang::value::{Map, Str};
 
@@ -33,7 +34,12 @@ pub struct Coalesced {
 /// A sub-chart's values are no table, or there are more values than [`super::MAX_STEPS`] or deeper than
 /// [`super::MAX_DEPTH`].
 pub fn coalesce(chart: &Chart, user: &Map) -> Result<Coalesced, Error> {
-    whole(chart, user, Nulls::Remove, &mut Budget::new())
+    coalesce_until(chart, user, Stop::default())
+}
+
+/// [`coalesce`] as long as the caller has time.
+pub(crate) fn coalesce_until(chart: &Chart, user: &Map, stop: Stop) -> Result<Coalesced, Error> {
+    whole(chart, user, Nulls::Remove, &mut Budget::until(stop))
 }
 
 /// As [`coalesce`], but nulls are kept, for values that will be coalesced later.
@@ -77,6 +83,13 @@ impl Coalescing<'_> {
         self.warnings.push(Warning::new(Level::Info, warning));
     }
 
+    /// A warning that shows a value.
+    fn warn_of(&mut self, before: &str, value: &Value) {
+        let value = shown("%v", value, self.budget.words());
+        self.budget.say(value.len());
+        self.warnings.push(Warning::about(Level::Info, (before, &value, ")")));
+    }
+
     fn chart(
         &mut self,
         chart: &Chart,
@@ -97,7 +110,7 @@ impl Coalescing<'_> {
                 }
                 Some(Value::Map(own)) => own,
                 Some(other) => {
-                    let found = shown("%t", &other);
+                    let found = shown("%t", &other, self.budget.words());
                     return Err(Error::NotTable { chart: sub.metadata.name.clone(), found });
                 }
             };
@@ -233,17 +246,16 @@ impl Coalescing<'_> {
                     self.tables(&own, &inner, &path, nulls, depth + 1)?;
                 }
                 (Some(_), value @ Value::Map(_)) => {
-                    let value = shown("%v", &value);
-                    self.warn(format!(
-                        "warning: cannot overwrite table with non table for {path} ({value})"
-                    ));
+                    let before =
+                        format!("warning: cannot overwrite table with non table for {path} (");
+                    self.warn_of(&before, &value);
                 }
                 (Some(Value::Map(_)), Value::Nil) => {}
                 (Some(Value::Map(_)), value) => {
-                    let value = shown("%v", &value);
-                    self.warn(format!(
-                        "warning: destination for {path} is a table. Ignoring non-table value ({value})"
-                    ));
+                    let before = format!(
+                        "warning: destination for {path} is a table. Ignoring non-table value ("
+                    );
+                    self.warn_of(&before, &value);
                 }
                 (Some(_), _) => {}
             }
@@ -260,7 +272,9 @@ fn joined(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-fn shown(verb: &str, value: &Value) -> String {
-    let text = sprintf(verb, std::slice::from_ref(value)).unwrap_or_else(|_| b"...".to_vec());
+fn shown(verb: &str, value: &Value, most: usize) -> String {
+    let limits = Limits { bytes: most, ..Limits::default() };
+    let text = sprintf_within(verb.as_bytes(), std::slice::from_ref(value), limits);
+    let text = text.unwrap_or_else(|_| b"...".to_vec());
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -4,6 +4,7 @@
 
 use golang::Value;
 use golang::fmt::sprintf;
+use golang::meter::Stop;
 use golang::value::{Map, Type};
 
 use super::coalesce::{Coalesced, Coalescing, Nulls, whole};
@@ -23,7 +24,16 @@ use crate::warning::{Level, Warning};
 /// # Errors
 /// As those of [`super::coalesce`].
 pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<Warning>, Error> {
-    let mut run = Run { budget: Budget::new(), warnings: Vec::new() };
+    process_dependencies_until(chart, user, Stop::default())
+}
+
+/// [`process_dependencies`] as long as the caller has time.
+pub(crate) fn process_dependencies_until(
+    chart: &mut Chart,
+    user: &Map,
+    stop: Stop,
+) -> Result<Vec<Warning>, Error> {
+    let mut run = Run { budget: Budget::until(stop), warnings: Vec::new() };
     run.choose(chart, user, "")?;
     run.import_all(chart)?;
     Ok(run.warnings)

@@ -19,6 +19,7 @@ pub(crate) fn copied(table: &Map, budget: &mut Budget) -> Result<Map, Error> {
 }
 
 fn copied_table(table: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
+    budget.spend_table()?;
     let mut entries = table.entries();
     for (_, value) in &mut entries {
         *value = copied_value(value, depth + 1, budget)?;

@@ -15,7 +15,7 @@ use golang::Value;
 use gotemplate::{Call, Failure};
 
 use super::encoding::decode64;
-use crate::arguments::{any, int, text};
+use crate::arguments::{ENTRY, any, int, text, walked};
 use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 use certificate::{Authority, Pair, Request};
@@ -56,9 +56,16 @@ pub(crate) const ENTRIES: &[Entry] = &[
     ),
 ];
 
-/// How many steps of a run a signature counts for, and a key of RSA with 2048 bits.
-const SIGNING: usize = 20_000;
-const GENERATING: usize = 1_000_000;
+/// How many steps of a run a signature counts for, with the reading of keys that it takes, and a key of RSA with 2048
+/// bits: neither can be interrupted.
+const SIGNING: usize = 200_000;
+const GENERATING: usize = 2_000_000;
+
+/// How many steps it takes to test whether a number of 2048 bits is a prime.
+const TESTING: usize = 100_000;
+
+/// How many bytes a certificate and its key take.
+const CERTIFICATE: usize = 8 << 10;
 
 /// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
@@ -67,15 +74,13 @@ fn gen_private_key(
     args: &[Value],
 ) -> Result<Value, Failure> {
     call.work(SIGNING)?;
+    call.produce(CERTIFICATE + text(args, 0).len())?;
     let key = match text(args, 0) {
         b"" | b"rsa" => {
             call.work(10 * GENERATING)?;
             PrivateKey::rsa(KeySize::Rsa4096)?
         }
-        b"dsa" => {
-            call.work(10 * GENERATING)?;
-            PrivateKey::Dsa(dsa::generate(world))
-        }
+        b"dsa" => PrivateKey::Dsa(dsa::generate(world, &mut || call.work(TESTING))?),
         b"ecdsa" => PrivateKey::p256(world)?,
         b"ed25519" => PrivateKey::ed25519(world)?,
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
@@ -95,7 +100,7 @@ fn gen_ca_with_key(
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
-    let key = given_key(args, 2)?;
+    let key = given_key(call, args, 2)?;
     ca(world, call, args, &key)
 }
 
@@ -106,6 +111,7 @@ fn ca(
     key: &PrivateKey,
 ) -> Result<Value, Failure> {
     call.work(SIGNING)?;
+    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE)?;
     let request = Request { is_authority: true, ..Request::new(text(args, 0), int(args, 1)) };
     certificate::self_signed(world, &request, key)
 }
@@ -116,7 +122,7 @@ fn gen_self_signed_cert(
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
-    let request = request(args)?;
+    let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNING)?;
     certificate::self_signed(world, &request, &key)
@@ -129,8 +135,8 @@ fn gen_self_signed_cert_with_key(
     args: &[Value],
 ) -> Result<Value, Failure> {
     call.work(SIGNING)?;
-    let key = given_key(args, 4)?;
-    certificate::self_signed(world, &request(args)?, &key)
+    let key = given_key(call, args, 4)?;
+    certificate::self_signed(world, &request(call, args)?, &key)
 }
 
 /// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
@@ -140,7 +146,7 @@ fn gen_signed_cert(
     args: &[Value],
 ) -> Result<Value, Failure> {
     let authority = Authority::parse(any(args, 4))?;
-    let request = request(args)?;
+    let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNING)?;
     certificate::signed(world, &request, &key, &authority)
@@ -153,14 +159,15 @@ fn gen_signed_cert_with_key(
     args: &[Value],
 ) -> Result<Value, Failure> {
     call.work(SIGNING)?;
-    let key = given_key(args, 5)?;
+    let key = given_key(call, args, 5)?;
     let authority = Authority::parse(any(args, 4))?;
-    certificate::signed(world, &request(args)?, &key, &authority)
+    certificate::signed(world, &request(call, args)?, &key, &authority)
 }
 
 /// A certificate and its key that are there, both PEM in base64.
 fn build_custom_cert(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let encoded = [text(args, 0), text(args, 1)];
+    call.work(SIGNING + encoded[0].len() + encoded[1].len())?;
     call.produce(encoded[0].len() + encoded[1].len())?;
     let cert = decode64(encoded[0]).map_err(|_| "unable to decode base64 certificate")?;
     let key = decode64(encoded[1]).map_err(|_| "unable to decode base64 private key")?;
@@ -176,13 +183,21 @@ fn new_key(call: &mut Call<'_>) -> Result<PrivateKey, Failure> {
     Ok(PrivateKey::rsa(KeySize::Rsa2048)?)
 }
 
-fn given_key(args: &[Value], at: usize) -> Result<PrivateKey, Failure> {
-    let key = PrivateKey::from_pem(text(args, at));
+fn given_key(call: &mut Call<'_>, args: &[Value], at: usize) -> Result<PrivateKey, Failure> {
+    let pem = text(args, at);
+    call.work(SIGNING + pem.len())?;
+    call.has_room(pem.len().saturating_mul(2))?;
+    let key = PrivateKey::from_pem(pem);
     Ok(key.map_err(|error| format!("parsing private key: {error}"))?)
 }
 
 /// What most of the functions are asked for.
-fn request(args: &[Value]) -> Result<Request<'_>, Failure> {
+///
+/// What a certificate says is written three times: as it is asked for, in DER and in PEM.
+fn request<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Request<'v>, Failure> {
+    walked(call, any(args, 1), ENTRY)?;
+    walked(call, any(args, 2), ENTRY)?;
+    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE)?;
     let addresses = certificate::addresses(any(args, 1))?;
     let hosts = certificate::hosts(any(args, 2))?;
     Ok(Request { addresses, hosts, ..Request::new(text(args, 0), int(args, 3)) })

@@ -8,7 +8,7 @@ use golang::time::{Duration, ParseError, Time, Zone};
 use golang::value::IntKind;
 use gotemplate::Call;
 
-use crate::arguments::{Outcome, any, text};
+use crate::arguments::{Outcome, TEXT, any, text};
 use crate::table::{Entry, plain, worldly};
 use crate::world::World;
 
@@ -82,12 +82,14 @@ fn now(world: &dyn World, _: &mut Call<'_>, _: &[Value]) -> Outcome {
 }
 
 /// A time by a layout, in the local zone unless it says otherwise; the beginning of year 1 where it is none.
-fn to_date(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn to_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    call.work(text(args, 0).len() + text(args, 1).len())?;
     Ok(Value::object(parsed(world, args).unwrap_or_else(|_| Time::zero())))
 }
 
 /// A time by a layout, in the local zone unless it says otherwise.
-fn must_to_date(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_to_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    call.work(text(args, 0).len() + text(args, 1).len())?;
     let time = parsed(world, args).map_err(|error| error.to_string())?;
     Ok(Value::object(time))
 }
@@ -132,7 +134,8 @@ fn zone(world: &dyn World, name: &[u8]) -> Zone {
 fn written(call: &mut Call<'_>, layout: &[u8], time: &Time, zone: Zone) -> Outcome {
     let layout = String::from_utf8_lossy(layout);
     // A part of a layout becomes less than this many times its length.
-    call.produce(layout.len().saturating_mul(8))?;
+    call.work(layout.len())?;
+    call.produce(layout.len().saturating_mul(8) + TEXT)?;
     let text = time.in_zone(zone).format(&layout);
     Ok(Value::from(text))
 }

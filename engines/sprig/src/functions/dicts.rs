@@ -2,6 +2,7 @@
 //!
 //! Differs(helm 4): keys and values come in the order of the keys, where Go's come in any order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use golang::Value;
@@ -9,7 +10,7 @@ use golang::semver::Version;
 use golang::value::{Kind, List, Map, Object, Str, Type};
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{Outcome, any, copied, map, text, text_of};
+use crate::arguments::{ENTRY, Outcome, any, copied, made, map, mapped, text, text_of};
 use crate::table::{Entry, bounded, plain, worldly};
 use crate::world::{NOT_ALONE, World};
 
@@ -19,7 +20,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     plain("dig", "func(...interface {}) (interface {}, error)", dig),
     plain("get", "func(map[string]interface {}, string) interface {}", get),
     plain("hasKey", "func(map[string]interface {}, string) bool", has_key),
-    plain("keys", "func(...map[string]interface {}) []string", keys),
+    bounded("keys", "func(...map[string]interface {}) []string", keys),
     bounded("mustDeepCopy", "func(interface {}) (interface {}, error)", deep_copy),
     bounded("omit", "func(map[string]interface {}, ...string) map[string]interface {}", omit),
     bounded("pick", "func(map[string]interface {}, ...string) map[string]interface {}", pick),
@@ -30,18 +31,15 @@ pub(crate) const ENTRIES: &[Entry] = &[
         set,
     ),
     worldly("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
-    plain("values", "func(map[string]interface {}) []interface {}", values),
+    bounded("values", "func(map[string]interface {}) []interface {}", values),
 ];
-
-/// What an entry of a map counts for, beside its key and value.
-const ENTRY: usize = 32;
 
 /// A map of its arguments: keys and values by turns. A last key without a value has an empty text.
 fn dict(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    mapped(call, args.len().div_ceil(2))?;
     let dict = Map::default();
     for pair in args.chunks(2) {
-        let key = text_of(any(pair, 0))?;
-        call.produce(key.len() + ENTRY)?;
+        let key = text_of(call, any(pair, 0))?;
         dict.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::from("")));
     }
     Ok(Value::Map(dict))
@@ -98,25 +96,26 @@ fn has_key(args: &[Value]) -> Outcome {
 }
 
 /// The keys of all maps.
-fn keys(args: &[Value]) -> Outcome {
+fn keys(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let maps = (0..args.len()).map(|at| map(args, at));
+    made(call, maps.clone().map(|map| map.len()).sum())?;
     Ok(Value::strings(maps.flat_map(|map| map.entries()).map(|(key, _)| key)))
 }
 
 /// A map without certain keys.
 fn omit(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let without: Vec<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
-    chosen(call, &map(args, 0), |key| !without.contains(&key))
+    let without: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
+    chosen(call, &map(args, 0), |key| !without.contains(key))
 }
 
 /// A map with certain keys alone.
 fn pick(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let wanted: Vec<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
-    chosen(call, &map(args, 0), |key| wanted.contains(&key))
+    let wanted: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
+    chosen(call, &map(args, 0), |key| wanted.contains(key))
 }
 
 fn chosen(call: &mut Call<'_>, map: &Map, is_chosen: impl Fn(&[u8]) -> bool) -> Outcome {
-    copied(call, map.len())?;
+    mapped(call, map.len())?;
     let entries = map.entries().into_iter().filter(|(key, _)| is_chosen(key));
     Ok(Value::Map(Map::new(Type::Any, entries)))
 }
@@ -136,7 +135,8 @@ fn set(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
     if map.is_nil() {
         return Err("assignment to entry in nil map".into());
     }
-    call.produce(key.len() + ENTRY)?;
+    // The first entry of a map takes as much as several.
+    call.produce(key.len() + if map.is_empty() { 8 * ENTRY } else { 2 * ENTRY })?;
     map.insert(key, any(args, 2).clone());
     Ok(Value::Map(map))
 }
@@ -152,7 +152,8 @@ fn unset(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 /// The values of a map.
-fn values(args: &[Value]) -> Outcome {
+fn values(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    made(call, map(args, 0).len())?;
     Ok(Value::list(map(args, 0).entries().into_iter().map(|(_, value)| value)))
 }
 
@@ -196,8 +197,8 @@ fn begun(call: &mut Call<'_>, value: Value) -> Result<Result<Open, Value>, Failu
             Ok(Open::List { list, next: 0, copies: Vec::new() })
         }
         Value::Map(map) if !map.is_nil() => {
+            mapped(call, map.len())?;
             let entries = map.entries();
-            call.produce(entries.len().saturating_add(1).saturating_mul(ENTRY))?;
             let copy = Map::new(map.item_type().clone(), []);
             Ok(Open::Map { copy, key: Str::default(), rest: entries.into_iter() })
         }

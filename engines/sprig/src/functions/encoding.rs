@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use golang::Value;
 use gotemplate::{Call, Failure};
 
-use crate::arguments::text;
+use crate::arguments::{TEXT, text};
 use crate::table::{Entry, bounded, plain};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -25,21 +25,24 @@ pub(crate) const ENTRIES: &[Entry] = &[
 /// A text in base64, with padding.
 fn b64enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.produce(text.len().div_ceil(3) * 4)?;
+    call.work(text.len() / 8)?;
+    call.produce(text.len().div_ceil(3) * 4 + TEXT)?;
     Ok(Value::from(STANDARD.encode(text)))
 }
 
 /// A text out of base64. What is wrong with it is the result, not an error.
 fn b64dec(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.produce(text.len())?;
+    call.work(text.len() / 2)?;
+    call.produce(text.len() + TEXT)?;
     Ok(decode64(text).map_or_else(Value::from, Value::string))
 }
 
 /// A text in base32, with padding.
 fn b32enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.produce(text.len().div_ceil(5) * 8)?;
+    call.work(text.len())?;
+    call.produce(text.len().div_ceil(5) * 8 + TEXT)?;
     let mut out = String::new();
     for chunk in text.chunks(5) {
         let mut group = [0; 8];
@@ -57,7 +60,8 @@ fn b32enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 /// A text out of base32. What is wrong with it is the result, not an error.
 fn b32dec(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.produce(text.len())?;
+    call.work(text.len())?;
+    call.produce(text.len() + TEXT)?;
     let corrupt = |at| format!("illegal base32 data at input byte {at}");
     Ok(decode32(text).map_or_else(|at| Value::from(corrupt(at)), Value::string))
 }

@@ -1,60 +1,66 @@
 //! Numbers with fractions. Sums and products are those of decimal numbers.
 
 use golang::Value;
+use gotemplate::Call;
 
 use crate::arguments::{Outcome, any, float, int, rest};
 use crate::cast::to_float;
 use crate::decimal::Decimal;
-use crate::table::{Entry, plain};
+use crate::table::{Entry, bounded, plain};
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    plain("add1f", "func(interface {}) float64", add1f),
-    plain("addf", "func(...interface {}) float64", addf),
+    bounded("add1f", "func(interface {}) float64", add1f),
+    bounded("addf", "func(...interface {}) float64", addf),
     plain("ceil", "func(interface {}) float64", ceil),
-    plain("divf", "func(interface {}, ...interface {}) float64", divf),
+    bounded("divf", "func(interface {}, ...interface {}) float64", divf),
     plain("float64", "func(interface {}) float64", float64),
     plain("floor", "func(interface {}) float64", floor),
     plain("maxf", "func(interface {}, ...interface {}) float64", maxf),
     plain("minf", "func(interface {}, ...interface {}) float64", minf),
-    plain("mulf", "func(interface {}, ...interface {}) float64", mulf),
+    bounded("mulf", "func(interface {}, ...interface {}) float64", mulf),
     plain("round", "func(interface {}, int, ...float64) float64", round),
-    plain("subf", "func(interface {}, ...interface {}) float64", subf),
+    bounded("subf", "func(interface {}, ...interface {}) float64", subf),
 ];
 
 /// One more.
-fn add1f(args: &[Value]) -> Outcome {
-    calculated(0.0, args.iter().chain([&Value::Float(1.0)]), |a, b| Ok(a.add(b)))
+fn add1f(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    calculated(call, 0.0, args.iter().chain([&Value::Float(1.0)]), |a, b| Ok(a.add(b)))
 }
 
 /// The sum.
-fn addf(args: &[Value]) -> Outcome {
-    calculated(0.0, args, |a, b| Ok(a.add(b)))
+fn addf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    calculated(call, 0.0, args, |a, b| Ok(a.add(b)))
 }
 
 /// The difference from the first number.
-fn subf(args: &[Value]) -> Outcome {
-    calculated(to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
+fn subf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
 }
 
 /// The product.
-fn mulf(args: &[Value]) -> Outcome {
-    calculated(to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
+fn mulf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
 }
 
 /// The quotient of the first number and the others.
-fn divf(args: &[Value]) -> Outcome {
-    calculated(to_float(any(args, 0)), rest(args, 1), Decimal::div)
+fn divf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    calculated(call, to_float(any(args, 0)), rest(args, 1), Decimal::div)
 }
 
 fn calculated<'v>(
+    call: &mut Call<'_>,
     first: f64,
     others: impl IntoIterator<Item = &'v Value>,
     step: fn(&Decimal, &Decimal) -> Result<Decimal, String>,
 ) -> Outcome {
     let mut result = Decimal::from_float(first)?;
     for other in others {
+        // A product has the digits of all that was multiplied, and they are printed in the end.
+        call.work(1 + result.bits() / 64 * 8)?;
+        call.produce(result.bits() / 8)?;
         result = step(&result, &Decimal::from_float(to_float(other))?)?;
     }
+    call.work((result.bits() / 64).saturating_pow(2))?;
     Ok(Value::Float(result.to_float()))
 }
 

@@ -1,13 +1,12 @@
 //! Whole numbers: what they are made of, and arithmetic that wraps around as Go's does.
 
 use golang::Value;
-use golang::fmt::sprint;
 use golang::strconv::{NumError, Reason, atoi as parse_atoi, parse_int};
-use gotemplate::Failure;
+use gotemplate::{Call, Failure};
 
-use crate::arguments::{Outcome, any, rest, text};
+use crate::arguments::{Outcome, any, printed, rest, text};
 use crate::cast::to_int;
-use crate::table::{Entry, plain};
+use crate::table::{Entry, bounded, plain};
 
 pub(crate) const ENTRIES: &[Entry] = &[
     plain("add", "func(...interface {}) int64", add),
@@ -22,7 +21,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     plain("mod", "func(interface {}, interface {}) int64", modulo),
     plain("mul", "func(interface {}, ...interface {}) int64", mul),
     plain("sub", "func(interface {}, interface {}) int64", sub),
-    plain("toDecimal", "func(interface {}) int64", to_decimal),
+    bounded("toDecimal", "func(interface {}) int64", to_decimal),
 ];
 
 /// The sum.
@@ -83,8 +82,8 @@ fn sub(args: &[Value]) -> Outcome {
 }
 
 /// An octal number, as of permissions; zero where it is none.
-fn to_decimal(args: &[Value]) -> Outcome {
-    let text = sprint(std::slice::from_ref(any(args, 0)))?;
+fn to_decimal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    let text = printed(call, any(args, 0))?;
     let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());
     Ok(Value::int64(number.unwrap_or_default()))
 }

@@ -5,8 +5,9 @@ use golang::json::{self, Decoded, EncodeError, Form};
 use golang::value::{Kind, List, Map, Type};
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{any, text};
+use crate::arguments::{TEXT, any, text};
 use crate::table::{Entry, bounded};
+use crate::weight::weight;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     bounded("toJson", "func(interface {}) string", to_json),
@@ -52,7 +53,7 @@ fn must_to_raw_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failur
 /// The map that a text is. What is wrong with it is under `Error`.
 fn from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
+    read(call, text, weight(text))?;
     Ok(match json::decode(text) {
         Ok(decoded) => map(decoded),
         Err(error) => with_error(Map::default(), &error.to_string()),
@@ -62,7 +63,7 @@ fn from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 /// The value that a text is.
 fn must_from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
+    read(call, text, weight(text))?;
     let Decoded { value, misfit } = json::decode(text).map_err(|error| error.to_string())?;
     misfit.map_or(Ok(value), |error| Err(error.to_string().into()))
 }
@@ -70,9 +71,15 @@ fn must_from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure>
 /// The list that a text is. What is wrong with it is its only item.
 fn from_json_array(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
+    read(call, text, weight(text))?;
     let decoded = json::decode(text).map_err(|error| error.to_string());
     Ok(decoded.and_then(list).unwrap_or_else(|error| Value::list([Value::from(error)])))
+}
+
+/// Says that a text is about to be read whose values take so many bytes.
+pub(super) fn read(call: &mut Call<'_>, text: &[u8], weight: usize) -> Result<(), Failure> {
+    call.work(text.len())?;
+    call.produce(weight)
 }
 
 /// What Go leaves in a map that it decodes into.
@@ -124,14 +131,14 @@ pub(super) fn encode(
     value: &Value,
     form: Form,
 ) -> Result<Result<String, String>, Failure> {
-    match json::encode(value, form, call.text_limits().bytes) {
+    match json::encode(value, form, call.room()) {
         Ok(text) => {
-            call.produce(text.len())?;
+            call.work(text.len() / 8)?;
+            call.produce(text.len() + TEXT)?;
             Ok(Ok(text))
         }
-        Err(error @ (EncodeError::TooDeep | EncodeError::TooLong(_))) => {
-            Err(error.to_string().into())
-        }
+        Err(EncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
+        Err(error @ EncodeError::TooDeep) => Err(error.to_string().into()),
         Err(error) => Ok(Err(error.to_string())),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// Whether two values are the same, types and contents.
 fn deep_equal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(any(args, 0).deep_equal(any(args, 1), || call.work(1))?))
+    Ok(Value::Bool(any(args, 0).deep_equal(any(args, 1), |items| call.work(items))?))
 }
 
 /// Whether a value is of a kind.

@@ -3,7 +3,7 @@
 use golang::Value;
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{Outcome, as_int, int, text};
+use crate::arguments::{Outcome, TEXT, as_int, int, text};
 use crate::table::{Entry, bounded, plain};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -72,10 +72,14 @@ fn nindent(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 
 fn indented(call: &mut Call<'_>, before: &[u8], args: &[Value]) -> Outcome {
     let (spaces, text) = (repetition(int(args, 0), 1)?, text(args, 1));
-    let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
-    call.produce(spaces.saturating_mul(lines).saturating_add(before.len() + text.len()))?;
+    let lines = 1 + memchr::memchr_iter(b'\n', text).count();
+    let length = spaces.saturating_mul(lines).saturating_add(before.len() + text.len());
+    call.produce(length.saturating_add(TEXT))?;
+    call.work(lines + length / 64)?;
     let pad = vec![b' '; spaces];
-    let mut indented = [before, &pad].concat();
+    let mut indented = Vec::with_capacity(length);
+    indented.extend_from_slice(before);
+    indented.extend_from_slice(&pad);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         indented.extend_from_slice(line);
         if line.ends_with(b"\n") {
@@ -89,7 +93,9 @@ fn indented(call: &mut Call<'_>, before: &[u8], args: &[Value]) -> Outcome {
 fn repeat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let text = text(args, 1);
     let count = repetition(int(args, 0), text.len())?;
-    call.produce(count.saturating_mul(text.len()))?;
+    let length = count.saturating_mul(text.len());
+    call.produce(length.saturating_add(TEXT))?;
+    call.work(length / 64)?;
     Ok(Value::string(text.repeat(if text.is_empty() { 0 } else { count })))
 }
 
@@ -156,6 +162,7 @@ fn wrap_with(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 
 fn wrapped(call: &mut Call<'_>, text: &[u8], width: i64, between: &[u8], cuts: bool) -> Outcome {
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
+    call.work(text.len() / 2)?;
     let mut lines = Vec::new();
     let mut rest = text;
     while rest.len() > width {

@@ -3,11 +3,11 @@
 //! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
 
 use golang::Value;
-use golang::value::{List, Type};
+use golang::value::{IntKind, Integer, List, Type};
 use gotemplate::{Call, Failure};
 
 use super::defaults::is_empty;
-use crate::arguments::{NIL, Outcome, any, as_int, copied, int, items, rest as further};
+use crate::arguments::{NIL, Outcome, any, as_int, copied, int, items, length, rest as further};
 use crate::cast::{to_int, truncated};
 use crate::table::{Entry, bounded};
 
@@ -109,6 +109,13 @@ fn one(list: &Value, name: &str, choose: for<'a> fn(&'a [Value]) -> Option<&'a V
     if let Value::List(list) = list {
         return Ok(choose(list.items()).cloned().unwrap_or_default());
     }
+    if let Value::Bytes(bytes) = list {
+        let ends = [bytes.first(), bytes.last()].into_iter().flatten();
+        let ends: Vec<Value> = ends
+            .map(|byte| Value::Integer(Integer::new(IntKind::Uint8, i64::from(*byte))))
+            .collect();
+        return Ok(choose(&ends).cloned().unwrap_or_default());
+    }
     let items = items(list)
         .ok_or_else(|| refusal(list, |kind| format!("Cannot find {name} on type {kind}")))?;
     Ok(choose(&items).cloned().unwrap_or_default())
@@ -176,7 +183,8 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     if from > to || to > capacity {
         return Err(out_of_bounds());
     }
-    copied(call, to - from)?;
+    // What is behind the end can be shown again, so it is copied too.
+    copied(call, capacity - from)?;
     match &underlying {
         Value::Bytes(bytes) => Ok(Value::Bytes(bytes[from..to].into())),
         Value::List(list) => {
@@ -212,7 +220,7 @@ fn without(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 
 fn contains(call: &mut Call<'_>, items: &[Value], wanted: &Value) -> Result<bool, Failure> {
     for item in items {
-        if wanted.deep_equal(item, || call.work(1))? {
+        if wanted.deep_equal(item, |items| call.work(items))? {
             return Ok(true);
         }
     }
@@ -225,12 +233,7 @@ fn list_of(
     list: &Value,
     refuse: impl Fn(&str) -> String,
 ) -> Result<Vec<Value>, Failure> {
-    let len = match list {
-        Value::List(list) => list.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        _ => 0,
-    };
-    copied(call, len)?;
+    copied(call, length(list))?;
     items(list).ok_or_else(|| refusal(list, refuse))
 }
 

@@ -8,7 +8,7 @@ use golang::value::{Kind, Map, Str, Type};
 use gotemplate::{Call, Failure};
 
 use super::defaults::is_empty;
-use crate::arguments::{Outcome, map};
+use crate::arguments::{ENTRY, Outcome, map};
 use crate::table::{Entry, worldly};
 use crate::world::{NOT_ALONE, World};
 
@@ -77,7 +77,7 @@ impl Pair {
     fn new(call: &mut Call<'_>, target: Map, source: &Map) -> Result<Self, Failure> {
         call.work(source.len() + 1)?;
         // Two maps that hold themselves are merged without end, and what is open is held meanwhile.
-        call.produce(source.len().saturating_mul(32).saturating_add(64))?;
+        call.produce(source.len().saturating_mul(ENTRY).saturating_add(2 * ENTRY))?;
         Ok(Self { target, rest: source.entries().into_iter(), pending: None })
     }
 }
@@ -182,7 +182,7 @@ fn put(
     if !world.may_change(target) {
         return Err(NOT_ALONE.into());
     }
-    call.produce(key.len() + 16)?;
+    call.produce(if target.is_empty() { 8 * ENTRY } else { 2 * ENTRY })?;
     let wanted = target.item_type();
     if *wanted != Type::Any && value.type_of().as_ref() != Some(wanted) {
         let given = "reflect.Value.SetMapIndex: value of type interface {}";

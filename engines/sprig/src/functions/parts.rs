@@ -4,9 +4,9 @@ use golang::Value;
 use golang::unicode::decode;
 use golang::value::{Map, Str, Type};
 use gotemplate::{Call, Failure};
+use memchr::memmem;
 
-use super::strings::find;
-use crate::arguments::{Outcome, int, made, text};
+use crate::arguments::{ENTRY, Outcome, TEXT, int, made, mapped, text};
 use crate::table::{Entry, bounded};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -17,7 +17,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// The parts of the second text between the first, as `_0`, `_1` and so on.
 fn split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    Ok(numbered(parts(call, text(args, 1), text(args, 0), None)?))
+    let parts = parts(call, text(args, 1), text(args, 0), None)?;
+    numbered(call, parts)
 }
 
 /// The parts of the second text between the first.
@@ -28,13 +29,16 @@ fn split_list(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 /// At most so many parts, the last with all the rest, as `_0`, `_1` and so on.
 fn splitn(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let limit = usize::try_from(int(args, 1)).ok();
-    Ok(numbered(parts(call, text(args, 2), text(args, 0), limit)?))
+    let parts = parts(call, text(args, 2), text(args, 0), limit)?;
+    numbered(call, parts)
 }
 
-fn numbered(parts: Vec<Str>) -> Value {
+fn numbered(call: &mut Call<'_>, parts: Vec<Str>) -> Outcome {
+    mapped(call, parts.len())?;
+    call.produce(parts.len().saturating_mul(ENTRY))?;
     let entries = parts.into_iter().enumerate();
     let entries = entries.map(|(at, part)| (Str::from(format!("_{at}")), Value::String(part)));
-    Value::Map(Map::new(Type::String, entries))
+    Ok(Value::Map(Map::new(Type::String, entries)))
 }
 
 /// Go's `SplitN`: all characters where nothing separates.
@@ -48,15 +52,16 @@ fn parts(
     if limit == Some(0) || text.is_empty() && separator.is_empty() {
         return Ok(parts);
     }
+    let finder = memmem::Finder::new(separator);
     let mut rest = text;
     while limit.is_none_or(|limit| parts.len() + 1 < limit) {
         let end = match separator.is_empty() {
             true => Some(decode(rest).1).filter(|end| *end < rest.len()),
-            false => find(rest, separator),
+            false => finder.find(rest),
         };
         let Some(end) = end else { break };
         made(call, 1)?;
-        call.produce(end)?;
+        call.produce(end + TEXT)?;
         parts.push(rest[..end].into());
         rest = &rest[end + separator.len()..];
     }

@@ -8,7 +8,7 @@ use golang::Value;
 use golang::value::Str;
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{int, text};
+use crate::arguments::{TEXT, int, text};
 use crate::table::{Entry, drawing};
 use crate::world::World;
 
@@ -22,6 +22,9 @@ pub(crate) const ENTRIES: &[Entry] = &[
     drawing("shuffle", "func(string) string", shuffle),
     drawing("uuidv4", "func() string", uuidv4),
 ];
+
+/// How many steps it takes to ask for random bytes.
+const DRAWING: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
 fn rand_alpha(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
@@ -51,14 +54,16 @@ fn rand_numeric(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Resul
 fn rand_bytes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let count =
         usize::try_from(int(args, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
-    call.produce(count.div_ceil(3).saturating_mul(4))?;
+    call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT))?;
+    call.work(count)?;
     let mut bytes = vec![0; count];
     world.fill(&mut bytes);
     Ok(Value::from(STANDARD.encode(bytes)))
 }
 
 /// An integer from the first up to, but not, the second.
-fn rand_int(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_int(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    call.work(DRAWING)?;
     let (first, end) = (int(args, 0), int(args, 1));
     match u64::try_from(end.wrapping_sub(first)) {
         Ok(count @ 1..) => Ok(Value::int(first.wrapping_add(below(world, count) as i64))),
@@ -69,7 +74,9 @@ fn rand_int(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Result<Value
 /// The characters of a text in another order.
 fn shuffle(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
+    // Each takes a random number of its own, and the room of a character.
+    call.work(text.len().saturating_mul(16))?;
+    call.produce(text.len().saturating_mul(5).saturating_add(TEXT))?;
     let mut characters: Vec<char> = Str::from(text).replaced().chars().collect();
     for last in (1..characters.len()).rev() {
         let other = below(world, last as u64 + 1) as usize;
@@ -79,7 +86,9 @@ fn shuffle(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Val
 }
 
 /// A UUID of version 4.
-fn uuidv4(world: &dyn World, _: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
+fn uuidv4(world: &dyn World, call: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
+    call.work(DRAWING)?;
+    call.produce(36 + TEXT)?;
     let mut bytes = [0; 16];
     world.fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -101,7 +110,9 @@ fn characters(
 ) -> Result<Value, Failure> {
     // Go's error for a negative number is dropped by sprig.
     let count = usize::try_from(count).unwrap_or(0);
-    call.produce(count)?;
+    call.produce(count.saturating_add(TEXT))?;
+    // Of few bytes become characters that are wanted.
+    call.work(count.saturating_mul(4))?;
     let mut out = Vec::with_capacity(count);
     let mut random = [0; 256];
     while out.len() < count {

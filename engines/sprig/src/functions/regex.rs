@@ -11,7 +11,7 @@ use golang::regexp::{Error, Regexp, quote_meta};
 use golang::value::{List, Type};
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{Outcome, int, made, text};
+use crate::arguments::{Outcome, TEXT, int, made, text};
 use crate::table::{Entry, bounded, plain};
 
 /// How many patterns stay compiled.
@@ -54,9 +54,9 @@ fn must_find(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 fn found(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
-    let text = String::from_utf8_lossy(text(args, 1));
+    let text = searched(call, regexp, text(args, 1))?;
     let found = regexp.find(&text).unwrap_or_default();
-    call.produce(found.len())?;
+    call.produce(found.len() + TEXT)?;
     Ok(Value::from(found))
 }
 
@@ -73,8 +73,9 @@ fn must_find_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 fn all_found(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
-    let text = String::from_utf8_lossy(text(args, 1));
-    strings(call, regexp.find_all(&text, Some(limit(args))))
+    let text = searched(call, regexp, text(args, 1))?;
+    let found = regexp.find_all_while(&text, Some(limit(args)), |left| again(call, left))?;
+    strings(call, found)
 }
 
 /// Whether a text has a match; no text has one of what is no pattern.
@@ -87,44 +88,65 @@ fn is_match(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 
 /// Whether a text has a match.
 fn must_match(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let text = String::from_utf8_lossy(text(args, 1));
-    Ok(Value::Bool(must_compile(call, args)?.is_match(&text)))
+    let regexp = must_compile(call, args)?;
+    let text = searched(call, &regexp, text(args, 1))?;
+    Ok(Value::Bool(regexp.is_match(&text)))
 }
 
 /// A text with something in place of all matches, in which `${1}` stands for a group.
 fn replace_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let regexp = compile(call, args)?;
-    replaced(call, args, &regexp, Regexp::replace_all)
+    replaced(call, args, &regexp, false)
 }
 
 /// A text with something in place of all matches, in which `${1}` stands for a group.
 fn must_replace_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let regexp = must_compile(call, args)?;
-    replaced(call, args, &regexp, Regexp::replace_all)
+    replaced(call, args, &regexp, false)
 }
 
 /// A text with something in place of all matches.
 fn replace_all_literal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let regexp = compile(call, args)?;
-    replaced(call, args, &regexp, Regexp::replace_all_literal)
+    replaced(call, args, &regexp, true)
 }
 
 /// A text with something in place of all matches.
 fn must_replace_all_literal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let regexp = must_compile(call, args)?;
-    replaced(call, args, &regexp, Regexp::replace_all_literal)
+    replaced(call, args, &regexp, true)
 }
 
-fn replaced(
-    call: &mut Call<'_>,
-    args: &[Value],
-    regexp: &Regexp,
-    replace: fn(&Regexp, &str, &str) -> Result<String, Error>,
-) -> Outcome {
-    let [text, replacement] = [1, 2].map(|at| String::from_utf8_lossy(text(args, at)));
-    let result = replace(regexp, &text, &replacement).map_err(|error| error.to_string())?;
-    call.produce(result.len())?;
+fn replaced(call: &mut Call<'_>, args: &[Value], regexp: &Regexp, is_literal: bool) -> Outcome {
+    let source = searched(call, regexp, text(args, 1))?;
+    let replacement = String::from_utf8_lossy(text(args, 2));
+    let mut made = 0;
+    let next = |left: usize, length: usize| -> Result<(), Stopped> {
+        call.produce(length - std::mem::replace(&mut made, length))?;
+        Ok(again(call, left)?)
+    };
+    let result = match is_literal {
+        true => regexp.replace_all_literal_while(&source, &replacement, next),
+        false => regexp.replace_all_while(&source, &replacement, next),
+    };
+    let result = result.map_err(|Stopped(failure)| failure)?;
+    call.produce(result.len() - made + TEXT)?;
     Ok(Value::from(result))
+}
+
+/// Why texts were not replaced.
+struct Stopped(Failure);
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self(failure)
+    }
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self(error.to_string().into())
+    }
 }
 
 /// The parts of a text between all matches, at most so many; a negative number is no limit.
@@ -140,8 +162,9 @@ fn must_split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 fn parts(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
-    let text = String::from_utf8_lossy(text(args, 1));
-    strings(call, regexp.split(&text, Some(limit(args))))
+    let text = searched(call, regexp, text(args, 1))?;
+    let parts = regexp.split_while(&text, Some(limit(args)), |left| again(call, left))?;
+    strings(call, parts)
 }
 
 /// A pattern that matches a text alone.
@@ -163,20 +186,31 @@ fn strings(call: &mut Call<'_>, texts: Vec<&str>) -> Outcome {
         return Ok(Value::List(List::nil(Type::String)));
     }
     made(call, texts.len())?;
-    call.produce(texts.iter().map(|text| text.len()).sum())?;
+    call.produce(texts.iter().map(|text| text.len() + TEXT).sum())?;
     Ok(Value::strings(texts))
 }
 
 /// The pattern, which comes first; Go panics where it is none.
 fn compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
     let pattern = pattern(call, args)?;
-    compiled(&pattern).map_err(|error| error.as_panic(&pattern).into())
+    let regexp = compiled(&pattern).map_err(|error| error.as_panic(&pattern))?;
+    weighed(call, regexp)
 }
 
 /// The pattern, which comes first.
 fn must_compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
     let pattern = pattern(call, args)?;
-    compiled(&pattern).map_err(|error| error.to_string().into())
+    let regexp = compiled(&pattern).map_err(|error| error.to_string())?;
+    weighed(call, regexp)
+}
+
+/// A large pattern is compiled each time.
+fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, Failure> {
+    if !regexp.is_small() {
+        call.look()?;
+        call.work(regexp.work())?;
+    }
+    Ok(regexp)
 }
 
 /// A pattern that is ready to be used. The small ones are kept, as charts use the same few again and again.
@@ -198,11 +232,31 @@ fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
     Ok(regexp)
 }
 
-/// The text of the pattern, counted as the work that it makes together with the text that is searched.
+/// The text of the pattern, counted as the work that it makes.
 fn pattern<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Cow<'v, str>, Failure> {
     let pattern = text(args, 0);
-    call.work(50 + pattern.len() * 20 + text(args, 1).len() / 16)?;
+    call.work(50 + pattern.len() * 20)?;
     Ok(String::from_utf8_lossy(pattern))
+}
+
+/// The text that is searched, counted as the work of looking at each state of the pattern for each byte: that is what
+/// the worst texts take, and no search can be interrupted.
+fn searched<'v>(
+    call: &mut Call<'_>,
+    regexp: &Regexp,
+    text: &'v [u8],
+) -> Result<Cow<'v, str>, Failure> {
+    call.look()?;
+    call.work(text.len().saturating_mul(regexp.work()) / 2)?;
+    // What is no text is replaced by what is longer.
+    call.has_room(text.len().saturating_mul(3))?;
+    Ok(String::from_utf8_lossy(text))
+}
+
+/// Before another search in the rest of a text.
+fn again(call: &mut Call<'_>, left: usize) -> Result<(), Failure> {
+    call.look()?;
+    call.work(1 + left / 1024)
 }
 
 #[cfg(test)]

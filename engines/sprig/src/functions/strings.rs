@@ -6,6 +6,7 @@
 use golang::Value;
 use golang::unicode::{decode, runes, to_lower, to_upper};
 use gotemplate::Call;
+use memchr::memmem;
 
 use crate::arguments::{Outcome, int, text};
 use crate::table::{Entry, bounded, plain};
@@ -28,7 +29,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// Whether the first text is anywhere in the second.
 fn contains(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(find(text(args, 1), text(args, 0)).is_some()))
+    Ok(Value::Bool(memmem::find(text(args, 1), text(args, 0)).is_some()))
 }
 
 /// Whether the second text begins with the first.
@@ -72,9 +73,11 @@ fn plural(args: &[Value]) -> Outcome {
 /// The third text with the second in place of the first; in place of nothing means around every character.
 fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let (old, new, source) = (text(args, 0), text(args, 1), text(args, 2));
+    call.work(source.len() / 16)?;
     let mut replaced = Vec::new();
     let mut rest = source;
     let mut add = |part: &[u8]| {
+        call.work(1)?;
         call.produce(part.len())?;
         replaced.extend_from_slice(part);
         Ok::<_, gotemplate::Failure>(())
@@ -88,12 +91,13 @@ fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
             rest = after;
         }
     } else {
-        while let Some(at) = find(rest, old) {
-            add(&rest[..at])?;
+        let mut from = 0;
+        for at in memmem::find_iter(source, old) {
+            add(&source[from..at])?;
             add(new)?;
-            rest = &rest[at + old.len()..];
+            from = at + old.len();
         }
-        add(rest)?;
+        add(&source[from..])?;
     }
     Ok(Value::string(replaced))
 }
@@ -105,8 +109,11 @@ fn trim(args: &[Value]) -> Outcome {
 
 /// The second text without characters of the first around it.
 fn trim_all(args: &[Value]) -> Outcome {
-    let set: Vec<char> = runes(text(args, 0)).collect();
-    Ok(Value::string(trimmed(text(args, 1), |character| set.contains(&character))))
+    let mut set: Vec<char> = runes(text(args, 0)).collect();
+    set.sort_unstable();
+    set.dedup();
+    let is_cut = |character| set.binary_search(&character).is_ok();
+    Ok(Value::string(trimmed(text(args, 1), is_cut)))
 }
 
 /// The second text without the first before it.
@@ -145,19 +152,6 @@ fn decode_last(text: &[u8]) -> (char, usize) {
     let tails = (1..=most).rev().map(|length| (length, decode(&text[text.len() - length..])));
     let whole = tails.filter(|(length, (_, taken))| length == taken).map(|(_, decoded)| decoded);
     whole.max_by_key(|(_, taken)| *taken).unwrap_or((char::REPLACEMENT_CHARACTER, 1))
-}
-
-/// Where a text is in another.
-pub(super) fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    let Some(first) = wanted.first() else { return Some(0) };
-    let mut from = 0;
-    loop {
-        let at = from + text.get(from..)?.iter().position(|byte| byte == first)?;
-        if text[at..].starts_with(wanted) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
 }
 
 #[cfg(test)]

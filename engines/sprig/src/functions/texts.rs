@@ -1,63 +1,84 @@
 //! Texts of values.
 
 use golang::Value;
-use golang::fmt::sprint;
 use golang::strconv::{Quoting, quote as quoted};
 use golang::value::{Str, Type};
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{Outcome, any, items, text, text_of};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{Outcome, any, items, length, made, printed, text, text_of};
+use crate::table::{Entry, bounded};
 
 pub(crate) const ENTRIES: &[Entry] = &[
     bounded("cat", "func(...interface {}) string", cat),
     bounded("join", "func(string, interface {}) string", join),
     bounded("quote", "func(...interface {}) string", quote),
-    plain("sortAlpha", "func(interface {}) []string", sort_alpha),
+    bounded("sortAlpha", "func(interface {}) []string", sort_alpha),
     bounded("squote", "func(...interface {}) string", squote),
-    plain("toString", "func(interface {}) string", to_string),
-    plain("toStrings", "func(interface {}) []string", to_strings),
+    bounded("toString", "func(interface {}) string", to_string),
+    bounded("toStrings", "func(interface {}) []string", to_strings),
 ];
 
 /// All values but nil with spaces between them, as Go prints them.
 fn cat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    spaced(call, args, |value| Ok(sprint(std::slice::from_ref(value))?))
+    let mut result = Vec::new();
+    for (at, value) in shown(args).enumerate() {
+        let text = printed(call, value)?;
+        space(call, &mut result, at)?;
+        result.extend(text);
+    }
+    Ok(Value::string(result))
 }
 
 /// All values but nil in quotes, with spaces between them.
 fn quote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    spaced(call, args, |value| Ok(quoted(&text_of(value)?, Quoting::Printable)))
+    let mut result = Vec::new();
+    for (at, value) in shown(args).enumerate() {
+        let text = text_of(call, value)?;
+        // The most that becomes of a byte is `\x00`.
+        call.has_room(text.len())?;
+        call.work(text.len() / 4)?;
+        let text = quoted(&text, Quoting::Printable);
+        call.produce(text.len())?;
+        space(call, &mut result, at)?;
+        result.extend(text);
+    }
+    Ok(Value::string(result))
 }
 
 /// All values but nil between apostrophes, with spaces between them; apostrophes inside stay as they are.
 fn squote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    spaced(call, args, |value| Ok([b"'", &*sprint(std::slice::from_ref(value))?, b"'"].concat()))
-}
-
-fn spaced(
-    call: &mut Call<'_>,
-    values: &[Value],
-    show: impl Fn(&Value) -> Result<Vec<u8>, Failure>,
-) -> Outcome {
     let mut result = Vec::new();
-    let values = values.iter().filter(|value| !matches!(value, Value::Nil));
-    for (index, value) in values.enumerate() {
-        let shown = show(value)?;
-        call.produce(shown.len() + 1)?;
-        if index > 0 {
-            result.push(b' ');
-        }
-        result.extend(shown);
+    for (at, value) in shown(args).enumerate() {
+        let text = printed(call, value)?;
+        space(call, &mut result, at)?;
+        result.push(b'\'');
+        result.extend(text);
+        result.push(b'\'');
     }
     Ok(Value::string(result))
+}
+
+fn shown(values: &[Value]) -> impl Iterator<Item = &Value> {
+    values.iter().filter(|value| !matches!(value, Value::Nil))
+}
+
+/// What is between a text and the one before it.
+fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Failure> {
+    call.produce(1)?;
+    if at > 0 {
+        result.push(b' ');
+    }
+    Ok(())
 }
 
 /// The texts of a list with something between them; what is no list is one text.
 fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let separator = text(args, 0);
     let mut result = Vec::new();
-    for (index, text) in strings(any(args, 1))?.iter().enumerate() {
-        call.produce(separator.len() + text.len())?;
+    for (index, text) in strings(call, any(args, 1))?.iter().enumerate() {
+        let length = separator.len() + text.len();
+        call.work(length / 64)?;
+        call.produce(length)?;
         if index > 0 {
             result.extend_from_slice(separator);
         }
@@ -67,35 +88,44 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 /// The texts of a list byte by byte in order; what is no list is one text.
-fn sort_alpha(args: &[Value]) -> Outcome {
+fn sort_alpha(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let value = any(args, 0);
-    let mut texts = match items(value) {
-        Some(_) => strings(value)?,
-        None => vec![text_of(value)?],
+    let mut texts = match value {
+        Value::Nil => vec![text_of(call, value)?],
+        value => strings(call, value)?,
     };
+    // Each is compared with about as many as its place has digits.
+    let rounds = texts.len().checked_ilog2().unwrap_or_default() as usize + 1;
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    call.work((bytes / 16).saturating_add(texts.len()).saturating_mul(rounds))?;
     texts.sort();
     Ok(Value::strings(texts))
 }
 
 /// The text of a value.
-fn to_string(args: &[Value]) -> Outcome {
-    Ok(Value::string(text_of(any(args, 0))?))
+fn to_string(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+    Ok(Value::string(text_of(call, any(args, 0))?))
 }
 
 /// The texts of a list but for nil; what is no list is one text, and nil none.
-fn to_strings(args: &[Value]) -> Outcome {
+fn to_strings(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     match any(args, 0) {
         Value::List(list) if *list.item_type() == Type::String => Ok(Value::List(list.clone())),
-        value => Ok(Value::strings(strings(value)?)),
+        value => Ok(Value::strings(strings(call, value)?)),
     }
 }
 
-fn strings(value: &Value) -> Result<Vec<Str>, Failure> {
+fn strings(call: &mut Call<'_>, value: &Value) -> Result<Vec<Str>, Failure> {
+    made(call, length(value))?;
     let items = match value {
         Value::Nil => Vec::new(),
         value => items(value).unwrap_or_else(|| vec![value.clone()]),
     };
-    items.iter().filter(|item| !matches!(item, Value::Nil)).map(text_of).collect()
+    let mut texts = Vec::with_capacity(items.len());
+    for item in items.iter().filter(|item| !matches!(item, Value::Nil)) {
+        texts.push(text_of(call, item)?);
+    }
+    Ok(texts)
 }
 
 #[cfg(test)]

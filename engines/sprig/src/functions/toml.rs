@@ -13,9 +13,10 @@ use golang::Value;
 use golang::value::Map;
 use gotemplate::{Call, Failure};
 
-use super::json::with_error;
-use crate::arguments::{any, text};
+use super::json::{read, with_error};
+use crate::arguments::{TEXT, any, text, walked};
 use crate::table::{Entry, bounded, worldly};
+use crate::weight::weight_with_points;
 use crate::world::World;
 use encode::{EncodeError, encode};
 
@@ -32,7 +33,8 @@ const LOCAL_TIME: &str = "time-local";
 
 /// A value as TOML. What is wrong with it is the result, not an error.
 fn to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    match encode(any(args, 0), call.text_limits().bytes) {
+    walked(call, any(args, 0), 0)?;
+    match encode(any(args, 0), call.room()) {
         Err(EncodeError::Refused(reason)) => Ok(Value::from(reason)),
         written => finish(call, written),
     }
@@ -40,20 +42,25 @@ fn to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 
 /// A value as TOML.
 fn must_to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    let written = encode(any(args, 0), call.text_limits().bytes);
+    walked(call, any(args, 0), 0)?;
+    let written = encode(any(args, 0), call.room());
     finish(call, written)
 }
 
 fn finish(call: &mut Call<'_>, written: Result<Vec<u8>, EncodeError>) -> Result<Value, Failure> {
-    let text = written.map_err(|error| error.to_string())?;
-    call.produce(text.len())?;
+    let text = written.map_err(|error| match error {
+        EncodeError::Length(most) => golang::fmt::Error::TooLong(most).into(),
+        other => Failure::from(other.to_string()),
+    })?;
+    call.work(text.len() / 8)?;
+    call.produce(text.len() + TEXT)?;
     Ok(Value::string(text))
 }
 
 /// The map that a text is. What is wrong with it is under `Error`.
 fn from_toml(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
+    read(call, text, weight_with_points(text))?;
     Ok(match parse::parse(text, world) {
         Ok(map) => Value::Map(map),
         Err(error) => with_error(Map::default(), &error.to_string()),

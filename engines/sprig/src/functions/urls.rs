@@ -5,7 +5,7 @@ use golang::url::Url;
 use golang::value::{Kind, Map};
 use gotemplate::{Call, Failure};
 
-use crate::arguments::{NIL, Outcome, map, text};
+use crate::arguments::{NIL, Outcome, TEXT, map, mapped, text};
 use crate::table::{Entry, bounded};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -32,8 +32,13 @@ fn url_join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         let refusal = |error| format!("unable to parse userinfo in dict: {error}");
         url.user = parsed.map_err(refusal)?.user;
     }
+    let parts = [&url.host, &url.path, &url.query, &url.opaque, &url.fragment];
+    let given: usize = parts.iter().map(|part| part.len()).sum::<usize>() + user.len();
+    call.work(given)?;
+    // Of a byte become three at most.
+    call.has_room(given.saturating_mul(3))?;
     let text = url.to_bytes();
-    call.produce(text.len())?;
+    call.produce(text.len() + TEXT)?;
     Ok(Value::string(text))
 }
 
@@ -53,6 +58,8 @@ fn part(parts: &Map, key: &str) -> Result<Vec<u8>, Failure> {
 /// The parts of a URL.
 fn url_parse(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let text = text(args, 0);
+    mapped(call, 8)?;
+    call.work(text.len())?;
     call.produce(text.len().saturating_mul(3))?;
     let url = Url::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
     let hostname = url.hostname().to_owned();

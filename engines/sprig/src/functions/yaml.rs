@@ -11,8 +11,9 @@ use gotemplate::{Call, Failure};
 use goyaml::v3::{self, Layout};
 
 use super::json;
-use crate::arguments::{any, text};
+use crate::arguments::{ENTRY, TEXT, any, text, walked};
 use crate::table::{Entry, bounded};
+use crate::weight::weight;
 use view::{AsJson, AsValue};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -35,6 +36,8 @@ fn must_to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 
 /// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
 fn to_yaml_pretty(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+    // Each value becomes a node, and then a text.
+    walked(call, any(args, 0), 3 * ENTRY)?;
     let layout = Layout { indent: 2, compact_sequences: false };
     let text =
         v3::encode(&AsValue(any(args, 0).clone()), &layout).map_err(|error| error.to_string())?;
@@ -71,23 +74,31 @@ fn mismatch(error: &str) -> String {
 /// The value of a text, or what is wrong with it.
 fn read(call: &mut Call<'_>, args: &[Value]) -> Result<Result<Value, String>, Failure> {
     let text = text(args, 0);
-    call.work(text.len())?;
-    Ok(crate::read_yaml(text).map_err(|error| format!("error converting YAML to JSON: {error}")))
+    json::read(call, text, weight(text))?;
+    let value = crate::read_yaml(text);
+    if let Ok(value) = &value
+        && memchr::memchr(b'*', text).is_some()
+    {
+        // What an alias repeats is there once more.
+        walked(call, value, ENTRY)?;
+    }
+    Ok(value.map_err(|error| format!("error converting YAML to JSON: {error}")))
 }
 
 /// YAML without its last newline, or why there is none.
 fn emit(call: &mut Call<'_>, value: &Value) -> Result<Result<String, String>, Failure> {
-    let limit = call.text_limits().bytes;
+    let limit = call.room();
     match goyaml::emit_value(&AsJson(value.clone()), limit) {
         Ok(text) => {
-            call.produce(text.len())?;
+            call.work(text.len() / 8)?;
+            call.produce(text.len() + TEXT)?;
             Ok(Ok(without_newline(text)))
         }
         // Go makes JSON of the value first, so what is wrong with that counts.
         Err(error) => {
             let json = json::encode(call, value, Form::default())?;
             if error.is_limit() {
-                return Err(error.to_string().into());
+                return Err(golang::fmt::Error::TooLong(limit).into());
             }
             Ok(Err(json.err().unwrap_or_else(|| error.to_string())))
         }

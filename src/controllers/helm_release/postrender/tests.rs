@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use helm::Env;
@@ -96,6 +97,7 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
             random: Arc::new(|buffer| buffer.fill(7)),
             capabilities: Arc::new(Capabilities::default()),
             cluster: None,
+            stop: Stop::default(),
             names: None,
         };
         let (name, namespace) = ("web".to_owned(), "apps".to_owned());

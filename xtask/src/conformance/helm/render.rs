@@ -12,6 +12,7 @@ use ::helm::render::{Mode, Release, Templates, functions};
 use ::helm::values::coalesce;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use serde::Deserialize;
@@ -31,6 +32,7 @@ pub(in super::super) fn env() -> Env {
         random: Arc::new(fill),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
+        stop: Stop::default(),
         names: None,
     }
 }

@@ -14,7 +14,7 @@ use golang::Value;
 use gotemplate::{Call, Failure};
 
 use super::super::encoding::decode64;
-use crate::arguments::text;
+use crate::arguments::{TEXT, text};
 use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 
@@ -32,7 +32,8 @@ fn encrypt_aes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result
     if plain.is_empty() {
         return Ok(Value::from(""));
     }
-    call.produce(plain.len() * 2)?;
+    call.work(plain.len() / 8)?;
+    call.produce(plain.len() * 2 + TEXT)?;
     let mut iv = [0; BLOCK];
     world.fill(&mut iv);
     let encrypted = encrypted(password, plain, iv).map_err(failed)?;
@@ -52,7 +53,8 @@ fn decrypt_aes(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     if encoded.is_empty() {
         return Ok(Value::from(""));
     }
-    call.produce(encoded.len())?;
+    call.work(encoded.len() / 2)?;
+    call.produce(encoded.len() + TEXT)?;
     let mut all = decode64(encoded)?;
     // Parity(sprig): the first block is cut from Go's buffer, which has room for padding too.
     let room = encoded.len() / 4 * 3;

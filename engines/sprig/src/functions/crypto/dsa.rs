@@ -10,10 +10,17 @@ const Q_BITS: u64 = 256;
 /// How many random witnesses a number has to survive to be called a prime.
 const WITNESSES: usize = 32;
 
-/// A new key: version, `p`, `q`, `g`, public and private number in a sequence.
-pub(super) fn generate(world: &dyn World) -> Vec<u8> {
+/// A new key: version, `p`, `q`, `g`, public and private number in a sequence. `work` is called before each number is
+/// tested, of which it takes hundreds.
+///
+/// # Errors
+/// What `work` says.
+pub(super) fn generate<E>(
+    world: &dyn World,
+    work: &mut impl FnMut() -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
     let one = BigUint::from(1_u32);
-    let (p, q) = primes(world);
+    let (p, q) = primes(world, work)?;
     // An element of the group of `q` elements: all but the rarest bases give one.
     let exponent = (&p - &one) / &q;
     let g = (2_u32..)
@@ -23,14 +30,14 @@ pub(super) fn generate(world: &dyn World) -> Vec<u8> {
     // So many bits more that no remainder is likelier than the others.
     let x = random(world, Q_BITS + 64) % (&q - &one) + &one;
     let y = g.modpow(&x, &p);
-    yasna::construct_der(|writer| {
+    Ok(yasna::construct_der(|writer| {
         writer.write_sequence(|writer| {
             writer.next().write_i64(0);
             for number in [&p, &q, &g, &y, &x] {
                 writer.next().write_bigint_bytes(&number.to_bytes_be(), true);
             }
         });
-    })
+    }))
 }
 
 /// Whether bytes have the form of a key.
@@ -49,12 +56,16 @@ pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
 }
 
 /// A prime of 2048 bits, and one of 256 bits that divides the number before it.
-fn primes(world: &dyn World) -> (BigUint, BigUint) {
+fn primes<E>(
+    world: &dyn World,
+    work: &mut impl FnMut() -> Result<(), E>,
+) -> Result<(BigUint, BigUint), E> {
     let one = BigUint::from(1_u32);
     loop {
         let mut q = random(world, Q_BITS);
         q.set_bit(0, true);
         q.set_bit(Q_BITS - 1, true);
+        work()?;
         if !is_prime(world, &q) {
             continue;
         }
@@ -63,8 +74,9 @@ fn primes(world: &dyn World) -> (BigUint, BigUint) {
             let mut p = random(world, P_BITS);
             p.set_bit(P_BITS - 1, true);
             p = &p - &p % &double + &one;
+            work()?;
             if p.bits() == P_BITS && is_prime(world, &p) {
-                return (p, q);
+                return Ok((p, q));
             }
         }
     }

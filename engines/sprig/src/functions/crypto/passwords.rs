@@ -6,7 +6,7 @@ use golang::Value;
 use gotemplate::{Call, Failure};
 use scrypt::{Params, scrypt};
 
-use crate::arguments::{int, text};
+use crate::arguments::{TEXT, int, text};
 use crate::table::{Entry, bounded, drawing};
 use crate::world::World;
 
@@ -22,18 +22,20 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// Two to this power times the key is mixed in.
 const COST: u32 = 10;
-/// How many steps of a run a hash counts for: as long as it takes.
-const WORK: usize = 300_000;
+/// How many steps of a run a hash counts for, which cannot be interrupted.
+const WORK: usize = 1_000_000;
 
 /// A password hashed by bcrypt. What is wrong with it is the result, not an error.
 fn bcrypt(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     call.work(WORK)?;
+    call.produce(TEXT + 60)?;
     Ok(Value::from(hashed(world, text(args, 0))))
 }
 
 /// A line of a file of users: a name, and a password hashed by bcrypt.
 fn htpasswd(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let name = text(args, 0);
+    call.produce(name.len() + TEXT + 80)?;
     if name.contains(&b':') {
         return Ok(Value::string([b"invalid username: ", name].concat()));
     }
@@ -94,11 +96,13 @@ const SCOPE: &[u8] = b"com.lyndir.masterpassword";
 /// The password of a user for a site, by Master Password.
 fn derive_password(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let kind = text(args, 1);
+    call.produce(kind.len() + 2 * TEXT)?;
     let Some(templates) = templates(kind) else {
         return Ok(Value::string([b"cannot find password template ", kind].concat()));
     };
-    call.work(WORK)?;
     let [password, user, site] = [2, 3, 4].map(|at| text(args, at));
+    call.work(WORK + password.len() + user.len() + site.len())?;
+    call.has_room(user.len() + site.len())?;
     let length = |text: &[u8]| (text.len() as u32).to_be_bytes();
     let salt = [SCOPE, &length(user), user].concat();
     let mut key = [0; 64];

@@ -1,0 +1,52 @@
+//! How much memory a chart takes: for who keeps charts.
+
+use golang::Value;
+use golang::meter::{Allowance, Meter, Stop};
+
+use super::Chart;
+use crate::render::{PARSED, code_length};
+
+/// Bytes of a value in a table.
+const VALUE: usize = 128;
+
+impl Chart {
+    /// About how many bytes the chart and those in it take, their templates parsed.
+    pub fn size(&self) -> usize {
+        let mut size = 0_usize;
+        let mut pending = vec![self];
+        while let Some(chart) = pending.pop() {
+            for file in chart.templates.iter().chain(&chart.files) {
+                size = size.saturating_add(file.name.len() + file.data.len() + VALUE);
+            }
+            for file in &chart.templates {
+                size = size.saturating_add(code_length(&file.data).saturating_mul(PARSED));
+            }
+            size = size.saturating_add(chart.schema.as_ref().map_or(0, |schema| schema.len()));
+            let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+            let walked = sprig::walk(&mut meter, &Value::Map(chart.values.clone()), VALUE);
+            let used = Allowance::UNLIMITED.bytes - meter.left().bytes;
+            let values = walked.map_or(u64::MAX, |()| used);
+            size = size.saturating_add(usize::try_from(values).unwrap_or(usize::MAX));
+            pending.extend(&chart.charts);
+        }
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::File;
+
+    #[test]
+    fn actions_weigh_more_than_text_and_charts_in_a_chart_count() {
+        let with = |text: &str| Chart {
+            templates: vec![File { name: "templates/a".to_owned(), data: text.as_bytes().into() }],
+            ..Chart::default()
+        };
+        let (text, actions) = (with(&"x".repeat(1000)), with(&"{{ . }}".repeat(1000)));
+        assert!(text.size() >= 1000 && actions.size() > 7000 * PARSED);
+        let outer = Chart { charts: vec![actions.clone()], ..text.clone() };
+        assert!(outer.size() >= text.size() + actions.size() - VALUE);
+    }
+}

@@ -1,0 +1,451 @@
+//! What functions use up is counted: all that templates can call, with arguments that nobody gives them.
+
+use std::sync::Arc;
+
+use golang::Value;
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use golang::value::{List, Map, Type};
+use gotemplate::{Budget, Failure, LimitError, Limits, Set};
+use serde_json::{Value as Json, json};
+
+use super::super::host::Host;
+use super::super::{Mode, Templates, functions};
+use super::{chart, env, on_stack, release, render};
+use crate::Env;
+use crate::chart::{Chart, File};
+use crate::env::{Lookup, Wanted};
+
+/// Go's own, with how many arguments they are given here.
+const OF_GO: [(&str, usize); 17] = [
+    ("and", 2),
+    ("eq", 2),
+    ("ge", 2),
+    ("gt", 2),
+    ("html", 1),
+    ("index", 2),
+    ("js", 1),
+    ("le", 2),
+    ("len", 1),
+    ("lt", 2),
+    ("ne", 2),
+    ("not", 1),
+    ("or", 2),
+    ("print", 1),
+    ("printf", 2),
+    ("println", 1),
+    ("urlquery", 1),
+];
+
+/// Functions that look at no item of a list or map that they are given, or at one, and make nothing of it.
+///
+/// A function is here because somebody has read it, and not because the test fails otherwise.
+const LOOK_AT_NO_ITEM: &[&str] = &[
+    "add",
+    "add1",
+    "add1f",
+    "addf",
+    "ago",
+    "all",
+    "and",
+    "any",
+    "biggest",
+    "ceil",
+    "coalesce",
+    "date",
+    "dateInZone",
+    "date_in_zone",
+    "default",
+    "dict",
+    "dig",
+    "div",
+    "divf",
+    "duration",
+    "durationDays",
+    "durationHours",
+    "durationMicroseconds",
+    "durationMilliseconds",
+    "durationMinutes",
+    "durationNanoseconds",
+    "durationRound",
+    "durationRoundTo",
+    "durationSeconds",
+    "durationTruncateTo",
+    "durationWeeks",
+    "empty",
+    "eq",
+    "first",
+    "float64",
+    "floor",
+    "ge",
+    "get",
+    "gt",
+    "hasKey",
+    "htmlDate",
+    "htmlDateInZone",
+    "include",
+    "index",
+    "int",
+    "int64",
+    "kindIs",
+    "kindOf",
+    "last",
+    "le",
+    "len",
+    "list",
+    "lt",
+    "max",
+    "maxf",
+    "min",
+    "minf",
+    "mod",
+    "mul",
+    "mulf",
+    "mustFirst",
+    "mustLast",
+    "mustToDuration",
+    "ne",
+    "not",
+    "omit",
+    "or",
+    "pick",
+    "pluck",
+    "required",
+    "round",
+    "set",
+    "sub",
+    "subf",
+    "ternary",
+    "tpl",
+    "tuple",
+    "typeIs",
+    "typeIsLike",
+    "typeOf",
+    "unset",
+    "urlJoin",
+];
+
+/// Functions that are given numbers alone, and make of them what has a fixed length.
+const OF_NUMBERS: &[&str] = &["randInt"];
+
+/// Functions that take no argument.
+const ALONE: &[&str] = &["hello", "now", "uuidv4"];
+
+/// Values that are large in one way or another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hostile {
+    Text,
+    Lines,
+    List,
+    Map,
+    /// A list in lists that hold it twice, thirty times: a thousand million items, in the room of sixty.
+    Doubled,
+}
+
+const ALL: [Hostile; 5] =
+    [Hostile::Text, Hostile::Lines, Hostile::List, Hostile::Map, Hostile::Doubled];
+
+const ITEMS: usize = 10_000;
+
+impl Hostile {
+    fn any(self) -> Value {
+        match self {
+            Self::Text => Value::from("a".repeat(256 << 10)),
+            Self::Lines => Value::from("a: b\n".repeat(50 << 10)),
+            Self::List => Value::list((0..ITEMS as i64).map(Value::int)),
+            Self::Map => Value::map((0..ITEMS).map(|at| (format!("k{at}"), Value::int(at as i64)))),
+            Self::Doubled => {
+                (0..30).fold(Value::from("a"), |inner, _| Value::list([inner.clone(), inner]))
+            }
+        }
+    }
+
+    /// An argument of a type; nothing where a function of it cannot be given what is large.
+    fn argument(self, wanted: &Type) -> Option<Value> {
+        let text = || match self {
+            Self::Lines => Self::Lines.any(),
+            _ => Self::Text.any(),
+        };
+        Some(match wanted {
+            Type::Any | Type::Reflected => self.any(),
+            Type::String => text(),
+            Type::Bool => Value::Bool(true),
+            Type::Integer(kind) => {
+                Value::Integer(golang::value::Integer::new(*kind, 2_000_000_000))
+            }
+            Type::Float64 => Value::Float(1e9),
+            Type::Map(item) if **item == Type::Any => match self {
+                Self::Map => self.any(),
+                _ => Value::map([("a", self.any())]),
+            },
+            Type::Slice(item) if **item == Type::Any => match self.any() {
+                list @ Value::List(_) => list,
+                other => Value::list([other]),
+            },
+            Type::Named(name, _) if &**name == "time.Time" => {
+                Value::object(Time::from_unix(0, 0, Zone::Utc))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Calls a function with values below `.a`, and puts what it gives below `.out.r`.
+fn call(name: &str, arguments: &[Value], limits: Limits) -> Result<Option<Value>, Failure> {
+    let keys: String = (0..arguments.len()).map(|at| format!(" .a{at}")).collect();
+    let out = Map::default();
+    let data = Map::new(Type::Any, [("out".into(), Value::Map(out.clone()))]);
+    for (at, argument) in arguments.iter().enumerate() {
+        data.insert(format!("a{at}"), argument.clone());
+    }
+    let mut set = Set::new("t", functions::functions()).with_limits(limits);
+    set.parse("n", b"{{ define \"a\" }}{{ end }}").unwrap();
+    set.parse("t", format!("{{{{ $_ := set .out \"r\" ({name}{keys}) }}}}").as_bytes()).unwrap();
+    let host = Host::new(env(), Mode::default());
+    set.run_with("t", Value::Map(data), &host)?;
+    Ok(out.get(b"r"))
+}
+
+/// Every function, with arguments that are hostile in a way.
+fn calls(hostile: Hostile) -> Vec<(String, Vec<Value>)> {
+    let all = functions::functions();
+    let mut calls = Vec::new();
+    for name in all.names() {
+        let signature = all.signature(name).unwrap();
+        let types = signature.params.iter().chain(match signature.is_variadic {
+            true => signature.params.last(),
+            false => None,
+        });
+        let arguments: Option<Vec<Value>> = types.map(|wanted| hostile.argument(wanted)).collect();
+        if let Some(arguments) = arguments.filter(|it| !it.is_empty()) {
+            calls.push((name.to_owned(), arguments));
+        }
+    }
+    for (name, count) in OF_GO {
+        calls.push((name.to_owned(), vec![hostile.any(); count]));
+    }
+    calls
+}
+
+/// Bytes that a value has of its own, beside what it was made of.
+fn weight(value: &Value, given: &[Value]) -> usize {
+    let is_given = |list: &List| {
+        given.iter().any(|given| matches!(given, Value::List(given) if given.is_same(list)))
+    };
+    match value {
+        Value::String(text) | Value::Bytes(text) => {
+            let shared = given.iter().filter_map(Value::bytes);
+            if shared.into_iter().any(|given| given.as_ptr() == text.as_ptr()) {
+                0
+            } else {
+                text.len()
+            }
+        }
+        Value::List(list) if is_given(list) => 0,
+        Value::List(list) => list.len() * 8,
+        Value::Map(map) => {
+            let is_given =
+                given.iter().any(|given| matches!(given, Value::Map(given) if given.is_same(map)));
+            if is_given { 0 } else { map.len() * 40 }
+        }
+        _ => 0,
+    }
+}
+
+#[test]
+fn every_function_counts_what_it_reads() {
+    let few = Limits { steps: 1_000, output: usize::MAX, ..Limits::default() };
+    let mut free = Vec::new();
+    on_stack(|| {
+        for hostile in ALL {
+            let holds_items = !matches!(hostile, Hostile::Text | Hostile::Lines);
+            for (name, arguments) in calls(hostile) {
+                let name = name.as_str();
+                if OF_NUMBERS.contains(&name) || holds_items && LOOK_AT_NO_ITEM.contains(&name) {
+                    continue;
+                }
+                let is_large = |value: &Value| match value {
+                    Value::List(list) => list.len() >= ITEMS,
+                    Value::Map(map) => map.len() >= ITEMS,
+                    value => value.bytes().is_some(),
+                };
+                let has_large = arguments.iter().any(is_large);
+                let result = call(name, &arguments, few);
+                let counted = matches!(&result, Err(failure) if failure.limit().is_some());
+                let refused = matches!(&result, Err(failure) if failure.limit().is_none());
+                // A function of lists says at once that a map is none, and the other way round.
+                if has_large && !(counted || holds_items && refused) {
+                    free.push(format!("{name} with {hostile:?}"));
+                }
+            }
+        }
+    });
+    assert!(free.is_empty(), "they read what is not counted: {}", free.join(", "));
+}
+
+#[test]
+fn every_function_counts_what_it_makes() {
+    const LITTLE: usize = 50_000;
+    let little = Limits { output: LITTLE, steps: 20_000_000, ..Limits::default() };
+    let mut free = Vec::new();
+    on_stack(|| {
+        for hostile in ALL {
+            for (name, arguments) in calls(hostile) {
+                let made = call(&name, &arguments, little).ok().flatten().unwrap_or_default();
+                if weight(&made, &arguments) > LITTLE {
+                    free.push(format!("{name} with {hostile:?}"));
+                }
+            }
+        }
+    });
+    assert!(free.is_empty(), "they make what is not counted: {}", free.join(", "));
+}
+
+#[test]
+fn no_function_is_left_out() {
+    let all = functions::functions();
+    let called: Vec<String> = ALL
+        .into_iter()
+        .flat_map(|hostile| {
+            let calls = calls(hostile);
+            calls.into_iter().map(|(name, _)| name)
+        })
+        .collect();
+    let named = |name: &&str| {
+        let takes_certificate = name.starts_with("genSignedCert");
+        let takes_maps =
+            matches!(*name, "keys" | "merge" | "mergeOverwrite") || name.starts_with("mustMerge");
+        let takes_length = matches!(*name, "unixEpoch");
+        let is_known = called.iter().any(|it| it == name) || ALONE.contains(name);
+        !(is_known || takes_certificate || takes_maps || takes_length)
+    };
+    let missing: Vec<&str> = all.names().filter(named).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn what_cannot_be_interrupted_is_counted_before_it_begins() {
+    let few = Limits { steps: 100_000, ..Limits::default() };
+    for call in [
+        r#"genCA "c" 1"#,
+        r#"genPrivateKey "rsa""#,
+        r#"genPrivateKey "dsa""#,
+        r#"genPrivateKey "ecdsa""#,
+        r#"genSelfSignedCert "c" nil nil 1"#,
+        r#"bcrypt "p""#,
+        r#"htpasswd "u" "p""#,
+        r#"derivePassword 1 "long" "p" "u" "s""#,
+        r#"regexMatch "(a{30}){30}b" (repeat 10000 "a")"#,
+    ] {
+        let mut set = Set::new("t", functions::functions()).with_limits(few);
+        set.parse("t", format!("{{{{ $_ := {call} }}}}").as_bytes()).unwrap();
+        let host = Host::new(env(), Mode::default());
+        let limit = set.run_with("t", Value::Nil, &host).err().and_then(|failure| failure.limit());
+        assert_eq!(limit, Some(LimitError::Steps(100_000)), "{call}");
+    }
+}
+
+/// Renders a chart of one template within limits, and gives its error.
+fn error_within(chart: &Chart, env: &Env, limits: Limits) -> String {
+    on_stack(|| {
+        let mut budget = Budget::with_stop(limits, env.stop.clone());
+        let templates = Templates::parse(chart).unwrap();
+        let (values, release) = (Map::default(), release());
+        let seen = (chart, &values, &release);
+        let mode = Mode::default();
+        let rendered = templates.render_within(seen, env, mode, &mut budget, &mut Vec::new());
+        rendered.unwrap_err().to_string()
+    })
+}
+
+const FEW_BYTES: Limits =
+    Limits { steps: 200_000_000, output: 4 << 20, nesting: 100, templates: 100, calls: 12_000 };
+
+#[test]
+fn a_render_that_is_stopped_says_where() {
+    let stop = Stop::default();
+    stop.set();
+    let late = Env { stop, ..env() };
+    let text = "k: v\n\nlist: {{ range until 100 }}{{ . }}{{ end }}\n";
+    let error = error_within(&chart("c", &[("a.yaml", text)]), &late, Limits::default());
+    assert!(error.contains("c/templates/a.yaml:1"), "{error}");
+    assert!(error.ends_with("the time limit is reached"), "{error}");
+    let text = "a: 1\nb: {{ repeat 1000000000 \"x\" | quote }}\n";
+    let error = error_within(&chart("c", &[("a.yaml", text)]), &env(), Limits::default());
+    assert_eq!(
+        error,
+        "template: c/templates/a.yaml:2:6: executing \"c/templates/a.yaml\" at <repeat 1000000000 \"x\">: error calling repeat: the output is longer than 268435456 bytes"
+    );
+}
+
+#[test]
+fn files_that_are_made_texts_are_counted() {
+    let with = |text: &str| {
+        let mut chart = chart("c", &[("a", text)]);
+        let data: Arc<[u8]> = "x\n".repeat(10_000).into_bytes().into();
+        chart.files = vec![File { name: "big".to_owned(), data }];
+        chart
+    };
+    for call in ["$.Files.AsConfig", "$.Files.AsSecrets", "$.Files.Lines \"big\""] {
+        let hold = format!("{{{{ $all = list $all ({call}) }}}}");
+        let text = format!("{{{{ $all := list }}}}{{{{ range until 1000 }}}}{hold}{{{{ end }}}}");
+        let error = error_within(&with(&text), &env(), FEW_BYTES);
+        let method = call.split(' ').next().unwrap_or_default();
+        assert!(error.contains(&format!("<{method}>")), "{error}");
+        assert!(error.ends_with("the output is longer than 4194304 bytes"), "{error}");
+    }
+    // What a file holds is shared, and not made.
+    let text = "{{ range until 1000 }}{{ $_ := $.Files.Get \"big\" }}{{ end }}{{ fail \"end\" }}";
+    let error = error_within(&with(text), &env(), FEW_BYTES);
+    assert!(error.ends_with("end"), "{error}");
+}
+
+/// A cluster with a list of many objects.
+struct Many;
+
+impl Lookup for Many {
+    fn lookup(&self, _: &Wanted<'_>) -> Result<Option<Json>, String> {
+        let items: Vec<Json> = (0..100).map(|at| json!({ "metadata": { "name": at } })).collect();
+        Ok(Some(json!({ "items": items })))
+    }
+}
+
+#[test]
+fn objects_of_the_cluster_are_counted() {
+    let text = "{{ $all := list }}{{ range until 1000 }}{{ $all = list $all (lookup \"v1\" \"Pod\" \"\" \"\") }}{{ end }}";
+    let env = Env { cluster: Some(Arc::new(Many)), ..env() };
+    let error = error_within(&chart("c", &[("a", text)]), &env, FEW_BYTES);
+    assert!(error.contains("error calling lookup: the output is longer"), "{error}");
+}
+
+#[test]
+fn errors_of_texts_that_run_each_other_do_not_grow_without_bound() {
+    // Each text quotes the error of the next, which is long.
+    let text = format!("{{{{/* {} */}}}}{{{{ tpl .t . }}}}", "x".repeat(100_000));
+    let chart = chart("c", &[("a", "{{ tpl .Values.t .Values }}")]);
+    let error = render(&chart, json!({ "t": text })).unwrap_err();
+    assert!(error.len() < 32 << 20, "{} bytes", error.len());
+}
+
+#[test]
+fn values_that_double_are_not_written_without_end() {
+    let doubled = "{{ $x := list 1 }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}";
+    for call in ["toYamlPretty", "toYaml", "toJson", "toToml", "toString", "quote", "html"] {
+        let argument = if call == "toToml" { "(dict \"a\" $x)" } else { "$x" };
+        // `toYaml` and its like give an empty text where there is none.
+        let text = format!("{doubled}{{{{ $_ := {call} {argument} }}}}{{{{ fail \"{call}\" }}}}");
+        let error = error_within(&chart("c", &[("a", &text)]), &env(), FEW_BYTES);
+        assert!(error.contains(call), "{call}: {error}");
+    }
+}
+
+#[test]
+fn files_of_one_chart_stop_together_and_say_where() {
+    let stop = Stop::default();
+    stop.set();
+    let late = Env { stop, ..env() };
+    let long = format!("{}{{{{ range until 100 }}}}{{{{ end }}}}", "# x\n".repeat(20_000));
+    let chart = chart("c", &[("a", &long), ("b", &long), ("d", &long)]);
+    let text = error_within(&chart, &late, Limits::default());
+    assert!(text.contains("c/templates/") && text.ends_with("the time limit is reached"), "{text}");
+}

@@ -1,0 +1,58 @@
+//! How much room the values of a text take once it is read.
+//!
+//! A map takes hundreds of bytes, of which a text needs four: so it is found out before anything is read.
+//! Elsewhere: reading (`goyaml`, `golang::json`, `functions/toml.rs`), what else is counted (`arguments.rs`).
+
+use crate::arguments::{ENTRY, MAP};
+
+/// About how many bytes the values of a text in YAML, JSON or TOML take at most, but for its aliases.
+pub fn weight(text: &[u8]) -> usize {
+    let (mut items, mut maps) = (1_usize, 1_usize);
+    let mut above = 0;
+    for line in text.split(|byte| *byte == b'\n') {
+        let indent = line.iter().take_while(|byte| **byte == b' ').count();
+        let (mut dashes, mut keys) = (0, 0);
+        for byte in &line[indent..] {
+            match byte {
+                b',' | b'[' | b'?' => items += 1,
+                b'{' => (items, maps) = (items + 1, maps + 1),
+                b'-' => dashes += 1,
+                b':' | b'=' => keys += 1,
+                _ => {}
+            }
+        }
+        // A map begins where a line is further in than the one above it, and in an item of a list.
+        if indent > above {
+            maps += 1;
+        }
+        if keys > 0 {
+            maps += dashes;
+        }
+        items += 1 + dashes + keys;
+        above = indent;
+    }
+    let values = items.saturating_mul(ENTRY).saturating_add(maps.saturating_mul(MAP));
+    values.saturating_add(text.len())
+}
+
+/// [`weight`] where keys may have points, each of which stands for a map.
+pub(crate) fn weight_with_points(text: &[u8]) -> usize {
+    let points = memchr::memchr_iter(b'.', text).count();
+    weight(text).saturating_add(points.saturating_mul(MAP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_becomes_maps_weighs_more_than_what_becomes_numbers() {
+        let lists = "[1, 1, 1, 1, 1, 1, 1, 1]".repeat(100);
+        let maps = "[{a: 1}, {a: 1}, {a: 1}]".repeat(100);
+        assert!(weight(maps.as_bytes()) > 3 * weight(lists.as_bytes()));
+        let nested: String = (0..100).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        assert!(weight(nested.as_bytes()) > 100 * MAP);
+        let flat = "key: value\n".repeat(100);
+        assert!(weight(flat.as_bytes()) < 100 * MAP);
+    }
+}
