@@ -25,6 +25,7 @@ pub(crate) mod login;
 pub(crate) mod marks;
 pub(crate) mod observer;
 pub(crate) mod oci_repository;
+pub(crate) mod permit;
 pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod registry;

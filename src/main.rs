@@ -1,7 +1,8 @@
 //! The program: talks to the cluster and to people.
 //!
 //! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the Kubernetes client
-//! (`cluster`), HTTP (`serve`), flags (`settings`), metrics (`metrics`), logs (`telemetry`).
+//! (`cluster`), HTTP (`serve`), flags (`settings`), metrics (`metrics`), logs (`telemetry`), the time that
+//! renders and builds may take (`time_limit`).
 
 mod cli;
 mod cluster;
@@ -10,6 +11,7 @@ mod metrics;
 mod serve;
 mod settings;
 mod telemetry;
+mod time_limit;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@
 //! ([`kustomize::build`] decides), how what is remote is fetched ([`crate::bases`]), charts, which are refused.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,7 +45,7 @@ impl Files for Disk {
     }
 
     fn read(&self, path: &str) -> Result<Arc<[u8]>, Error> {
-        fs::read(path).map(Into::into).map_err(|error| {
+        read(path).map(Into::into).map_err(|error| {
             // Go opens a folder as any file, and fails when it reads it.
             let doing = if error.kind() == io::ErrorKind::IsADirectory { "read" } else { "open" };
             Error::new(format!("{doing} {path}: {}", reason(&error)))
@@ -70,6 +70,22 @@ impl Files for Disk {
         self.clones.lock().unwrap_or_else(PoisonError::into_inner).push(clone);
         Ok(path)
     }
+}
+
+/// The longest file that is read. Differs(kustomize): it has no limit.
+const LONGEST: u64 = 256 << 20;
+
+/// The bytes of a file, also of one that says nothing of its length or has no end.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    let too_long = || io::Error::other(format!("it is longer than {LONGEST} bytes"));
+    if length > LONGEST {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST { Err(too_long()) } else { Ok(bytes) }
 }
 
 fn text(path: &Path) -> Result<&str, Error> {
@@ -110,7 +126,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use kustomize::{Files as _, Options, Place, build};
+    use kustomize::{Budget, Files as _, Options, Place, build};
 
     use super::Disk;
 
@@ -145,7 +161,7 @@ mod tests {
         symlink("../secret.yaml", app.join("s.yaml")).unwrap();
         fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
         let app = app.to_str().unwrap();
-        let error = build(&Disk::default(), app, &Options::default(), &mut Vec::new()).unwrap_err();
+        let error = build(&Disk::default(), app, &Options::default(), &Budget::default(), &mut Vec::new()).unwrap_err();
         let wanted = format!("security; file '{app}/s.yaml' is not in or below '{app}'");
         assert!(error.to_string().contains(&wanted), "{error}");
     }

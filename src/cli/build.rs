@@ -9,11 +9,16 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
-use kustomize::{Built, HelmOptions, Object, Options, Order, Restriction, Warning};
+use golang::meter::{Allowance, Meter, Stop};
+use kustomize::{Budget, Built, HelmOptions, Object, Options, Order, Restriction, Warning};
 use sources::disk::{self, Disk};
+
+use super::time_limit;
+use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// The restrictor that holds without being named.
 const ROOT_ONLY: &str = "LoadRestrictionsRootOnly";
@@ -61,6 +66,9 @@ pub(super) struct Args {
     /// Show what Helm says when it fails
     #[arg(long)]
     helm_debug: bool,
+    /// Longest time that the build may take; 0 for no limit
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
+    time_limit: Duration,
     #[command(flatten)]
     functions: Functions,
 }
@@ -109,6 +117,7 @@ impl Args {
             helm_api_versions: Vec::new(),
             helm_kube_version: String::new(),
             helm_debug: false,
+            time_limit: TIME_LIMIT,
             functions: Functions {
                 enable_exec: false,
                 network: false,
@@ -141,14 +150,27 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
         _ => bail!("specify one path to kustomization.yaml"),
     };
     let mut warnings = Vec::new();
-    let files = charts::WithCharts { command: &args.helm_command, disk: Disk::default() };
-    let built = kustomize::build(&files, path, &options, &mut warnings);
+    let stop = Stop::default();
+    let limit = TimeLimit::start(args.time_limit, &stop);
+    let files =
+        charts::WithCharts { command: &args.helm_command, disk: Disk::default(), limit: &limit };
+    // Who lifts the time lifts the steps, which are a time on any machine.
+    let allowance = match args.time_limit == TIME_LIMIT {
+        true => kustomize::ALLOWED,
+        false => Allowance { steps: u64::MAX, ..kustomize::ALLOWED },
+    };
+    let budget = Budget::new(Meter::new(allowance, stop));
+    let built = kustomize::build(&files, path, &options, &budget, &mut warnings);
     warnings.iter().for_each(warn);
-    let built = built?;
-    let written = write(&built, &args.output);
-    // The process ends; taking nodes apart would only delay it.
-    std::mem::forget(built);
-    written
+    write(built.map_err(with_flag)?, &args.output)
+}
+
+/// Says how the time is lifted, if that is what ended the build.
+fn with_flag(error: kustomize::Error) -> anyhow::Error {
+    if error.is_time_over() {
+        return anyhow!("{error}\n\n{}", time_limit::HINT);
+    }
+    error.into()
 }
 
 fn options(args: &mut Args) -> anyhow::Result<Options> {
@@ -210,11 +232,13 @@ fn warn(warning: &Warning) {
 }
 
 /// Writes to the output, a file, or a file for each object.
-fn write(built: &Built, output: &str) -> anyhow::Result<()> {
+fn write(built: Built, output: &str) -> anyhow::Result<()> {
     if !output.is_empty() && Path::new(output).is_dir() {
-        return write_each(&built.objects()?, Path::new(output));
+        return write_each(&built.into_objects().map_err(with_flag)?, Path::new(output));
     }
-    let text = built.yaml()?;
+    let text = built.yaml().map_err(with_flag)?;
+    // The process ends; taking nodes apart would only delay it.
+    std::mem::forget(built);
     if output.is_empty() {
         return Ok(std::io::stdout().write_all(text.as_bytes())?);
     }

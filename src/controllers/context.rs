@@ -9,10 +9,10 @@ use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIReposito
 use crds::windlass::HTTPArchive;
 use kube::runtime::reflector::Store;
 use reconcile::Node;
-use tokio::sync::Semaphore;
 
 use super::hub::Hub;
 use super::observer::Observer;
+use super::permit::Permits;
 use super::source::catalog::Catalog;
 use super::target::Targets;
 use crate::cluster::Cluster;
@@ -30,13 +30,13 @@ pub(crate) struct Context {
     /// Where and as whom objects are applied.
     pub(crate) targets: Targets,
     /// Places for builds, which need a processor each.
-    pub(crate) building: Arc<Semaphore>,
+    pub(crate) building: Permits,
     /// Places for builds that ask other servers, and for what they got from there.
-    pub(crate) reaching: Arc<Semaphore>,
+    pub(crate) reaching: Permits,
     /// Places for fetching from remotes and packing what came.
-    pub(crate) fetching: Arc<Semaphore>,
+    pub(crate) fetching: Permits,
     /// Places for asking remotes what they have.
-    pub(crate) asking: Arc<Semaphore>,
+    pub(crate) asking: Permits,
     /// Drift and waits in windlass's own cluster, and Secrets that specs name.
     pub(crate) observer: Arc<Observer>,
     /// Artifacts.

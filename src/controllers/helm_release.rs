@@ -446,11 +446,10 @@ impl Session {
         target: &Arc<Target>,
     ) -> Option<Ended> {
         target.observer().looks(&self.node);
-        // A closed door means that the process ends.
-        let _place = target.applying().acquire_owned().await.ok();
+        let place = target.applying().place(&self.node.namespace).await;
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (to, node) = (target.clone(), self.node.clone());
-        let world = World::new(context, to, node, latest, object.clone(), wish.clone());
+        let world = World::new(context, (to, place), node, latest, object.clone(), wish.clone());
         let desired = &wish.desired;
         let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
         let wait = self.memory().wait.take().filter(|it| it.wished == wished);

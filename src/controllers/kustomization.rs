@@ -360,14 +360,13 @@ impl Session {
         wishes: Wishes,
         target: &Arc<Target>,
     ) -> (Ended, BTreeSet<ObjectId>) {
-        // A closed door means that the process ends.
-        let _place = target.applying().acquire_owned().await.ok();
+        let place = target.applying().place(&self.node.namespace).await;
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (target, node) = (target.clone(), self.node.clone());
         let observer = target.observer().clone();
         let world =
-            World::new(context, target, node, latest, object.clone(), desired.clone(), wishes);
+            World::new(context, (target, place), node, latest, object.clone(), desired.clone(), wishes);
         let world = match world {
             Ok(world) => world,
             Err(rest) => return (Ended::early(object, &revision, rest), BTreeSet::new()),

@@ -11,12 +11,12 @@ use objects::Gvk;
 use reconcile::Node;
 use sources::git::Known;
 use sources::http::Egress;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{Context, Memories};
 use super::hub::Hub;
 use super::observer::Observer;
+use super::permit::Permits;
 use super::run::run_kind;
 use super::source::catalog::Catalog;
 use super::target::Targets;
@@ -42,10 +42,11 @@ pub(crate) async fn run(
     let hub = Arc::new(Hub::new(metrics.clone()));
     let observer = Observer::new(cluster.clone(), hub.clone());
     let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
-    let building = Arc::new(Semaphore::new(usize::from(settings.kustomizations_at_once())));
-    let reaching = Arc::new(Semaphore::new(REACHING_AT_ONCE));
-    let fetching = Arc::new(Semaphore::new(usize::from(settings.sources_at_once())));
-    let asking = Arc::new(Semaphore::new(ASKING_AT_ONCE));
+    let building = Permits::new(usize::from(settings.kustomizations_at_once()));
+    let reaching = Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / NAMESPACES);
+    let at_once = usize::from(settings.sources_at_once());
+    let fetching = Permits::shared(NAMESPACES * at_once, at_once);
+    let asking = Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / NAMESPACES);
     let budgets = Arc::<sources::http::Budgets>::default();
     let git_known = Known::within(Egress::BeyondLink).sharing(budgets.clone());
     let oci_known = sources::oci::Known::default().sharing(budgets.clone());
@@ -120,6 +121,9 @@ async fn tell_ready(context: &Context, readiness: Readiness) {
 /// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
 /// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
 const UNBOUNDED: u16 = 0;
+
+/// How many namespaces have to wait for remotes with all that one may have until others wait, too.
+const NAMESPACES: usize = 4;
 
 /// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
 const ASKING_AT_ONCE: usize = 64;

@@ -32,6 +32,11 @@ use crate::cluster::status::OurKind;
 use report::Conditions;
 use world::{Asked, Run, Stored, World};
 
+/// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
+///
+/// Who fetches has one of a few places for that time. Differs(flux): it has no limit.
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// A kind that yields artifacts, as the run needs it.
 pub(crate) trait Sourced: OurKind + crds::Source {
     /// The first part of the path of its artifacts.

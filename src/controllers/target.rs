@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crds::KubeConfigReference;
 use reconcile::{Rest, Wake, reason};
-use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::context::Context;
 use super::hub::Hub;
 use super::observer::Observer;
+use super::permit::Permits;
 use super::reference::References;
 use super::registry;
 use crate::cluster::Cluster;
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     /// What was applied there, and its watches.
     observer: Arc<Observer>,
     /// Places for those who apply now.
-    applying: Arc<Semaphore>,
+    applying: Permits,
     /// Follows the definitions of a remote cluster.
     definitions: Option<AbortHandle>,
 }
@@ -65,8 +65,8 @@ impl Target {
     }
 
     /// Places for those who apply now.
-    pub(crate) fn applying(&self) -> Arc<Semaphore> {
-        self.place.applying.clone()
+    pub(crate) fn applying(&self) -> &Permits {
+        &self.place.applying
     }
 }
 
@@ -140,7 +140,7 @@ impl Targets {
         hub: Arc<Hub>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let applying = Arc::new(Semaphore::new(APPLYING_AT_ONCE));
+        let applying = Permits::new(APPLYING_AT_ONCE);
         let place = Place { cluster: cluster.clone(), observer, applying, definitions: None };
         let key = Key { place: String::new(), user: String::new() };
         let home = Arc::new(Target { cluster, place: Arc::new(place), key });
@@ -203,7 +203,7 @@ impl Targets {
                 let observer = Observer::new(cluster.clone(), self.hub.clone());
                 let follow = registry::definitions(cluster.clone(), self.hub.clone());
                 let definitions = Some(tokio::spawn(follow).abort_handle());
-                let applying = Arc::new(Semaphore::new(APPLYING_AT_ONCE));
+                let applying = Permits::new(APPLYING_AT_ONCE);
                 let place = Arc::new(Place { cluster, observer, applying, definitions });
                 keep(&self.places, of_place, &place);
                 if !remote.stripped.is_empty() {

@@ -68,6 +68,24 @@ pub fn to_json(input: &[u8]) -> Result<Value, Error> {
     to_value::<plain::Json>(input)
 }
 
+/// Reads the first document of `input` as [`to_json`] does, but with these limits.
+pub fn to_json_within(input: &[u8], limits: &Limits) -> Result<Value, Error> {
+    let plain = if limits.nodes < plain::MAX_VALUES || limits.bytes < input.len() {
+        None
+    } else {
+        plain::read::<plain::Json>(input, |_, _| true)
+    };
+    match plain {
+        Some(value) => Ok(value),
+        None => first_document_within(input, false, &Target::Any, limits),
+    }
+}
+
+/// As [`to_json_strict`], but with these limits.
+pub fn to_json_strict_within(input: &[u8], limits: &Limits) -> Result<Value, Error> {
+    first_document_within(input, true, &Target::Any, limits)
+}
+
 /// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
 pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
     match plain::read::<M>(input, |_, _| true) {
@@ -100,7 +118,16 @@ pub fn to_json_strict(input: &[u8]) -> Result<Value, Error> {
 }
 
 fn first_document(input: &[u8], strict: bool, target: &Target) -> Result<Value, Error> {
-    let mut budget = Budget::new(input, &Limits::default())?;
+    first_document_within(input, strict, target, &Limits::default())
+}
+
+fn first_document_within(
+    input: &[u8],
+    strict: bool,
+    target: &Target,
+    limits: &Limits,
+) -> Result<Value, Error> {
+    let mut budget = Budget::new(input, limits)?;
     let Some(nodes) = node::first_document(input, 0, &mut budget)? else {
         return Ok(Value::Null);
     };

@@ -22,7 +22,7 @@ use scalar::BlockScalar;
 const MAX_DEPTH: usize = 100;
 
 /// How many values are read here; the whole reader counts what lies beyond.
-const MAX_VALUES: usize = 1_000_000;
+pub(crate) const MAX_VALUES: usize = 1_000_000;
 
 /// The longest key in bytes; what is much longer is none for go-yaml.
 const MAX_KEY: usize = 256;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::budget::{self, Budget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -17,18 +18,15 @@ use crate::output;
 use crate::reference;
 use crate::resource::{self, Resource};
 use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::schema::{ReadError, Schema};
 use crate::sort;
 use crate::target::{Accumulation, Target};
 use crate::transform::Transformer;
 use crate::transform::label::Texts;
 use crate::variable;
 
-/// How many kustomizations one build reads. Differs(kustomize): it has no limit.
-const MAX_KUSTOMIZATIONS: usize = 20_000;
-
-/// How many objects are read or generated in one build. Differs(kustomize): it has no limit.
-const MAX_RESOURCES: usize = 2_000_000;
+/// Steps that a kustomization costs, whatever it says.
+const KUSTOMIZATION: usize = 2_000_000;
 
 /// The order of objects where the kustomization has no `sortOptions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,27 +83,34 @@ pub struct Object {
 pub struct Built {
     resources: Vec<Resource>,
     schema: Schema,
+    budget: Budget,
 }
 
 impl Built {
     /// The text that `kustomize build` prints; empty without objects.
     ///
     /// # Errors
-    /// An object cannot be written.
+    /// An object cannot be written, or the text is too long.
     pub fn yaml(&self) -> Result<String> {
-        output::stream(&self.resources)
+        output::stream(&self.resources, &self.budget)
     }
 
     /// The objects one by one.
     ///
     /// # Errors
-    /// An object cannot be written.
-    pub fn objects(&self) -> Result<Vec<Object>> {
-        let object = |resource: &Resource| {
+    /// An object cannot be written, or they take too much memory.
+    pub fn into_objects(self) -> Result<Vec<Object>> {
+        let Self { resources, schema, budget } = self;
+        let object = |resource: Resource| {
+            let named = || format!("object {}", resource::id(&resource.node));
             let value = output::value(&resource.node)?;
-            Ok(Object { id: resource.id(&self.schema), value })
+            let kept = budget.bytes(budget::weight_of_value(&value));
+            kept.map_err(Error::from).if_exhausted(named)?;
+            let id = resource.id(&schema);
+            budget.free(budget::weight(&resource.node));
+            Ok(Object { id, value })
         };
-        self.resources.iter().map(object).collect()
+        resources.into_iter().map(object).collect()
     }
 }
 
@@ -117,8 +122,7 @@ pub(crate) struct Build<'b> {
     /// Whether a document adds to what is known by now.
     is_schema_kept: Cell<bool>,
     warnings: RefCell<Vec<Warning>>,
-    kustomizations: Cell<usize>,
-    resources: Cell<usize>,
+    pub(crate) budget: Budget,
 }
 
 /// Builds the kustomization at a path.
@@ -126,11 +130,12 @@ pub(crate) struct Build<'b> {
 /// Warnings are added as they come up, also if the build fails in the end.
 ///
 /// # Errors
-/// As kustomize says it.
+/// As kustomize says it; or that the budget is used up, where, and by what.
 pub fn build(
     files: &dyn Files,
     path: &str,
     options: &Options,
+    budget: &Budget,
     warnings: &mut Vec<Warning>,
 ) -> Result<Built> {
     let build = Build {
@@ -139,12 +144,11 @@ pub fn build(
         is_schema_set: Cell::new(false),
         is_schema_kept: Cell::new(options.keeps_builtin_schema),
         warnings: RefCell::default(),
-        kustomizations: Cell::new(0),
-        resources: Cell::new(0),
+        budget: budget.clone(),
     };
     let built = build.run(files, path);
     warnings.append(&mut build.warnings.borrow_mut());
-    Ok(Built { resources: built?, schema: build.schema() })
+    Ok(Built { resources: built?, schema: build.schema(), budget: budget.clone() })
 }
 
 impl Build<'_> {
@@ -171,10 +175,7 @@ impl Build<'_> {
     /// Takes notice of objects that were read or generated.
     ///
     /// Parity(kustomize): one of a kind that is not built in makes it read what is.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub(crate) fn notice(&self, resources: &[Resource]) -> Result<()> {
+    pub(crate) fn notice(&self, resources: &[Resource]) {
         let schema = self.schema.borrow();
         let is_unknown = |resource: &Resource| {
             schema.is_namespaced(resource.api_version(), resource.kind()).is_none()
@@ -185,13 +186,12 @@ impl Build<'_> {
         {
             self.keep_schema();
         }
-        count(&self.resources, resources.len(), MAX_RESOURCES, "objects")
     }
 
     /// # Errors
     /// There are too many.
     pub(crate) fn count_kustomization(&self) -> Result<()> {
-        count(&self.kustomizations, 1, MAX_KUSTOMIZATIONS, "kustomizations")
+        Ok(self.budget.steps(KUSTOMIZATION)?)
     }
 
     /// Uses an OpenAPI document: that of the kustomization that is built, or else the first.
@@ -214,14 +214,20 @@ impl Build<'_> {
                 return Err(Error::new(text));
             }
             let text = String::from_utf8_lossy(document);
+            let limits = self.budget.reading(text.len())?;
+            let invalid =
+                |error: ReadError| Error::new(error.to_string()).within("invalid schema file");
+            let document = goyaml::to_json_within(text.as_bytes(), &limits)
+                .map_err(|error| invalid(error.into()))?;
+            // What is made of a document is about as large as the document.
+            self.budget.bytes(budget::weight_of_value(&document))?;
             let added = if self.is_schema_kept.get() {
                 let mut schema = self.schema();
-                schema.add_openapi(&text).map(|()| schema)
+                schema.add_openapi(&document).map(|()| schema)
             } else {
-                Schema::with_openapi(&text)
+                Schema::with_openapi(&document)
             };
-            let schema = added
-                .map_err(|error| Error::new(error.to_string()).within("invalid schema file"))?;
+            let schema = added.map_err(invalid)?;
             self.schema.replace(schema);
             self.is_schema_set.set(true);
             return Ok(());
@@ -238,7 +244,7 @@ impl Build<'_> {
     }
 
     fn run(&self, files: &dyn Files, path: &str) -> Result<Vec<Resource>> {
-        let loader = Loader::new(files, self.options.restriction, path)?;
+        let loader = Loader::new(files, self.options.restriction, path, &self.budget)?;
         // The target borrows this build for as long as it lives, which is until its parts have come together.
         let target = Target::load(self, loader)?;
         target.use_openapi(true)?;
@@ -273,6 +279,7 @@ impl Build<'_> {
         let Accumulation { mut resources, config, variables } = so_far;
         let schema = self.schema();
         Transformer::Hash.transform(&mut resources, &schema)?;
+        self.budget.steps(resources.list().len())?;
         reference::update(&mut resources, &config.name_reference, &schema)?;
         let mut logs = Vec::new();
         variable::resolve(&mut resources, &variables, &config.var_reference, &mut logs)?;
@@ -313,14 +320,6 @@ impl Build<'_> {
 
 /// The value of the label that says who manages an object.
 const MANAGED_BY: &str = "kustomize-v5.8.1";
-
-fn count(counter: &Cell<usize>, more: usize, most: usize, what: &str) -> Result<()> {
-    counter.set(counter.get().saturating_add(more));
-    if counter.get() > most {
-        return Err(Error::new(format!("the build has more than {most} {what}")));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,16 @@ mod defaults;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use crate::budget::Budget;
 use crate::decode::{self, Mode, decode_struct};
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
 use crate::loader::Loader;
 use crate::sort;
+
+/// Steps that comparing two field specifications costs.
+const COMPARED: usize = 4;
 
 /// The fields that refer to objects of a kind by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -118,14 +122,15 @@ impl Config {
         if paths.is_empty() {
             return Ok(config);
         }
+        let budget = loader.budget();
         let mut added = Self::default();
         for path in paths {
             let text = loader.load(path)?;
-            let mut file: Self = decode::from_yaml(&text, Mode::StrictYaml)?;
+            let mut file: Self = decode::from_yaml(&text, Mode::StrictYaml, budget)?;
             file.sort();
-            added.merge(file)?;
+            added.merge(file, budget)?;
         }
-        config.to_mut().merge(added)?;
+        config.to_mut().merge(added, budget)?;
         Ok(config)
     }
 
@@ -137,7 +142,7 @@ impl Config {
         let mut config = Self::default();
         for path in paths {
             let text = loader.load(path)?;
-            config.merge(crds::config(&text, path)?)?;
+            config.merge(crds::config(&text, path, loader.budget())?, loader.budget())?;
         }
         Ok(config)
     }
@@ -149,6 +154,7 @@ impl Config {
     pub(crate) fn joined(
         known: Cow<'static, Self>,
         added: Cow<'static, Self>,
+        budget: &Budget,
     ) -> Result<Cow<'static, Self>> {
         // Most kustomizations add nothing to the defaults.
         if known.is_builtin && added.is_builtin || known == added || *added == Self::default() {
@@ -158,7 +164,7 @@ impl Config {
             return Ok(added);
         }
         let mut joined = known.into_owned();
-        joined.merge(added.into_owned())?;
+        joined.merge(added.into_owned(), budget)?;
         Ok(Cow::Owned(joined))
     }
 
@@ -166,7 +172,7 @@ impl Config {
     ///
     /// # Errors
     /// The same place is made in one and not in the other.
-    fn merge(&mut self, other: Self) -> Result<()> {
+    fn merge(&mut self, other: Self, budget: &Budget) -> Result<()> {
         if *self == other || other == Self::default() {
             return Ok(());
         }
@@ -184,19 +190,21 @@ impl Config {
             (&mut self.replicas, other.replicas, "Replicas"),
         ];
         for (own, others, name) in fields {
-            add_all(own, others).within(|| format!("failed to merge {name} fieldSpec"))?;
+            add_all(own, others, budget).within(|| format!("failed to merge {name} fieldSpec"))?;
         }
         for reference in other.name_reference {
-            self.add_reference(reference).within(|| "failed to merge NameReference fieldSpec")?;
+            self.add_reference(reference, budget)
+                .within(|| "failed to merge NameReference fieldSpec")?;
         }
         self.sort();
         Ok(())
     }
 
-    fn add_reference(&mut self, reference: NameReference) -> Result<()> {
+    fn add_reference(&mut self, reference: NameReference, budget: &Budget) -> Result<()> {
+        budget.steps(COMPARED * self.name_reference.len())?;
         let mut known = self.name_reference.iter_mut().filter(|own| own.target == reference.target);
         match known.next() {
-            Some(own) => add_all(&mut own.referrers, reference.referrers),
+            Some(own) => add_all(&mut own.referrers, reference.referrers, budget),
             None => {
                 self.name_reference.push(reference);
                 Ok(())
@@ -238,15 +246,17 @@ pub(crate) fn selection(spec: &FieldSpec) -> Gvk {
 pub(crate) fn add_all(
     own: &mut Vec<FieldSpec>,
     others: impl IntoIterator<Item = FieldSpec>,
+    budget: &Budget,
 ) -> Result<()> {
-    others.into_iter().try_for_each(|spec| add(own, spec))
+    others.into_iter().try_for_each(|spec| add(own, spec, budget))
 }
 
 /// As [`add_all`], for one.
 ///
 /// # Errors
 /// As [`add_all`].
-pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec) -> Result<()> {
+pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec, budget: &Budget) -> Result<()> {
+    budget.steps(COMPARED * (1 + own.len()))?;
     let any = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
     let known = own.iter().find(|known| {
         known.path == spec.path
@@ -258,6 +268,7 @@ pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec) -> Result<()> {
         Some(known) if known.create != spec.create => Err(Error::new("conflicting fieldspecs")),
         Some(_) => Ok(()),
         None => {
+            budget.bytes(size_of::<FieldSpec>() + spec.path.len() + spec.kind.len())?;
             own.push(spec);
             Ok(())
         }

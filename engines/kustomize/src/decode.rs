@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 
 /// What is refused and what is bent.
@@ -122,9 +123,12 @@ pub(crate) fn decode<T: Decode>(value: &Value, mode: Mode) -> Result<T> {
 ///
 /// # Errors
 /// The text is no YAML, or does not fit.
-pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode) -> Result<T> {
-    let value =
-        if mode == Mode::StrictYaml { goyaml::to_json_strict(text) } else { goyaml::to_json(text) };
+pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &Budget) -> Result<T> {
+    let limits = budget.reading(text.len())?;
+    let value = match mode == Mode::StrictYaml {
+        true => goyaml::to_json_strict_within(text, &limits),
+        false => goyaml::to_json_within(text, &limits),
+    };
     let value =
         value.map_err(|error| Error::new(format!("error converting YAML to JSON: {error}")))?;
     decode(&value, mode)

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::fieldspec::FieldSpec;
 use crate::manifest;
@@ -33,9 +34,10 @@ pub enum Garment {
 pub fn dress<'t>(
     stream: &[u8],
     texts: impl IntoIterator<Item = (Garment, &'t BTreeMap<String, String>)>,
+    budget: &Budget,
 ) -> Result<String> {
     let schema = Schema::builtin();
-    let mut resources = Resources::of(manifest::parse(stream)?, &schema)?;
+    let mut resources = Resources::of(manifest::parse(stream, budget)?, &schema, budget)?;
     for (garment, texts) in texts {
         let path = match garment {
             Garment::Labels => "metadata/labels",
@@ -45,5 +47,5 @@ pub fn dress<'t>(
         let texts = Texts { texts: texts.clone(), specs: vec![spec] };
         Transformer::Labels(texts).transform(&mut resources, &schema)?;
     }
-    output::stream(resources.list())
+    output::stream(resources.list(), budget)
 }

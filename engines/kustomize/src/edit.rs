@@ -3,13 +3,19 @@
 //! Elsewhere: single fields (`field.rs`), the places that a configuration names (`fieldspec.rs`), paths of
 //! replacements (`path.rs`).
 
+use std::collections::BTreeMap;
+
 use goyaml::v3::{Kind, Layout, Node, Style};
 
-use crate::error::{Error, Result};
+use crate::budget::{self, Budget, weight_of_scalar};
+use crate::error::{Cause, Error, Result, Within as _};
 use crate::field;
 use crate::fieldspec::{self, Created, FieldSpec};
 
 pub(crate) use crate::field::{is_nil_or_empty as is_empty, is_null};
+
+/// Steps that following a path of a field specification costs.
+const WALK: usize = 64;
 
 pub(crate) const STR: &str = "!!str";
 pub(crate) const INT: &str = "!!int";
@@ -43,7 +49,10 @@ impl From<field::WrongKind> for Error {
 
 impl From<crate::path::Error> for Error {
     fn from(error: crate::path::Error) -> Self {
-        Self::new(error.to_string())
+        match error {
+            crate::path::Error::Exhausted(exhausted) => exhausted.into(),
+            error => Self::new(error.to_string()),
+        }
     }
 }
 
@@ -139,6 +148,59 @@ pub(crate) fn set_at(node: &mut Node, path: &[&str], name: &str, value: Node) ->
     set_field(node, name, value)
 }
 
+/// Sets texts in a map below another, which is made where it is missing and one is to be set. As [`set_at`] one by one,
+/// but in a time that grows with their number and not its square.
+pub(crate) fn set_all<'k>(
+    node: &mut Node,
+    name: &str,
+    fields: impl IntoIterator<Item = (&'k str, Node)>,
+) -> Result<()> {
+    let mut fields = fields.into_iter().peekable();
+    if fields.peek().is_none() {
+        return Ok(());
+    }
+    let Some(map) = get_or_create(node, name, Kind::Mapping)? else { return Ok(()) };
+    if map.kind != Kind::Mapping || is_null(map) {
+        return fields.try_for_each(|(key, value)| set_field(map, key, value));
+    }
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for (pair, key) in map.content.iter().step_by(2).enumerate() {
+        known.entry(key.value.clone()).or_insert(2 * pair + 1);
+    }
+    for (key, mut value) in fields {
+        field::quote_if_ambiguous(&mut value);
+        if let Some(old) = known.get(key).and_then(|at| map.content.get_mut(*at)) {
+            value.style = old.style;
+            *old = value;
+        } else {
+            known.insert(key.to_owned(), map.content.len() + 1);
+            map.content.extend([untyped(key), value]);
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a scalar as [`set_scalar`] does, and takes what it weighs more.
+pub(crate) fn grow_scalar(
+    node: &mut Node,
+    value: impl Into<String>,
+    tag: &'static str,
+    budget: &Budget,
+) -> Result<()> {
+    let value = value.into();
+    budget.grown(node.value.len(), value.len())?;
+    set_scalar(node, value, tag)
+}
+
+/// Sets a map's field as [`set_field`] does, and takes what it weighs more.
+pub(crate) fn grow_field(node: &mut Node, name: &str, value: Node, budget: &Budget) -> Result<()> {
+    budget.steps(node.content.len() / 2)?;
+    let before = field::position(node, name)?.and_then(|at| node.content.get(at));
+    let before = before.map_or(0, |known| weight_of_scalar(name) + budget::weight(known));
+    budget.grown(before, weight_of_scalar(name) + budget::weight(&value))?;
+    set_field(node, name, value)
+}
+
 /// Calls `change` for each node that a field specification leads to.
 ///
 /// # Errors
@@ -147,14 +209,17 @@ pub(crate) fn walk(
     object: &mut Node,
     spec: &FieldSpec,
     created: Option<Created>,
-    change: impl FnMut(&mut Node) -> Result<()>,
+    budget: &Budget,
+    mut change: impl FnMut(&mut Node) -> Result<()>,
 ) -> Result<()> {
-    match fieldspec::walk(object, spec, created, change) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let id = crate::resource::id(object);
-            let text = format!("considering field '{}' of object {id}: {error}", spec.path);
-            Err(Error::new(text))
-        }
-    }
+    let mut cause = Cause::Other;
+    let walked = budget.steps(WALK).map_err(Error::from).and_then(|()| {
+        let change = |node: &mut Node| change(node).inspect_err(|error| cause = error.cause());
+        let walked = fieldspec::walk(object, spec, created, change);
+        walked.map(|_| ()).map_err(|error| Error::caused(error.to_string(), cause))
+    });
+    walked.within(|| {
+        let id = crate::resource::id(object);
+        format!("considering field '{}' of object {id}", spec.path)
+    })
 }

@@ -1,5 +1,7 @@
 //! Why a build ended: kustomize's words, and the few distinctions that its own code makes.
 
+use golang::meter::Exhausted;
+
 /// Why a build, or a part of one, ended.
 ///
 /// Displays as kustomize says it, without the `Error: ` that the command puts in front.
@@ -20,21 +22,41 @@ pub(crate) enum Cause {
     MalformedYaml,
     /// A server answered that there is no such file.
     Http,
+    /// The build has used up what it may.
+    Exhausted,
+}
+
+/// How long an error's text gets. Differs(kustomize): it has no limit, and quotes within quotes double at each level.
+const MAX_TEXT: usize = 64 << 10;
+
+/// A text without its middle if it is too long: what was being done stands at its beginning, and why at its end.
+fn cut(text: String) -> String {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let head = text.floor_char_boundary(MAX_TEXT / 2);
+    let tail = text.ceil_char_boundary(text.len() - MAX_TEXT / 2);
+    [&text[..head], "…", &text[tail..]].concat()
 }
 
 impl Error {
     /// An error with this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), cause: Cause::Other }
+        Self::caused(text, Cause::Other)
     }
 
     /// Says that a server has no such file, which ends the build at once.
     pub fn http(text: impl Into<String>) -> Self {
-        Self { text: text.into(), cause: Cause::Http }
+        Self::caused(text, Cause::Http)
+    }
+
+    /// Whether the caller's time was over.
+    pub fn is_time_over(&self) -> bool {
+        self.cause == Cause::Exhausted && self.text.ends_with(&Exhausted::Time.to_string())
     }
 
     pub(crate) fn caused(text: impl Into<String>, cause: Cause) -> Self {
-        Self { text: text.into(), cause }
+        Self { text: cut(text.into()), cause }
     }
 
     pub(crate) fn cause(&self) -> Cause {
@@ -44,7 +66,13 @@ impl Error {
     /// The error with `prefix: ` in front.
     #[must_use]
     pub(crate) fn within(self, prefix: impl std::fmt::Display) -> Self {
-        Self { text: format!("{prefix}: {}", self.text), cause: self.cause }
+        Self::caused(format!("{prefix}: {}", self.text), self.cause)
+    }
+}
+
+impl From<Exhausted> for Error {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::caused(exhausted.to_string(), Cause::Exhausted)
     }
 }
 
@@ -54,10 +82,20 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 pub(crate) trait Within<T> {
     /// As [`Error::within`]; the prefix is made only if it is needed.
     fn within<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
+
+    /// The same for the error that the build has used up what it may, and for no other: kustomize has no words for it.
+    fn if_exhausted<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
 }
 
 impl<T> Within<T> for Result<T> {
     fn within<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Self {
         self.map_err(|error| error.within(prefix()))
+    }
+
+    fn if_exhausted<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Self {
+        self.map_err(|error| match error.cause {
+            Cause::Exhausted => error.within(prefix()),
+            Cause::Other | Cause::MalformedYaml | Cause::Http => error,
+        })
     }
 }

@@ -14,6 +14,12 @@ use crate::kustomization::{GeneratorArgs, GeneratorOptions, SecretArgs};
 use crate::loader::Loader;
 use crate::resource::{self, Behavior, Resource};
 
+/// Bytes of memory that an entry takes besides its texts.
+const ENTRY: usize = 512;
+
+/// How often its value is in memory: the bytes themselves, and in base64.
+const KEPT: usize = 3;
+
 /// Columns of a line of base64.
 const LINE: usize = 70;
 
@@ -35,12 +41,12 @@ pub(crate) fn secret(loader: &Loader<'_>, args: &SecretArgs) -> Result<Resource>
     let mut node = base("Secret", &args.generator)?;
     let type_ = if args.type_.is_empty() { "Opaque" } else { &args.type_ };
     edit::set_field(&mut node, "type", edit::string(type_))?;
-    let Some(map) = edit::get_or_create(&mut node, "data", Kind::Mapping)? else {
+    if edit::get_or_create(&mut node, "data", Kind::Mapping)?.is_none() {
         return Ok(Resource::new(node));
-    };
-    for (key, value) in &data(loader, &args.generator)? {
-        edit::set_field(map, key, block(encoded(value)))?;
     }
+    let data = data(loader, &args.generator)?;
+    let fields = data.iter().map(|(key, value)| (key.as_str(), block(encoded(value))));
+    edit::set_all(&mut node, "data", fields)?;
     finish(node, &args.generator)
 }
 
@@ -98,12 +104,21 @@ fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Data> {
 }
 
 fn pairs(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Vec<(String, Vec<u8>)>> {
+    let budget = loader.budget();
+    let keep = |bytes: usize, path: &str| {
+        budget.bytes(bytes).map_err(Error::from).within(|| format!("the entries of `{path}`"))
+    };
     let mut pairs = Vec::new();
     for path in &args.envs {
-        let read = loader.load(path).and_then(|content| environment(&content));
+        let read = loader.load(path).and_then(|content| {
+            let lines = memchr::memchr_iter(b'\n', &content).count() + 1;
+            keep(KEPT * content.len() + ENTRY * lines, path)?;
+            environment(&content)
+        });
         pairs.extend(read.within(|| format!("env source files: [{}]", args.envs.join(" ")))?);
     }
     for source in &args.literals {
+        keep(KEPT * source.len() + ENTRY, source)?;
         let read = literal(source);
         pairs.push(read.within(|| format!("literal sources [{}]", args.literals.join(" ")))?);
     }
@@ -140,7 +155,10 @@ fn file(loader: &Loader<'_>, source: &str) -> Result<(String, Vec<u8>)> {
             return Err(Error::new(text));
         }
     };
-    Ok((key.to_owned(), loader.load(path)?.to_vec()))
+    let content = loader.load(path)?;
+    let kept = loader.budget().bytes(KEPT * content.len() + ENTRY);
+    kept.map_err(Error::from).within(|| format!("the entry `{source}`"))?;
+    Ok((key.to_owned(), content.to_vec()))
 }
 
 /// The last part of a path, as Go has it.
@@ -181,12 +199,15 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
 
 /// Adds values to a ConfigMap: texts to `data`, bytes to `binaryData`.
 fn load_data(node: &mut Node, data: &Data) -> Result<()> {
-    for (key, value) in data {
-        let (field, value) = match std::str::from_utf8(value) {
-            Ok(text) => ("data", text.to_owned()),
-            Err(_) => ("binaryData", encoded(value)),
-        };
-        edit::set_at(node, &[field], key, block(value))?;
+    // Which of both maps comes first in the object is up to the first value.
+    let texts = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
+    let is_text_first = texts.clone().next().is_none_or(|(_, text, _)| text.is_ok());
+    for is_text in [is_text_first, !is_text_first] {
+        let fields = texts.clone().filter(|(_, text, _)| text.is_ok() == is_text);
+        let fields = fields.map(|(key, text, value)| {
+            (key, block(text.map_or_else(|_| encoded(value), str::to_owned)))
+        });
+        edit::set_all(node, if is_text { "data" } else { "binaryData" }, fields)?;
     }
     Ok(())
 }
@@ -224,10 +245,9 @@ pub(crate) fn merge(new: &mut Resource, old: &Resource) -> Result<()> {
         let mut texts = old.texts(name);
         texts.extend(new.texts(name));
         edit::clear(&mut new.node, name)?;
-        for (key, value) in texts {
-            let field = if is_binary { "binaryData" } else { "data" };
-            edit::set_at(&mut new.node, &[field], &key, block(value))?;
-        }
+        let field = if is_binary { "binaryData" } else { "data" };
+        let fields = texts.iter().map(|(key, value)| (key.as_str(), block(value.clone())));
+        edit::set_all(&mut new.node, field, fields)?;
     }
     if let Some(origin) = origin {
         resource::set_annotation(&mut new.node, crate::origin::ORIGIN, &origin)?;

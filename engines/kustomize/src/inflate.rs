@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use goyaml::v3::{Kind, Node};
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::files::Inflation;
@@ -95,8 +96,11 @@ impl Chart {
         let mut inflation = self.0.clone();
         loader.files().prepare(&inflation)?;
         inflation.values = self.values(loader, schema)?;
+        let budget = loader.budget();
+        budget.steps(CHART)?;
         let manifests = loader.files().inflate(&inflation)?;
-        let read = manifest::parse(&manifests).and_then(|list| Resources::of(list, schema));
+        let read = manifest::parse(&manifests, budget)
+            .and_then(|list| Resources::of(list, schema, budget));
         // Parity(kustomize): what fails is read once more in another way, which says it in its own words.
         let read = read.map_err(|error| match error.cause() {
             Cause::MalformedYaml => error.within("error reading helm output"),
@@ -125,28 +129,32 @@ impl Chart {
         if chart.values_merge == "replace" {
             return text(inline);
         }
-        let mut of_file =
-            parse(&loader.load(&file)?).within(|| "could not parse values file into rnode")?;
+        let budget = loader.budget();
+        let mut of_file = parse(&loader.load(&file)?, budget)
+            .within(|| "could not parse values file into rnode")?;
         let is_override = chart.values_merge != "merge";
         if edit::is_null(&of_file) {
             // Parity(kustomize): a file that says null says it last with `merge`.
             return if is_override { text(inline) } else { Ok(b"{}\n".to_vec()) };
         }
-        let mut inline = manifest::from_value(inline)?;
+        let mut inline = manifest::from_value(inline, budget)?;
         let merging = || "could not merge values";
         drop_aliases(&mut of_file, &mut inline, is_override).within(merging)?;
-        let of_file = manifest::without_anchors(of_file).within(merging)?;
+        let of_file = manifest::without_anchors(of_file, budget).within(merging)?;
         let (patch, mut values) = if is_override { (inline, of_file) } else { (of_file, inline) };
-        merge::strategic(&patch, &mut values, schema)
+        merge::strategic(&patch, &mut values, schema, budget)
             .map_err(|error| Error::new(error.to_string()).within(merging()))?;
         text(&output::value(&values).within(|| "could not parse merged values into map")?)
     }
 }
 
+/// Steps that rendering a chart costs here, besides its own account.
+const CHART: usize = 10_000_000;
+
 /// A file of values.
-fn parse(text: &[u8]) -> Result<Node> {
+fn parse(text: &[u8], budget: &Budget) -> Result<Node> {
     let malformed = |error: goyaml::Error| Error::new(error.to_string());
-    let root = manifest::as_written(text, malformed)?.ok_or_else(|| Error::new("EOF"))?;
+    let root = manifest::as_written(text, budget, malformed)?.ok_or_else(|| Error::new("EOF"))?;
     Ok(root)
 }
 

@@ -9,9 +9,11 @@ mod json;
 mod nodes;
 mod operation;
 
+use golang::meter::Exhausted;
 use goyaml::Limits;
 use goyaml::v3::{self, Kind, Node};
 
+use crate::budget::{self, Budget};
 use crate::field;
 use json::Json;
 use operation::Operation;
@@ -19,8 +21,8 @@ use operation::Operation;
 /// How deep lists and objects nest at most. Differs(kustomize): there it is 10 000.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// How many bytes all `copy` operations of one application may add. Differs(kustomize): it has no limit.
-pub const MAX_COPIED: usize = 64 << 20;
+/// Bytes of memory of a value, besides its text.
+const VALUE: usize = 64;
 
 /// Why a patch is none, or does not apply. In the words of json-patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +57,9 @@ pub enum Error {
     /// Deeper than [`MAX_DEPTH`].
     #[error("patched object would be nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// More than [`MAX_COPIED`].
-    #[error("copy operations of the patch would add more than {MAX_COPIED} bytes")]
-    TooMuch,
+    /// Patch and object take too much time or memory.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
 }
 
 /// Operations, to be applied one after the other.
@@ -70,6 +72,11 @@ impl Patch {
         self.0.len()
     }
 
+    /// How many bytes of memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.0.iter().flat_map(|operation| operation.0.values()).map(Json::weight).sum()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -80,11 +87,11 @@ impl Patch {
 ///
 /// # Errors
 /// It is neither, or no list of objects.
-pub fn parse(text: &str) -> Result<Patch, Error> {
+pub fn parse(text: &str, limits: &Limits) -> Result<Patch, Error> {
     let json = if text.starts_with('[') {
         json::parse(text)?
     } else {
-        json::from_value(&goyaml::to_json(text.as_bytes())?)
+        json::from_value(&goyaml::to_json_within(text.as_bytes(), limits)?)
     };
     let items = match json {
         Json::List(items) => items,
@@ -103,7 +110,11 @@ pub fn parse(text: &str) -> Result<Patch, Error> {
 ///
 /// # Errors
 /// The object has no JSON, or an operation does not apply; then the object is as it was.
-pub fn apply(patch: &Patch, object: &mut Node) -> Result<(), Error> {
+pub fn apply(patch: &Patch, object: &mut Node, budget: &Budget) -> Result<(), Error> {
+    let before = budget::weight(object);
+    budget.steps(4 * before)?;
+    // Text, nodes, JSON, and JSON in which scalars keep their texts.
+    let _here = budget.hold(2 * before)?;
     // Parity(kustomize): the text counts, which may mean something else than the nodes.
     let text = field::text(object);
     let documents = v3::parse(text.as_bytes(), &Limits::default())?;
@@ -119,16 +130,18 @@ pub fn apply(patch: &Patch, object: &mut Node) -> Result<(), Error> {
             return Err(json.not_a("map[string]interface {}"));
         }
     }
-    let mut copied = 0;
+    let mut added = 0;
     for operation in &patch.0 {
-        operation.apply(&mut json, &mut copied)?;
+        operation.apply(&mut json, &mut added, budget)?;
     }
+    let _added = budget.hold(added)?;
     let mut document = nodes::document(json)?;
     if object.kind != Kind::Document
         && let Some(root) = document.content.pop()
     {
         document = root;
     }
+    budget.grown(before, budget::weight(&document))?;
     *object = document;
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::budget::{self, Budget, Held};
 use crate::decode::{self, Mode, decode_struct};
 use crate::error::{Error, Result};
 
@@ -120,10 +121,18 @@ impl Kustomization {
     ///
     /// # Errors
     /// The text is no YAML, a field is unknown or of the wrong type, nothing is said, or it is of another kind.
-    pub(crate) fn parse(text: &[u8], dir: &str, warnings: &mut Vec<String>) -> Result<Self> {
+    pub(crate) fn parse(
+        text: &[u8],
+        dir: &str,
+        budget: &Budget,
+        warnings: &mut Vec<String>,
+    ) -> Result<(Self, Held)> {
         let invalid = |error: Error| error.within("invalid Kustomization");
-        let value =
-            goyaml::to_json(text).map_err(|error| invalid(Error::new(error.to_string())))?;
+        let limits = budget.reading(text.len())?;
+        let value = goyaml::to_json_within(text, &limits)
+            .map_err(|error| invalid(Error::new(error.to_string())))?;
+        // What is made of it is as large as itself, and kept.
+        let held = budget.hold(budget::weight_of_value(&value))?;
         let mut file: Self = decode::decode(&value, Mode::Strict).map_err(invalid)?;
         let said = |name: &str| {
             let fields = value.as_object().into_iter().flatten();
@@ -144,7 +153,7 @@ impl Kustomization {
             return Err(Error::new("kustomization.yaml is empty"));
         }
         file.check_type(dir)?;
-        Ok(file)
+        Ok((file, held))
     }
 
     /// Moves what deprecated fields say to where it belongs.

@@ -1,14 +1,14 @@
 //! Overlays of Kubernetes objects: what `kustomize build` prints.
 //!
 //! ```
-//! use kustomize::{InTree, Options, build};
+//! use kustomize::{Budget, InTree, Options, build};
 //!
 //! let tree = tree::Memory::from_files([
 //!     ("kustomization.yaml", "namePrefix: dev-\nresources: [service.yaml]\n"),
 //!     ("service.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web}}\n"),
 //! ])?;
 //! let mut warnings = Vec::new();
-//! let built = build(&InTree(tree), "/", &Options::default(), &mut warnings)?;
+//! let built = build(&InTree(tree), "/", &Options::default(), &Budget::default(), &mut warnings)?;
 //! assert_eq!(built.yaml()?, "apiVersion: v1\nkind: Service\nmetadata:\n  name: dev-web\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -22,9 +22,11 @@
 //! 5. `merge`, `json6902`, `fieldspec`, `path`, `pattern`, `selector` and `schema` are what these do to nodes.
 //! 6. `hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `output.rs` finish the build.
 //! 7. `dress.rs` uses some of these parts without a build.
+//! 8. `budget.rs` counts what all of them use up.
 //!
 //! Reading from disks, the network and Helm are questions to [`Files`].
 
+mod budget;
 mod build;
 mod config;
 mod decode;
@@ -60,6 +62,7 @@ mod target;
 mod transform;
 mod variable;
 
+pub use budget::{ALLOWED, Budget, weight_of_value};
 pub use build::{Built, Object, Options, Order, Warning, build};
 pub use dress::{Garment, dress};
 pub use error::Error;

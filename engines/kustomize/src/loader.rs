@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result, Within as _};
+use crate::budget::Budget;
+use crate::error::{Cause, Error, Result, Within as _};
 use crate::files::{Files, Place};
 use crate::path_text;
 use crate::repository::Repository;
@@ -22,6 +23,9 @@ pub enum Restriction {
 /// Differs(kustomize): it has no limit but its stack.
 const MAX_CHAIN: usize = 50;
 
+/// Steps that finding a file costs.
+const LOOKED_UP: usize = 4 << 10;
+
 /// Reads files for one kustomization.
 #[derive(Clone)]
 pub(crate) struct Loader<'f> {
@@ -32,6 +36,7 @@ pub(crate) struct Loader<'f> {
     referrers: Vec<String>,
     /// The repositories among them, each with its folder.
     repositories: Vec<(String, String)>,
+    budget: Budget,
 }
 
 impl<'f> Loader<'f> {
@@ -39,13 +44,19 @@ impl<'f> Loader<'f> {
     ///
     /// # Errors
     /// The path is that of no folder.
-    pub(crate) fn new(files: &'f dyn Files, restriction: Restriction, path: &str) -> Result<Self> {
+    pub(crate) fn new(
+        files: &'f dyn Files,
+        restriction: Restriction,
+        path: &str,
+        budget: &Budget,
+    ) -> Result<Self> {
         let outside = Self {
             files,
             restriction,
             root: String::new(),
             referrers: Vec::new(),
             repositories: Vec::new(),
+            budget: budget.clone(),
         };
         if let Some(repository) = Repository::parse(path) {
             return outside.at_repository(&repository);
@@ -57,6 +68,11 @@ impl<'f> Loader<'f> {
     /// The folder, absolute and without symbolic links.
     pub(crate) fn root(&self) -> &str {
         &self.root
+    }
+
+    /// What everything that is read here is counted by.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     pub(crate) fn files(&self) -> &'f dyn Files {
@@ -113,7 +129,8 @@ impl<'f> Loader<'f> {
     fn below(&self, root: String) -> Self {
         let mut referrers = self.referrers.clone();
         referrers.push(self.root.clone());
-        Self { root, referrers, repositories: self.repositories.clone(), ..*self }
+        let (repositories, budget) = (self.repositories.clone(), self.budget.clone());
+        Self { root, referrers, repositories, budget, ..*self }
     }
 
     fn at_repository(&self, repository: &Repository) -> Result<Self> {
@@ -157,18 +174,32 @@ impl<'f> Loader<'f> {
     }
 
     /// The content of a file of the folder, if it is there and may be read.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<[u8]>> {
+    ///
+    /// # Errors
+    /// The build has used up what it may.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<[u8]>>> {
         if self.files.is_missing(&path_text::join(&self.root, name)) {
-            return None;
+            return Ok(None);
         }
-        self.load(name).ok()
+        match self.load(name) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.cause() == Cause::Exhausted => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The content of a file.
     ///
     /// # Errors
-    /// It is not there or may not be read.
+    /// It is not there or may not be read, or the build has used up what it may.
     pub(crate) fn load(&self, path: &str) -> Result<Arc<[u8]>> {
+        self.budget.steps(LOOKED_UP)?;
+        let content = self.content(path)?;
+        self.budget.steps(content.len())?;
+        Ok(content)
+    }
+
+    fn content(&self, path: &str) -> Result<Arc<[u8]>> {
         if is_remote(path) {
             return self.files.fetch(path);
         }

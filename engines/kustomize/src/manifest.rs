@@ -6,8 +6,10 @@ mod anchor;
 
 use goyaml::Limits;
 use goyaml::v3::{Kind, Node, Note};
+use memchr::memmem;
 use serde_json::Value;
 
+use crate::budget::{self, Budget};
 use crate::edit;
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::output;
@@ -16,10 +18,18 @@ use crate::resource::{self, Resource};
 /// How deep lists and maps may be nested. Differs(kustomize): it ends with Go's stack.
 pub(crate) const MAX_DEPTH: usize = 1_000;
 
-/// The objects of a file, in order; what holds nothing is left out, and lists are taken apart.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Resource>> {
-    let nodes = check(read(bytes)?)?;
-    let nodes = take_lists_apart(nodes)?;
+/// Steps that a document costs, whatever is in it.
+const DOCUMENT: usize = 1_000;
+
+/// Bytes of memory that an object takes besides its node, here and where it is looked up.
+const OBJECT: usize = 1 << 10;
+
+/// The objects of a file, in order; what holds nothing is left out, and lists are taken apart. They are taken from the
+/// budget.
+pub(crate) fn parse(bytes: &[u8], budget: &Budget) -> Result<Vec<Resource>> {
+    let nodes = check(read(bytes, budget)?)?;
+    let nodes = take_lists_apart(nodes, budget)?;
+    budget.bytes(nodes.iter().map(|node| OBJECT + budget::weight(node)).sum())?;
     Ok(nodes.into_iter().map(Resource::new).collect())
 }
 
@@ -46,16 +56,16 @@ fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
 }
 
 /// The documents of a stream without anchors; a single list is its items.
-fn read(bytes: &[u8]) -> Result<Vec<Node>> {
+fn read(bytes: &[u8], budget: &Budget) -> Result<Vec<Node>> {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
     // Bytes that are no text are left to the parser, which says so.
     let whole = if text.contains('\u{fffd}') { bytes } else { text.as_bytes() };
-    let parts = split(whole)?;
+    let parts = split(whole, budget)?;
     let is_alone = parts.len() == 1;
     let mut nodes = Vec::new();
     for part in parts {
-        let Some(mut node) = first_document(&part)? else { continue };
+        let Some(mut node) = first_document(part, budget)? else { continue };
         let is_list = is_alone
             && matches!(edit::at(&node, &["kind"]).map(edit::text), Some("ResourceList" | "List"));
         match edit::at(&node, &["items"]) {
@@ -73,25 +83,27 @@ fn read(bytes: &[u8]) -> Result<Vec<Node>> {
 }
 
 /// The first document of a part, without its anchors; none where it is null.
-pub(crate) fn first_document(text: &[u8]) -> Result<Option<Node>> {
+pub(crate) fn first_document(text: &[u8], budget: &Budget) -> Result<Option<Node>> {
     let malformed = |error: goyaml::Error| {
         Error::caused(format!("MalformedYAMLError: {error}"), Cause::MalformedYaml)
     };
-    let root = as_written(text, malformed)?;
-    root.filter(|root| !edit::is_null(root)).map(without_anchors).transpose()
+    let root = as_written(text, budget, malformed)?;
+    let root = root.filter(|root| !edit::is_null(root));
+    root.map(|root| without_anchors(root, budget)).transpose()
 }
 
 /// A node in which no alias and no merge key is left.
-pub(crate) fn without_anchors(root: Node) -> Result<Node> {
-    anchor::expand(root, Limits::default().nodes)
+pub(crate) fn without_anchors(root: Node, budget: &Budget) -> Result<Node> {
+    anchor::expand(root, Limits::default().nodes, budget)
 }
 
 /// The first document of a text, with its anchors and aliases; none where there is no document.
 pub(crate) fn as_written(
     text: &[u8],
+    budget: &Budget,
     malformed: impl Fn(goyaml::Error) -> Error,
 ) -> Result<Option<Node>> {
-    let limits = Limits::default();
+    let limits = budget.reading(text.len())?;
     let mut documents = goyaml::v3::Documents::new(text, &limits).map_err(&malformed)?;
     let Some(document) = documents.next() else { return Ok(None) };
     let mut document = document.map_err(&malformed)?;
@@ -109,7 +121,7 @@ pub(crate) fn as_written(
 }
 
 /// Splits a stream at lines that begin with `---`.
-fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn split<'t>(text: &'t [u8], budget: &Budget) -> Result<Vec<&'t [u8]>> {
     let mut parts = Vec::new();
     if text.is_empty() {
         return Ok(parts);
@@ -118,7 +130,8 @@ fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
     // another at once shares its line break and is left to it, too.
     let mut part_start = 0;
     let mut search = 0;
-    while let Some(found) = find(&text[search..], b"\n---") {
+    let separator = memmem::Finder::new(b"\n---");
+    while let Some(found) = separator.find(&text[search..]) {
         let start = search + found;
         let Some(length) = text[start + 4..].iter().position(|byte| *byte == b'\n') else { break };
         let end = start + 4 + length + 1;
@@ -127,19 +140,16 @@ fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
             let separator = String::from_utf8_lossy(text[start..end].trim_ascii()).into_owned();
             return Err(Error::new(format!("invalid document separator: {separator}")));
         }
-        parts.push(text[part_start..=start].to_vec());
+        budget.steps(DOCUMENT)?;
+        parts.push(&text[part_start..=start]);
         (part_start, search) = (end, end);
     }
-    parts.push(text[part_start..].to_vec());
+    parts.push(&text[part_start..]);
     Ok(parts)
 }
 
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|window| window == wanted)
-}
-
 /// Objects in the place of lists of them, which come after all others as in kustomize.
-fn take_lists_apart(nodes: Vec<Node>) -> Result<Vec<Node>> {
+fn take_lists_apart(nodes: Vec<Node>, budget: &Budget) -> Result<Vec<Node>> {
     let mut left: std::collections::VecDeque<Node> = nodes.into();
     let mut result = Vec::new();
     while let Some(node) = left.pop_front() {
@@ -148,6 +158,9 @@ fn take_lists_apart(nodes: Vec<Node>) -> Result<Vec<Node>> {
             result.push(node);
             continue;
         }
+        let weight = budget::weight(&node);
+        budget.steps(weight)?;
+        let _value = budget.hold(2 * weight)?;
         let value = output::value(&node).within(|| format!("trouble expanding list of {kind}"))?;
         match value.get("items") {
             None => result.push(node),
@@ -155,7 +168,7 @@ fn take_lists_apart(nodes: Vec<Node>) -> Result<Vec<Node>> {
             Some(Value::Array(items)) => {
                 for item in items {
                     let text = serde_json::to_vec(item).unwrap_or_default();
-                    left.extend(check(read(&text)?)?);
+                    left.extend(check(read(&text, budget)?)?);
                 }
             }
             Some(other) => {
@@ -175,9 +188,9 @@ fn take_lists_apart(nodes: Vec<Node>) -> Result<Vec<Node>> {
 }
 
 /// The node of a JSON value, as kustomize makes one of Go's maps.
-pub(crate) fn from_value(value: &Value) -> Result<Node> {
+pub(crate) fn from_value(value: &Value, budget: &Budget) -> Result<Node> {
     let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
-    Ok(first_document(text.as_bytes())?.unwrap_or_else(|| Node {
+    Ok(first_document(text.as_bytes(), budget)?.unwrap_or_else(|| Node {
         kind: Kind::Mapping,
         tag: edit::MAP.into(),
         ..Node::default()

@@ -12,8 +12,10 @@ mod tuples;
 
 use std::collections::BTreeSet;
 
+use golang::meter::Exhausted;
 use goyaml::v3::{Kind, Node, Note, Style};
 
+use crate::budget::{self, Budget};
 use crate::field::WrongKind;
 use crate::schema::{Resource, Schema};
 use arena::{Arena, Id};
@@ -22,13 +24,6 @@ use list::ListFrame;
 
 /// How deep maps and lists may nest. Differs(kustomize): it has no limit.
 pub const MAX_DEPTH: usize = 10_000;
-
-/// How many nodes of lists and maps are looked at. Differs(kustomize): it has no limit, and long lists take it time
-/// that grows with the square of their length.
-pub const MAX_STEPS: usize = 400_000_000;
-
-/// How many nodes the result has at most. Differs(kustomize): it has no limit.
-pub const MAX_NODES: usize = 4_000_000;
 
 /// Why a patch cannot be merged. In kustomize's words where it has some.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,12 +38,9 @@ pub enum MergeError {
     /// Deeper than [`MAX_DEPTH`].
     #[error("patch and object are nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// More than [`MAX_STEPS`].
-    #[error("lists or maps of patch and object are too long to be merged")]
-    TooLong,
-    /// More than [`MAX_NODES`].
-    #[error("patched object would have more than {MAX_NODES} nodes")]
-    TooLarge,
+    /// Patch and object take too much time or memory; long lists take time that grows with the square of their length.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
 }
 
 /// What has become of the target.
@@ -72,13 +64,25 @@ pub enum Outcome {
 ///
 /// # Errors
 /// See [`MergeError`]. The target is then as far as the merge got, and so it is if it is to be deleted.
-pub fn strategic(patch: &Node, target: &mut Node, schema: &Schema) -> Result<Outcome, MergeError> {
-    let mut arena = Arena::default();
+pub fn strategic(
+    patch: &Node,
+    target: &mut Node,
+    schema: &Schema,
+    budget: &Budget,
+) -> Result<Outcome, MergeError> {
+    let before = budget::weight(target);
+    // Both are here once more meanwhile.
+    let weight = before + budget::weight(patch);
+    budget.steps(weight)?;
+    let _arena = budget.hold(weight)?;
+    let mut arena = Arena::new(budget);
     let origin = arena.import(content(patch).clone())?;
     let slot = content_mut(target);
     let dest = arena.import(std::mem::take(slot))?;
     let merged = Walk { arena: &mut arena, schema, open: Vec::new() }.run(dest, origin);
-    *slot = arena.export(dest)?;
+    let (node, after) = arena.export(dest)?;
+    budget.grown(before, after)?;
+    *slot = node;
     Ok(if merged?.is_some() { Outcome::Merged } else { Outcome::Deleted })
 }
 
@@ -151,13 +155,13 @@ enum Step<'s> {
     Wait(Frame<'s>),
 }
 
-struct Walk<'a, 's> {
-    arena: &'a mut Arena,
+struct Walk<'a, 'b, 's> {
+    arena: &'a mut Arena<'b>,
     schema: &'s Schema,
     open: Vec<Frame<'s>>,
 }
 
-impl<'s> Walk<'_, 's> {
+impl<'s> Walk<'_, '_, 's> {
     fn run(mut self, target: Id, patch: Id) -> Result<Option<Value>, MergeError> {
         let sources = Sources { target: Some(target), patch: Some(patch) };
         let mut step = self.begin(sources, None)?;
@@ -214,7 +218,7 @@ impl<'s> Walk<'_, 's> {
 
     /// The values of a map's current key on both sides, with what is known of them.
     fn field(
-        arena: &mut Arena,
+        arena: &mut Arena<'_>,
         schema: &'s Schema,
         map: &mut MapFrame<'s>,
     ) -> Result<(Sources, Option<Resource<'s>>), MergeError> {

@@ -3,6 +3,7 @@
 use goyaml::v3::{Node, Style};
 use serde_json::Value;
 
+use crate::budget::{Budget, weight_of_scalar};
 use crate::edit;
 use crate::error::Result;
 use crate::id::Id;
@@ -101,24 +102,36 @@ impl Origin {
     ///
     /// # Errors
     /// Its metadata is no map.
-    pub(crate) fn put_on(&self, resource: &mut Resource) -> Result<()> {
-        resource::set_annotation(&mut resource.node, ORIGIN, &self.text())
+    pub(crate) fn put_on(&self, resource: &mut Resource, budget: &Budget) -> Result<()> {
+        let text = self.text();
+        budget.bytes(weight_of_scalar(ORIGIN) + weight_of_scalar(&text))?;
+        set_annotation(resource, ORIGIN, &text, budget)
     }
 
     /// Says that an object was changed by this, or comes from here if nothing is known of that.
     ///
     /// # Errors
     /// Its metadata is no map.
-    pub(crate) fn note_on(&self, resource: &mut Resource) -> Result<()> {
+    pub(crate) fn note_on(&self, resource: &mut Resource, budget: &Budget) -> Result<()> {
         let annotation = |name| edit::at(&resource.node, &["metadata", "annotations", name]);
         if annotation(ORIGIN).is_none() {
-            return self.put_on(resource);
+            return self.put_on(resource, budget);
         }
         let mut text =
             annotation(TRANSFORMATIONS).map(|node| node.value.clone()).unwrap_or_default();
-        text.push_str(&crate::field::text(&Node::sequence(vec![self.node()])));
-        resource::set_annotation(&mut resource.node, TRANSFORMATIONS, &text)
+        let added = crate::field::text(&Node::sequence(vec![self.node()]));
+        budget.bytes(weight_of_scalar(&added))?;
+        text.push_str(&added);
+        set_annotation(resource, TRANSFORMATIONS, &text, budget)
     }
+}
+
+/// Sets an annotation, for which all are set anew.
+fn set_annotation(resource: &mut Resource, key: &str, text: &str, budget: &Budget) -> Result<()> {
+    let annotations = edit::at(&resource.node, &["metadata", "annotations"]);
+    let entries = annotations.map_or(0, |annotations| annotations.content.len());
+    budget.steps(256 * (1 + entries) + text.len())?;
+    resource::set_annotation(&mut resource.node, key, text)
 }
 
 /// Reads an annotation; what cannot be read says nothing.

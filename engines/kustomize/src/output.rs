@@ -4,9 +4,11 @@ use goyaml::Limits;
 use goyaml::v3::Node;
 use serde_json::Value;
 
+use crate::budget::{self, Budget};
 use crate::edit;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Within as _};
 use crate::resource::{self, Resource};
+use crate::transform::named;
 
 /// The value of a node, as kustomize gets it: it writes the node and reads it back.
 ///
@@ -45,13 +47,25 @@ pub(crate) fn yaml(node: &Node) -> Result<String> {
 ///
 /// # Errors
 /// As [`value`].
-pub(crate) fn stream(resources: &[Resource]) -> Result<String> {
+pub(crate) fn stream(resources: &[Resource], budget: &Budget) -> Result<String> {
     let mut text = String::new();
     for resource in resources {
         if !text.is_empty() {
             text.push_str("---\n");
         }
-        text.push_str(&yaml(&resource.node)?);
+        let yaml = counted(resource, budget).if_exhausted(|| named(resource))?;
+        text.push_str(&yaml);
     }
     Ok(text)
+}
+
+/// The text of an object that is kept.
+fn counted(resource: &Resource, budget: &Budget) -> Result<String> {
+    let weight = budget::weight(&resource.node);
+    budget.steps(weight)?;
+    let value = budget.hold(weight)?;
+    let yaml = yaml(&resource.node)?;
+    drop(value);
+    budget.bytes(yaml.len())?;
+    Ok(yaml)
 }

@@ -61,6 +61,9 @@ pub enum Error {
     /// An item was created for a `[key=value]` that does not match it.
     #[error("the element created for `{0}` does not match it")]
     Unmatched(String),
+    /// What the path leads through takes too much time or memory.
+    #[error(transparent)]
+    Exhausted(#[from] golang::meter::Exhausted),
     /// More parts than [`MAX_PARTS`].
     #[error("path has more than {MAX_PARTS} parts")]
     TooLong,

@@ -1,11 +1,40 @@
 //! Regular expressions of names and dots, which are most: they are compared as they stand, since an expression takes
 //! longer to make than a small build.
 
+use golang::regexp::Regexp;
+
 /// A regular expression of characters that mean themselves, `.` and `.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plain(String);
 
+/// Length of a text that an expression is done with in no time, whatever both are.
+const SHORT: usize = 1 << 10;
+
+/// Steps that a byte costs which an expression looks at.
+const LOOKED_AT: usize = 8;
+
+/// States that an expression may be in at once, by whether it is small.
+const STATES: [usize; 2] = [1 << 20, 1 << 12];
+
+/// How many steps it takes to match a text of this length, which cannot be interrupted.
+///
+/// A text that is long may cost all states for each of its bytes.
+pub(crate) fn steps(pattern: &Regexp, length: usize) -> usize {
+    let states = if length <= SHORT { LOOKED_AT } else { STATES[usize::from(pattern.is_small())] };
+    64 + length.saturating_mul(states)
+}
+
 impl Plain {
+    /// How many steps it takes to match a text of this length.
+    pub(crate) fn steps(&self, length: usize) -> usize {
+        // Each `.*` may be tried anew from each character.
+        if self.has_one_length() {
+            1 + self.0.len().min(length)
+        } else {
+            1 + length.saturating_mul(self.0.len())
+        }
+    }
+
     /// Reads an expression; none if it has anything else in it.
     pub(crate) fn parse(pattern: &str) -> Option<Self> {
         let mut previous = b' ';
@@ -70,10 +99,9 @@ fn after_any(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use golang::regexp::Regexp;
     use proptest::prelude::*;
 
-    use super::Plain;
+    use super::{Plain, Regexp};
 
     #[test]
     fn what_is_more_than_names_and_dots_is_left_to_the_machinery() {

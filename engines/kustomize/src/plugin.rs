@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::budget::{self, Budget};
 use crate::build::Build;
 use crate::decode::{self, Decode, Int, Mode, decode_struct};
 use crate::error::{Error, Result, Within as _};
@@ -49,7 +50,7 @@ impl Generator {
             Self::ConfigMap(args) => Ok(vec![generate::config_map(loader, args)?]),
             Self::Secret(args) => Ok(vec![generate::secret(loader, args)?]),
             Self::Chart(chart) => chart.render(loader, &build.schema()),
-            Self::IamPolicy(policy) => Ok(vec![policy.service_account()?]),
+            Self::IamPolicy(policy) => Ok(vec![policy.service_account(&build.budget)?]),
         }
     }
 
@@ -236,9 +237,11 @@ pub(crate) fn replacements(
             }
             path => {
                 let text = loader.load(path)?;
-                let value = goyaml::to_json(&text).map_err(|error| {
+                let limits = loader.budget().reading(text.len())?;
+                let value = goyaml::to_json_within(&text, &limits).map_err(|error| {
                     Error::new(format!("error converting YAML to JSON: {error}"))
                 })?;
+                loader.budget().bytes(budget::weight_of_value(&value))?;
                 match &value {
                     Value::Array(_) => all.extend(read::<Vec<Replacement>>(&value)?),
                     Value::Object(_) => all.push(read::<Replacement>(&value)?),
@@ -268,7 +271,8 @@ fn value_add(loader: &Loader<'_>, value: &Value) -> Result<Transformer> {
     }
     let mut targets = config.targets;
     if !config.path.is_empty() {
-        let file: ValueAddTargets = decode::from_yaml(&loader.load(&config.path)?, Mode::Yaml)?;
+        let file: ValueAddTargets =
+            decode::from_yaml(&loader.load(&config.path)?, Mode::Yaml, loader.budget())?;
         targets.extend(file.targets);
     }
     let targets = targets.into_iter().map(|TargetConfig { selector, field_path, position }| {
@@ -490,7 +494,7 @@ decode_struct!(ServiceAccount, "types", "ServiceAccount", {
 });
 
 impl IamPolicy {
-    fn service_account(&self) -> Result<Resource> {
+    fn service_account(&self, budget: &Budget) -> Result<Resource> {
         if self.cloud != "gke" {
             let text = format!("cloud provider {} not supported yet", self.cloud);
             return Err(Error::new(text));
@@ -510,6 +514,6 @@ impl IamPolicy {
         if !self.kubernetes.namespace.is_empty() {
             value["metadata"]["namespace"] = self.kubernetes.namespace.as_str().into();
         }
-        Ok(Resource::new(crate::manifest::from_value(&value)?))
+        Ok(Resource::new(crate::manifest::from_value(&value, budget)?))
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use goyaml::v3::{Kind, Node};
 
+use crate::budget::Budget;
 use crate::config::{self, NameReference};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
@@ -15,6 +16,12 @@ use crate::id::{Gvk, Id};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
+
+/// Steps that looking at an object costs.
+const LOOKED_AT: usize = 256;
+
+/// Steps that comparing an object with what is looked for costs.
+const COMPARED: usize = 16;
 
 /// An object that was renamed, as others may refer to it.
 struct Candidate {
@@ -35,8 +42,10 @@ pub(crate) fn update(
     references: &[NameReference],
     schema: &Schema,
 ) -> Result<()> {
+    let budget = resources.budget();
     let mut candidates = Candidates::default();
     for resource in resources.list() {
+        budget.steps(LOOKED_AT * (1 + resource.past.len()))?;
         candidates.add(resource, schema);
     }
     if candidates.all.is_empty() {
@@ -48,6 +57,7 @@ pub(crate) fn update(
         .map(|(target, spec)| (target, spec, config::selection(spec)))
         .collect();
     for at in 0..resources.list().len() {
+        budget.steps(COMPARED * selections.len())?;
         let resource = &resources.list()[at];
         let original = resource.original_id(schema).gvk;
         let current = resource.gvk();
@@ -65,8 +75,9 @@ pub(crate) fn update(
             let resource = &mut resources.list_mut()[at];
             let view = view.get_or_insert_with(|| View::new(resource, &candidates, schema));
             let role = role_of(&resource.node, &spec);
-            let search = Search { view, target, role };
-            edit::walk(&mut resource.node, &spec, None, |node| search.set(node)).within(|| {
+            let search = Search { view, target, role, budget: &budget };
+            let set = edit::walk(&mut resource.node, &spec, None, &budget, |node| search.set(node));
+            set.within(|| {
                 let id = &view.id;
                 format!("updating name reference in '{}' field of '{id}'", spec.path)
             })?;
@@ -168,6 +179,7 @@ struct Search<'v> {
     view: &'v View<'v>,
     target: &'v Gvk,
     role: Option<Gvk>,
+    budget: &'v Budget,
 }
 
 impl Search<'_> {
@@ -208,7 +220,7 @@ impl Search<'_> {
         if found.name == node.value {
             return Ok(());
         }
-        edit::set_scalar(node, found.name.as_str(), "")
+        edit::grow_scalar(node, found.name.as_str(), "", self.budget)
     }
 
     fn set_map(&self, node: &mut Node) -> Result<()> {
@@ -218,8 +230,10 @@ impl Search<'_> {
         let name = name.value.clone();
         let namespace = edit::get(node, "namespace")?.map(|node| node.value.clone());
         // Namespaces of before the build count first, then those of after it.
+        let in_namespace = |namespace| self.view.candidates.by_namespace.get(namespace);
+        self.count(namespace.as_deref().and_then(in_namespace))?;
         let by_original = namespace.as_deref().is_some_and(|namespace| {
-            let places = self.view.candidates.by_namespace.get(namespace).into_iter().flatten();
+            let places = in_namespace(namespace).into_iter().flatten();
             let mut known = places.filter_map(|place| self.view.candidates.all.get(*place));
             known.any(|candidate| self.view.sees(candidate))
         });
@@ -235,11 +249,17 @@ impl Search<'_> {
         if found.name == name && found.namespace.is_empty() {
             return Ok(());
         }
-        edit::set_field(node, "name", edit::untyped(found.name.as_str()))?;
+        edit::grow_field(node, "name", edit::untyped(found.name.as_str()), self.budget)?;
         if found.namespace.is_empty() {
             return Ok(());
         }
-        edit::set_field(node, "namespace", edit::untyped(found.namespace.as_str()))
+        edit::grow_field(node, "namespace", edit::untyped(found.namespace.as_str()), self.budget)
+    }
+
+    /// To be called before so many candidates are looked at.
+    fn count(&self, places: Option<&Vec<usize>>) -> Result<()> {
+        let subjects = self.view.subject_namespaces.len();
+        Ok(self.budget.steps(places.map_or(1, Vec::len) * (COMPARED + subjects))?)
     }
 
     /// The object that a name means.
@@ -250,6 +270,7 @@ impl Search<'_> {
         identity: impl Fn(&Candidate) -> (String, Option<String>),
     ) -> Result<Option<&Candidate>> {
         let candidates = self.view.candidates;
+        self.count(candidates.by_name.get(name))?;
         let places = candidates.by_name.get(name).into_iter().flatten();
         let was = |candidate: &Candidate, gvk: &Gvk| {
             candidate.past.iter().any(|id| id.gvk.is_selected(gvk))

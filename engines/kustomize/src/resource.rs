@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use goyaml::v3::{Kind, Node};
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::id::{Gvk, Id};
@@ -136,10 +137,8 @@ pub(crate) fn set_meta_map(
         return Ok(());
     };
     edit::clear(metadata, name)?;
-    for (key, value) in texts {
-        edit::set_at(metadata, &[name], key, edit::string(value.as_str()))?;
-    }
-    Ok(())
+    let texts = texts.iter().map(|(key, value)| (key.as_str(), edit::string(value.as_str())));
+    edit::set_all(metadata, name, texts)
 }
 
 /// Sets one annotation; all become texts.
@@ -281,12 +280,18 @@ impl Resource {
     }
 
     /// Notes who it is, before that changes.
-    pub(crate) fn remember(&mut self, schema: &Schema) {
+    ///
+    /// # Errors
+    /// The build has used up what it may.
+    pub(crate) fn remember(&mut self, schema: &Schema, budget: &Budget) -> Result<()> {
+        let texts = self.name().len() + self.namespace().len() + self.kind().len();
+        budget.bytes(size_of::<Past>() + 3 * texts)?;
         let id = self.id(schema);
         let namespace = id.effective_namespace().to_owned();
         // Parity(kustomize): what is empty cannot be noted, and then the three lists no longer fit together.
         self.past.push(Past { namespace, name: id.name, kind: id.gvk.kind });
         self.note();
+        Ok(())
     }
 
     /// Says that kustomize would keep notes in the annotations from now on.
@@ -433,11 +438,24 @@ impl Resource {
         self.past.iter().any(could) && self.past_ids().any(|past| past.is_same(id))
     }
 
+    /// How many steps it takes to find out whether a selector means it.
+    pub(crate) fn steps_of(&self, matcher: &Matcher) -> usize {
+        let id = self.api_version().len() + self.kind().len() + self.name().len();
+        let past: usize = self.past.iter().map(|past| past.name.len() + past.kind.len()).sum();
+        let marks =
+            |name| edit::at(&self.node, &[METADATA, name]).map_or(0, |map| map.content.len());
+        let marks = if matcher.has_marks() { marks("labels") + marks(ANNOTATIONS) } else { 0 };
+        1_000 + matcher.steps(id + self.namespace().len()) + past + 64 * marks
+    }
+
     /// Whether labels and annotations are such as a selector wants.
     ///
     /// # Errors
     /// One of the label selectors is none.
     pub(crate) fn has_marks_of(&self, matcher: &Matcher) -> Result<bool> {
+        if !matcher.has_marks() {
+            return Ok(true);
+        }
         let failed = |error: SyntaxError| Error::new(error.to_string());
         let (labels, annotations) = (self.labels(), self.annotations());
         let labels = matcher.matches_labels(|key| labels.get(key).map(String::as_str));

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::id::{Gvk, Id};
 use crate::resource::{Behavior, Resource};
@@ -19,14 +20,37 @@ fn key(id: &Id) -> Key {
 }
 
 /// Objects in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resources {
     list: Vec<Resource>,
     /// How many objects have a key, as long as none has been changed.
     keys: Option<BTreeMap<Key, usize>>,
+    budget: Budget,
 }
 
+/// Steps that comparing an object's ids with another costs.
+const COMPARED: usize = 16;
+
+/// Steps that looking at an object costs.
+const LOOKED_AT: usize = 256;
+
 impl Resources {
+    /// No objects, with the account that what is done to them is counted by.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self { list: Vec::new(), keys: None, budget: budget.clone() }
+    }
+
+    /// What everything that is done to the objects is counted by.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget.clone()
+    }
+
+    /// To be called before all ids are looked at.
+    fn count_ids(&self) -> Result<()> {
+        let ids = self.list.iter().map(|resource| COMPARED * (1 + resource.past.len()));
+        Ok(self.budget.steps(ids.sum())?)
+    }
+
     pub(crate) fn list(&self) -> &[Resource] {
         &self.list
     }
@@ -57,6 +81,7 @@ impl Resources {
     /// # Errors
     /// One of its id is there.
     pub(crate) fn append(&mut self, resource: Resource, schema: &Schema) -> Result<()> {
+        self.budget.steps(LOOKED_AT)?;
         let id = resource.id(schema);
         let count = self.keys(schema).entry(key(&id)).or_default();
         if *count > 0 {
@@ -84,8 +109,8 @@ impl Resources {
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub(crate) fn of(list: Vec<Resource>, schema: &Schema) -> Result<Self> {
-        let mut resources = Self::default();
+    pub(crate) fn of(list: Vec<Resource>, schema: &Schema, budget: &Budget) -> Result<Self> {
+        let mut resources = Self::new(budget);
         resources.append_all(list, schema)?;
         Ok(resources)
     }
@@ -96,6 +121,7 @@ impl Resources {
     /// There is no object to merge with or to replace, or there is one and neither is asked for.
     pub(crate) fn absorb(&mut self, mut new: Resource, schema: &Schema) -> Result<()> {
         let id = new.id(schema);
+        self.count_ids()?;
         let had = |resource: &Resource| {
             !resource.is_gone() && (resource.had_id(&id) || resource.has_id(&id, schema))
         };
@@ -121,7 +147,10 @@ impl Resources {
         let old_resource = &self.list[old];
         match new.behavior {
             Behavior::Replace => new.take_metadata_from(old_resource)?,
-            Behavior::Merge => crate::generate::merge(&mut new, old_resource)?,
+            Behavior::Merge => {
+                self.budget.keep(&old_resource.node)?;
+                crate::generate::merge(&mut new, old_resource)?;
+            }
             Behavior::Create | Behavior::Unspecified => {
                 let text = format!(
                     "id {} exists; can not use behavior: '{}', behavior must be merge or replace",
@@ -151,13 +180,17 @@ impl Resources {
     }
 
     /// Places of the objects that have or had an id which fits.
-    pub(crate) fn any_id(&self, fits: impl Fn(&Id) -> bool, schema: &Schema) -> Vec<usize> {
+    ///
+    /// # Errors
+    /// The build has used up what it may.
+    pub(crate) fn any_id(&self, fits: impl Fn(&Id) -> bool, schema: &Schema) -> Result<Vec<usize>> {
+        self.count_ids()?;
         let any = |resource: &Resource| {
             !resource.is_gone()
                 && (resource.past_ids().any(|id| fits(&id)) || fits(&resource.id(schema)))
         };
         let places = self.list.iter().enumerate().filter(|(_, resource)| any(resource));
-        places.map(|(at, _)| at).collect()
+        Ok(places.map(|(at, _)| at).collect())
     }
 
     /// The place of the only object that has or had an id.
@@ -165,6 +198,7 @@ impl Resources {
     /// # Errors
     /// There is none, or there are several.
     pub(crate) fn by_id(&self, id: &Id, schema: &Schema) -> Result<usize> {
+        self.count_ids()?;
         let places = self.list.iter().enumerate();
         let had = |resource: &Resource| {
             !resource.is_gone() && (resource.had_id(id) || resource.has_id(id, schema))
@@ -185,9 +219,11 @@ impl Resources {
     /// # Errors
     /// One of its expressions is none.
     pub(crate) fn select(&self, selector: &Selector, schema: &Schema) -> Result<Vec<usize>> {
+        self.budget.steps(selector.steps())?;
         let matcher = selector.compile().map_err(|error| Error::new(error.to_string()))?;
         let mut places = Vec::new();
         for (at, resource) in self.list.iter().enumerate() {
+            self.budget.steps(resource.steps_of(&matcher))?;
             let (current, original) = (resource.id(schema), resource.original_id(schema));
             let gvk = &current.gvk;
             let fits = (matcher.matches_namespace(original.effective_namespace())
@@ -214,7 +250,7 @@ impl Resources {
     /// In the words of [`Self::append`].
     pub(crate) fn check_ids(&mut self, schema: &Schema) -> Result<()> {
         let list = std::mem::take(self.list_mut());
-        *self = Self::of(list, schema)?;
+        *self = Self::of(list, schema, &self.budget.clone())?;
         Ok(())
     }
 }

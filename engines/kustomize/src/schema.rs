@@ -9,6 +9,8 @@ mod read;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 pub use read::ReadError;
 
 /// How often a reference may lead to another one.
@@ -64,7 +66,7 @@ impl Schema {
     ///
     /// # Errors
     /// The text is neither JSON nor YAML, or no OpenAPI.
-    pub fn with_openapi(document: &str) -> Result<Self, ReadError> {
+    pub fn with_openapi(document: &Value) -> Result<Self, ReadError> {
         let mut schema = Self { is_builtin_known: false, added: Arc::default() };
         schema.add_openapi(document)?;
         Ok(schema)
@@ -74,7 +76,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Self::with_openapi`].
-    pub fn add_openapi(&mut self, document: &str) -> Result<(), ReadError> {
+    pub fn add_openapi(&mut self, document: &Value) -> Result<(), ReadError> {
         read::add(self, document)
     }
 

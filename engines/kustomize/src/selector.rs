@@ -8,7 +8,7 @@ mod labels_name;
 
 use golang::regexp::Regexp;
 
-use crate::pattern::Plain;
+use crate::pattern::{self, Plain};
 use labels::{LabelSelector, SyntaxError};
 
 /// The target of a patch or of a replacement. What is empty restricts nothing.
@@ -40,9 +40,24 @@ pub struct Matcher {
     namespace: Pattern,
     labels: Result<LabelSelector, SyntaxError>,
     annotations: Result<LabelSelector, SyntaxError>,
+    /// How long the texts of both are.
+    marks: usize,
 }
 
+/// Steps that making a regular expression costs.
+const COMPILED: usize = 100_000;
+
 impl Selector {
+    /// How many steps [`Self::compile`] takes.
+    pub(crate) fn steps(&self) -> usize {
+        let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
+        let steps = |pattern: &String| {
+            if Plain::parse(pattern).is_some() { pattern.len() } else { COMPILED }
+        };
+        let marks = self.label_selector.len() + self.annotation_selector.len();
+        patterns.into_iter().map(steps).sum::<usize>() + 16 * marks
+    }
+
     /// Compiles the expressions. What is wrong with a label selector is only said when it is asked for, as in
     /// kustomize, where nothing is wrong as long as nothing else matches.
     ///
@@ -57,11 +72,23 @@ impl Selector {
             namespace: anchored(&self.namespace)?,
             labels: LabelSelector::parse(&self.label_selector),
             annotations: LabelSelector::parse(&self.annotation_selector),
+            marks: self.label_selector.len() + self.annotation_selector.len(),
         })
     }
 }
 
 impl Matcher {
+    /// Whether labels or annotations count.
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marks > 0
+    }
+
+    /// How many steps it takes to match an object whose id takes so many bytes, once.
+    pub(crate) fn steps(&self, id: usize) -> usize {
+        let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
+        patterns.into_iter().map(|pattern| pattern.steps(id)).sum::<usize>() + self.marks
+    }
+
     /// Whether the kind of an object is meant.
     pub fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
         self.group.allows(group) && self.version.allows(version) && self.kind.allows(kind)
@@ -110,6 +137,14 @@ enum Pattern {
 }
 
 impl Pattern {
+    fn steps(&self, length: usize) -> usize {
+        match self {
+            Self::Any => 1,
+            Self::Plain(pattern) => pattern.steps(length),
+            Self::Expression(pattern) => pattern::steps(pattern, length),
+        }
+    }
+
     fn allows(&self, text: &str) -> bool {
         match self {
             Self::Any => true,

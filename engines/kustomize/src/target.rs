@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use goyaml::v3::Node;
 
+use crate::budget::{self, Budget, Held};
 use crate::build::Build;
 use crate::config::Config;
 use crate::error::{Cause, Error, Result, Within as _};
@@ -16,19 +17,30 @@ use crate::kustomization::{COMPONENT, FILE_NAMES, Kustomization};
 use crate::loader::Loader;
 use crate::manifest;
 use crate::origin::{ORIGIN, Origin};
+use crate::path_text;
 use crate::plugin;
 use crate::resource::{self, Resource};
 use crate::resources::Resources;
 use crate::transform::Transformer;
 use crate::variable::{self, Variables};
 
+/// Steps that a transformer costs, whatever it does.
+const TRANSFORMER: usize = 10_000;
+
 /// What has come together so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Accumulation {
     pub(crate) resources: Resources,
     /// Most is what holds without being said.
     pub(crate) config: Cow<'static, Config>,
     pub(crate) variables: Variables,
+}
+
+impl Accumulation {
+    fn new(budget: &Budget) -> Self {
+        let resources = Resources::new(budget);
+        Self { resources, config: Cow::default(), variables: Variables::default() }
+    }
 }
 
 /// A kustomization that is being built.
@@ -41,6 +53,8 @@ pub(crate) struct Target<'b> {
     origin: Option<Origin>,
     /// The namespace that charts get which say none.
     chart_namespace: String,
+    /// What its file takes of the budget.
+    _held: Held,
 }
 
 impl<'b> Target<'b> {
@@ -50,8 +64,12 @@ impl<'b> Target<'b> {
     /// There is none, or several, or it cannot be read.
     pub(crate) fn load(build: &'b Build<'b>, loader: Loader<'b>) -> Result<Self> {
         build.count_kustomization()?;
-        let mut found = FILE_NAMES.iter().filter_map(|name| Some((*name, loader.find(name)?)));
+        let mut found = Vec::new();
+        for name in FILE_NAMES {
+            found.extend(loader.find(name)?.map(|text| (name, text)));
+        }
         let dir = loader.root();
+        let mut found = found.into_iter();
         let (file, text) = match (found.next(), found.next()) {
             (Some(found), None) => found,
             (Some(_), Some(_)) => {
@@ -66,15 +84,17 @@ impl<'b> Target<'b> {
             }
         };
         let mut warnings = Vec::new();
-        let kustomization = Kustomization::parse(&text, dir, &mut warnings);
+        let parsed = Kustomization::parse(&text, dir, &build.budget, &mut warnings);
         warnings.into_iter().for_each(|warning| build.warn(warning));
+        let (kustomization, held) = parsed.if_exhausted(|| path_text::join(dir, file))?;
         Ok(Self {
             build,
             loader,
-            kustomization: Box::new(kustomization?),
+            kustomization: Box::new(kustomization),
             file,
             origin: None,
             chart_namespace: String::new(),
+            _held: held,
         })
     }
 
@@ -99,19 +119,21 @@ impl<'b> Target<'b> {
         if !self.kustomization.build_metadata.is_empty() {
             self.origin = Some(Origin::default());
         }
-        self.accumulate(Accumulation::default())
+        self.accumulate(Accumulation::new(&self.build.budget))
     }
 
     fn accumulate(&self, mut so_far: Accumulation) -> Result<Accumulation> {
         let file = &self.kustomization;
         so_far = self.add_resources(so_far, &file.resources).within(|| "accumulating resources")?;
+        let budget = &self.build.budget;
         let config = Config::with_files(&self.loader, &file.configurations)?;
-        so_far.config = Config::joined(so_far.config, config).within(|| "merging config")?;
+        so_far.config =
+            Config::joined(so_far.config, config, budget).within(|| "merging config")?;
         let list = |paths: &[String]| format!("[{}]", paths.join(" "));
         let config = Config::of_crds(&self.loader, &file.crds)
             .within(|| format!("loading CRDs {}", list(&file.crds)))?;
         so_far.config =
-            Config::joined(so_far.config, Cow::Owned(config)).within(|| "merging CRDs")?;
+            Config::joined(so_far.config, Cow::Owned(config), budget).within(|| "merging CRDs")?;
         self.generate(&mut so_far)?;
         so_far =
             self.add_components(so_far, &file.components).within(|| "accumulating components")?;
@@ -132,7 +154,7 @@ impl<'b> Target<'b> {
     fn add_resources(&self, mut so_far: Accumulation, paths: &[String]) -> Result<Accumulation> {
         for path in paths {
             let Err(of_file) = self.add_file(&mut so_far, path) else { continue };
-            if of_file.cause() == Cause::Http {
+            if matches!(of_file.cause(), Cause::Http | Cause::Exhausted) {
                 return Err(of_file);
             }
             let loader = match self.loader.at(path) {
@@ -153,32 +175,33 @@ impl<'b> Target<'b> {
         let accumulating = || format!("accumulating resources from '{path}'");
         let schema = self.build.schema();
         let content = self.loader.load(path).within(accumulating)?;
-        let read = manifest::parse(&content).and_then(|list| Resources::of(list, &schema));
+        let budget = &self.build.budget;
+        let read =
+            manifest::parse(&content, budget).and_then(|list| Resources::of(list, &schema, budget));
         let read = manifest::in_file(read, path).within(accumulating)?;
         let mut list = read.into_list();
         if let Some(origin) = &self.origin {
             let origin = origin.at(path);
-            list.iter_mut().try_for_each(|resource| origin.put_on(resource))?;
+            list.iter_mut().try_for_each(|resource| origin.put_on(resource, budget))?;
         }
-        self.build.notice(&list)?;
+        self.build.notice(&list);
         let merging = || format!("merging resources from '{path}'");
         so_far.resources.append_all(list, &schema).within(merging)
     }
 
     fn add_components(&self, mut so_far: Accumulation, paths: &[String]) -> Result<Accumulation> {
-        let quoted = |error: Error| {
+        let quoted = |doing: &str, error: Error| {
             let text = error.to_string();
             let quoted =
                 golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
-            String::from_utf8_lossy(&quoted).into_owned()
+            let text = format!("{doing} {}", String::from_utf8_lossy(&quoted));
+            Error::caused(text, error.cause())
         };
         for path in paths {
             let loader = self.loader.at(path);
-            let loader =
-                loader.map_err(|error| Error::new(format!("loader.New {}", quoted(error))))?;
+            let loader = loader.map_err(|error| quoted("loader.New", error))?;
             let added = self.add_kustomization(so_far, loader, path, true);
-            so_far = added
-                .map_err(|error| Error::new(format!("accumulateDirectory: {}", quoted(error))))?;
+            so_far = added.map_err(|error| quoted("accumulateDirectory:", error))?;
         }
         Ok(so_far)
     }
@@ -212,15 +235,16 @@ impl<'b> Target<'b> {
             return Err(Error::new(text));
         }
         let (base, mut so_far) = match is_component {
-            true => (so_far, Accumulation::default()),
-            false => (Accumulation::default(), so_far),
+            true => (so_far, Accumulation::new(&self.build.budget)),
+            false => (Accumulation::new(&self.build.budget), so_far),
         };
         let added =
             other.accumulate(base).within(|| format!("recursed accumulation of path '{dir}'"))?;
         let schema = self.build.schema();
         let merging = || format!("recursed merging from path '{dir}'");
         so_far.resources.append_all(added.resources.into_list(), &schema).within(merging)?;
-        so_far.config = Config::joined(so_far.config, added.config).within(merging)?;
+        so_far.config =
+            Config::joined(so_far.config, added.config, &self.build.budget).within(merging)?;
         so_far.variables.merge(added.variables).within(merging)?;
         Ok(so_far)
     }
@@ -238,13 +262,15 @@ impl<'b> Target<'b> {
         }
         let schema = self.build.schema();
         for (generator, origin) in generators {
-            let mut list = generator.generate(&self.loader, self.build)?;
+            let list = generator.generate(&self.loader, self.build);
+            let mut list = list.if_exhausted(|| self.doing(generator.kind()))?;
             if let Some(origin) = origin {
                 let unknown =
                     list.iter_mut().filter(|resource| !resource.annotations().contains_key(ORIGIN));
-                unknown.into_iter().try_for_each(|resource| origin.put_on(resource))?;
+                let budget = &self.build.budget;
+                unknown.into_iter().try_for_each(|resource| origin.put_on(resource, budget))?;
             }
-            self.build.notice(&list)?;
+            self.build.notice(&list);
             for resource in list {
                 so_far
                     .resources
@@ -261,19 +287,25 @@ impl<'b> Target<'b> {
             return Ok(Vec::new());
         }
         let schema = self.build.schema();
-        let mut so_far = Accumulation::default();
+        let budget = &self.build.budget;
+        let mut so_far = Accumulation::new(budget);
         let mut paths = Vec::new();
         for entry in entries {
-            let inline = manifest::parse(entry.as_bytes());
-            let Ok(inline) = inline.and_then(|list| Resources::of(list, &schema)) else {
-                paths.push(entry.clone());
-                continue;
+            let inline = manifest::parse(entry.as_bytes(), budget)
+                .and_then(|list| Resources::of(list, &schema, budget));
+            let inline = match inline {
+                Ok(inline) => inline,
+                Err(error) if error.cause() == Cause::Exhausted => return Err(error.within(doing)),
+                Err(_) => {
+                    paths.push(entry.clone());
+                    continue;
+                }
             };
             let mut list = inline.into_list();
-            self.build.notice(&list)?;
+            self.build.notice(&list);
             if let Some(origin) = &self.origin {
                 let origin = origin.at(self.file);
-                list.iter_mut().try_for_each(|resource| origin.put_on(resource))?;
+                list.iter_mut().try_for_each(|resource| origin.put_on(resource, budget))?;
             }
             so_far.resources.append_all(list, &schema).within(|| doing)?;
         }
@@ -281,21 +313,37 @@ impl<'b> Target<'b> {
     }
 
     fn transform(&self, so_far: &mut Accumulation) -> Result<()> {
+        let budget = &self.build.budget;
+        let left = budget.bytes_left();
         let mut transformers = self.builtin_transformers(&so_far.config)?;
         transformers.extend(self.plugin_transformers(&self.kustomization.transformers)?);
+        let held = left.saturating_sub(budget.bytes_left());
         for (transformer, origin) in transformers {
-            let schema = self.build.schema();
-            if transformer.merges(&so_far.resources, &schema) {
-                self.build.keep_schema();
-            }
-            transformer.transform(&mut so_far.resources, &schema)?;
+            self.run(&transformer, &mut so_far.resources)
+                .if_exhausted(|| self.doing(transformer.kind()))?;
             if let Some(origin) = origin {
                 let list = so_far.resources.list_mut();
-                list.iter_mut().try_for_each(|resource| origin.note_on(resource))?;
+                list.iter_mut().try_for_each(|resource| origin.note_on(resource, budget))?;
             }
             so_far.resources.drop_gone();
         }
+        // The transformers are gone.
+        budget.free(usize::try_from(held).unwrap_or_default());
         Ok(())
+    }
+
+    fn run(&self, transformer: &Transformer, resources: &mut Resources) -> Result<()> {
+        self.build.budget.steps(TRANSFORMER)?;
+        let schema = self.build.schema();
+        if transformer.merges(resources, &schema)? {
+            self.build.keep_schema();
+        }
+        transformer.transform(resources, &schema)
+    }
+
+    /// Where something is done, and what.
+    fn doing(&self, kind: &str) -> String {
+        format!("{kind} of {}", path_text::join(self.loader.root(), self.file))
     }
 
     fn plugin_transformers(
@@ -316,9 +364,15 @@ impl<'b> Target<'b> {
     fn validate(&self, so_far: &mut Accumulation) -> Result<()> {
         let validators = self.plugin_transformers(&self.kustomization.validators)?;
         let schema = self.build.schema();
+        let budget = &self.build.budget;
         for (validator, _) in validators {
+            let list = so_far.resources.list();
+            let weight = list.iter().map(|resource| budget::weight(&resource.node)).sum();
+            let _before = budget.hold(weight)?;
             let before = so_far.resources.clone();
-            validator.transform(&mut so_far.resources, &schema)?;
+            validator
+                .transform(&mut so_far.resources, &schema)
+                .if_exhausted(|| self.doing(validator.kind()))?;
             let after = so_far.resources.list();
             let is_same = before.list().len() == after.len()
                 && before.list().iter().zip(after).all(|(before, after)| {

@@ -12,8 +12,10 @@ pub(crate) mod replica;
 pub(crate) mod structured;
 pub(crate) mod value_add;
 
-use crate::error::Result;
+use crate::budget;
+use crate::error::{Error, Result, Within as _};
 use crate::hash;
+use crate::resource::{self, Resource};
 use crate::resources::Resources;
 use crate::schema::Schema;
 
@@ -36,11 +38,35 @@ pub(crate) enum Transformer {
 
 impl Transformer {
     /// Whether it merges anything into one of the objects, for which it asks the schema.
-    pub(crate) fn merges(&self, resources: &Resources, schema: &Schema) -> bool {
+    ///
+    /// # Errors
+    /// The build has used up what it may.
+    pub(crate) fn merges(&self, resources: &Resources, schema: &Schema) -> Result<bool> {
         match self {
-            Self::StrategicMerge(_) => true,
+            Self::StrategicMerge(_) => Ok(true),
             Self::Patch(patch) => patch.merges(resources, schema),
-            _ => false,
+            _ => Ok(false),
+        }
+    }
+
+    /// What errors call it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::StrategicMerge(_) => "PatchStrategicMergeTransformer",
+            Self::Patch(_) => "PatchTransformer",
+            Self::Json6902(_) => "PatchJson6902Transformer",
+            Self::Namespace(_) => "NamespaceTransformer",
+            Self::Affix(affix) => match affix.side {
+                affix::Side::Prefix => "PrefixTransformer",
+                affix::Side::Suffix => "SuffixTransformer",
+            },
+            Self::Labels(_) => "LabelTransformer",
+            Self::Replicas(_) => "ReplicaCountTransformer",
+            Self::Images(_) => "ImageTagTransformer",
+            Self::Replacements(_) => "ReplacementTransformer",
+            Self::ValueAdd(_) => "ValueAddTransformer",
+            Self::Hash => "HashTransformer",
+            Self::Several(_) => "PrefixSuffixTransformer",
         }
     }
 
@@ -71,11 +97,20 @@ fn add_hashes(resources: &mut Resources, schema: &Schema) -> Result<()> {
     if !resources.list().iter().any(|resource| resource.needs_hash) {
         return Ok(());
     }
+    let budget = resources.budget();
     for resource in resources.list_mut().iter_mut().filter(|resource| resource.needs_hash) {
+        let named = || named(resource);
+        let weight = budget::weight(&resource.node);
+        let _json = budget.hold(2 * weight).map_err(Error::from).if_exhausted(named)?;
         let hash = hash::hash(resource)?;
-        resource.remember(schema);
+        resource.remember(schema, &budget)?;
         let name = [resource.name(), "-", &hash].concat();
         resource.set_name(&name)?;
     }
     Ok(())
+}
+
+/// An object, in the error that the build has used up what it may.
+pub(crate) fn named(resource: &Resource) -> String {
+    format!("object {}", resource::id(&resource.node))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use golang::strconv::{FloatForm, format_float};
 use goyaml::v3::{Kind, Node, Style};
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -14,6 +15,9 @@ use crate::path;
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
+
+/// Steps that comparing a variable with what is looked for costs.
+const COMPARED: usize = 16;
 
 /// Variables by their names.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +70,7 @@ pub(crate) fn mark(
                 id.gvk == wanted.gvk && id.name == wanted.name
             }
         };
-        match resources.any_id(fits, schema).as_slice() {
+        match resources.any_id(fits, schema)?.as_slice() {
             [] => {}
             [at] => resources.list_mut()[*at].variables.push(variable.name.clone()),
             several => {
@@ -101,17 +105,20 @@ pub(crate) fn resolve(
     specs: &[FieldSpec],
     logs: &mut Vec<String>,
 ) -> Result<()> {
+    let budget = resources.budget();
     let mut values = BTreeMap::new();
     for (name, variable) in &variables.0 {
+        let marks = |resource: &Resource| 1 + resource.variables.len();
+        budget.steps(COMPARED * resources.list().iter().map(marks).sum::<usize>())?;
         values.insert(name.as_str(), value_of(variable, resources.list())?);
     }
     if values.is_empty() {
         return Ok(());
     }
-    let mut replacer = Replacer { values: &values, used: BTreeSet::new(), logs };
+    let mut replacer = Replacer { values: &values, used: BTreeSet::new(), logs, budget: &budget };
     for resource in resources.list_mut() {
         for spec in specs {
-            edit::walk(&mut resource.node, spec, None, |node| replacer.set(node))?;
+            edit::walk(&mut resource.node, spec, None, &budget, |node| replacer.set(node))?;
         }
     }
     let used = replacer.used;
@@ -171,6 +178,7 @@ struct Replacer<'v> {
     values: &'v BTreeMap<&'v str, Value>,
     used: BTreeSet<String>,
     logs: &'v mut Vec<String>,
+    budget: &'v Budget,
 }
 
 impl Replacer<'_> {
@@ -181,7 +189,7 @@ impl Replacer<'_> {
         match node.kind {
             Kind::Scalar => {
                 if edit::is_string(node) {
-                    self.replace(node);
+                    self.replace(node)?;
                 }
             }
             Kind::Mapping => {
@@ -193,7 +201,7 @@ impl Replacer<'_> {
                         return Err(Error::new(text));
                     }
                     if edit::is_string(value) {
-                        self.replace(value);
+                        self.replace(value)?;
                     }
                 }
             }
@@ -202,7 +210,7 @@ impl Replacer<'_> {
                     if !edit::is_string(item) {
                         return Err(Error::new("invalid value type expect a string"));
                     }
-                    self.replace(item);
+                    self.replace(item)?;
                 }
             }
             Kind::Document | Kind::Alias => {
@@ -212,21 +220,24 @@ impl Replacer<'_> {
         Ok(())
     }
 
-    fn replace(&mut self, node: &mut Node) {
-        let (text, tag) = match self.replaced(&node.value) {
+    fn replace(&mut self, node: &mut Node) -> Result<()> {
+        self.budget.steps(node.value.len())?;
+        let (text, tag) = match self.replaced(&node.value)? {
             Value::Text(text) => (text, edit::STR),
             Value::Int(number) => (number.to_string(), edit::INT),
             Value::Float(number) => (format_float(number, FloatForm::Fixed, None), "!!float"),
             Value::Bool(claim) => (claim.to_string(), edit::BOOL),
-            Value::Other => return,
+            Value::Other => return Ok(()),
         };
         node.value = text;
         node.tag = tag.into();
         node.style = Style::default();
+        Ok(())
     }
 
     /// A text with its references replaced; one that is nothing but a reference becomes the value itself.
-    fn replaced(&mut self, text: &str) -> Value {
+    fn replaced(&mut self, text: &str) -> Result<Value> {
+        let last = text.rfind(')');
         let mut result = String::new();
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -236,13 +247,20 @@ impl Replacer<'_> {
                 break;
             }
             result.push_str(before);
-            let reference = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+            // Whether there is an end at all is known, so that nobody looks for it again and again.
+            let has_end = last.is_some_and(|last| last > text.len() - after.len());
+            let reference = after.strip_prefix('(').filter(|_| has_end);
+            let reference = reference.and_then(|inner| inner.split_once(')'));
             if let Some((name, following)) = reference {
-                let value = self.value(name);
-                if text.len() == name.len() + 3 {
-                    return value;
+                let value = self.value(name)?;
+                let is_all = text.len() == name.len() + 3;
+                let shown = shown(&value);
+                // What was a reference is part of the text no more.
+                self.budget.grown(name.len() + 3, shown.len())?;
+                if is_all {
+                    return Ok(value);
                 }
-                result.push_str(&shown(&value));
+                result.push_str(&shown);
                 rest = following;
             } else if let Some(following) = after.strip_prefix('$') {
                 result.push('$');
@@ -255,21 +273,25 @@ impl Replacer<'_> {
             }
         }
         result.push_str(rest);
-        Value::Text(result)
+        Ok(Value::Text(result))
     }
 
-    fn value(&mut self, name: &str) -> Value {
-        match self.values.get(name) {
+    fn value(&mut self, name: &str) -> Result<Value> {
+        Ok(match self.values.get(name) {
             None => Value::Text(format!("$({name})")),
             Some(Value::Other) => {
-                self.logs.push(format!("MakePrimitiveReplacer: bad replacement type of {name}"));
+                let line = format!("MakePrimitiveReplacer: bad replacement type of {name}");
+                self.budget.bytes(line.len())?;
+                self.logs.push(line);
                 Value::Text(format!("$({name})"))
             }
             Some(value) => {
-                self.used.insert(name.to_owned());
+                if !self.used.contains(name) {
+                    self.used.insert(name.to_owned());
+                }
                 value.clone()
             }
-        }
+        })
     }
 }
 

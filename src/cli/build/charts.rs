@@ -13,12 +13,14 @@ use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
 
 use crate::cli::template;
+use crate::time_limit::TimeLimit;
 
 /// The disk, and the program that fetches charts.
 #[derive(Debug)]
 pub(super) struct WithCharts<'c> {
     pub(super) command: &'c str,
     pub(super) disk: Disk,
+    pub(super) limit: &'c TimeLimit,
 }
 
 impl Files for WithCharts<'_> {
@@ -35,11 +37,11 @@ impl Files for WithCharts<'_> {
     }
 
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
-        self.disk.fetch(url)
+        self.limit.pause(|| self.disk.fetch(url))
     }
 
     fn checkout(&self, repository: &Repository) -> Result<String, Error> {
-        self.disk.checkout(repository)
+        self.limit.pause(|| self.disk.checkout(repository))
     }
 
     fn prepare(&self, inflation: &Inflation) -> Result<(), Error> {
@@ -55,7 +57,7 @@ impl Files for WithCharts<'_> {
                 "no repo specified for pull, no chart found at '{shown}'"
             )));
         }
-        self.pull(inflation).map_err(|error| {
+        self.limit.pause(|| self.pull(inflation)).map_err(|error| {
             Error::new(format!(
                 "{error}; charts of repositories are fetched by Helm's program: install it, name it with \
                  --helm-command, or put the chart of {} into {}",

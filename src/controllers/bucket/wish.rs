@@ -15,7 +15,7 @@ use url::Url;
 
 use super::resolve::{Data, Resolved};
 use super::world::{Work, classify};
-use crate::controllers::source::Wished;
+use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -62,7 +62,8 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
-        .unwrap_or(DEFAULT_TIMEOUT);
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }

@@ -12,7 +12,7 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use super::include::Include;
 use super::resolve::Resolved;
 use super::world::{Work, classify};
-use crate::controllers::source::Wished;
+use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -60,7 +60,8 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
-        .unwrap_or(DEFAULT_TIMEOUT);
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }

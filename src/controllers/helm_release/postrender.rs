@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 
 use crds::CommonMetadata;
 use crds::helm::{HelmRelease, Kustomize, PostRenderer};
+use golang::meter::{Meter, Stop};
 use helm::release::{PostRender, Strategy};
 use kube::core::ResourceExt as _;
-use kustomize::{Garment, InTree, Options, Restriction};
+use kustomize::{Budget, Garment, InTree, Options, Restriction};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tree::Memory;
+
+use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// Label that names the HelmRelease of an object.
 pub(super) const OWNER_NAME: &str = "helm.toolkit.fluxcd.io/name";
@@ -72,10 +75,13 @@ impl PostRenderers {
     /// # Errors
     /// Names the renderer by its place in the spec, and says what kustomize says.
     fn run(&self, stream: &[u8]) -> Result<Vec<u8>, String> {
+        let stop = Stop::default();
+        let _limit = TimeLimit::start(TIME_LIMIT, &stop);
+        let budget = Budget::new(Meter::new(kustomize::ALLOWED, stop));
         let mut text = None;
         for (at, kustomization) in &self.user {
             let input = text.as_deref().unwrap_or(stream);
-            let done = build(input, kustomization);
+            let done = build(input, kustomization, &budget);
             text = Some(done.map_err(|error| format!("spec.postRenderers[{at}]: {error}"))?);
         }
         let input = text.as_deref().unwrap_or(stream);
@@ -84,17 +90,17 @@ impl PostRenderers {
             (Garment::Annotations, &self.common.annotations),
             (Garment::Labels, &self.origin),
         ];
-        let dressed = kustomize::dress(input, garments);
+        let dressed = kustomize::dress(input, garments, &budget);
         dressed.map(String::into_bytes).map_err(|error| format!("labels and annotations: {error}"))
     }
 }
 
 /// Builds a kustomization whose only resource is a stream.
-fn build(stream: &[u8], kustomization: &[u8]) -> Result<Vec<u8>, String> {
+fn build(stream: &[u8], kustomization: &[u8], budget: &Budget) -> Result<Vec<u8>, String> {
     let files = [("kustomization.yaml", kustomization), (INPUT, stream)];
     let files = Memory::from_files(files).map_err(|error| error.to_string())?;
     let options = Options { restriction: Restriction::None, ..Options::default() };
-    let built = kustomize::build(&InTree(files), "/", &options, &mut Vec::new());
+    let built = kustomize::build(&InTree(files), "/", &options, budget, &mut Vec::new());
     let text = built.and_then(|built| built.yaml()).map_err(|error| error.to_string())?;
     Ok(text.into_bytes())
 }

@@ -30,6 +30,7 @@ use super::world::World;
 use crate::cluster::capabilities::Served;
 use crate::cluster::objects::Mode as Write;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::permit::Place;
 use crate::controllers::observer::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
 
 /// How long a definition may take until its kind is served.
@@ -89,7 +90,9 @@ impl World {
             revision: version,
             is_upgrade: action == Action::Upgrade,
         };
-        let rendered = self.rendered(chart, config.clone(), release, action, &served).await?;
+        // Rendering asks nothing of the API server, and may have to wait for its turn.
+        let rendered = self.rendered(chart, config.clone(), release, action, &served);
+        let rendered = self.place.aside(rendered).await?;
         let templates = Some(rendered.templates.clone());
         *loaded.templates.lock().unwrap_or_else(PoisonError::into_inner) = templates;
         let server_side = self.wish.ways.is_server_side(action, base.as_deref());
@@ -109,9 +112,9 @@ impl World {
         action: Action,
         served: &Served,
     ) -> Result<Rendered, Refusal> {
-        let _place = self.context.building.clone().acquire_owned().await.ok();
+        let place = self.context.building.place(&self.node.namespace).await;
         let deadline = Deadline::begin(&Handle::current(), RENDER_LIMIT);
-        let env = self.env(served, &deadline);
+        let env = self.env(served, &place, &deadline);
         let skip_schema = self.wish.ways.way(action).skip_schema;
         let post = self.wish.post.clone();
         let known = self.wish.chart.as_ref().and_then(|loaded| {
@@ -154,7 +157,7 @@ impl World {
         rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
     }
 
-    fn env(&self, served: &Served, deadline: &Deadline) -> Env {
+    fn env(&self, served: &Served, place: &Place, deadline: &Deadline) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = Capabilities {
@@ -167,9 +170,9 @@ impl World {
             api_versions: served.api_versions.clone(),
             ..Capabilities::default()
         };
-        let runtime = Handle::current();
-        let (cluster, deadline) = (self.target.cluster.clone(), deadline.clone());
-        let lookup = Finder { cluster, runtime: runtime.clone(), deadline: deadline.clone() };
+        let (runtime, place) = (Handle::current(), place.clone());
+        let waits = Waits { runtime, place, deadline: deadline.clone() };
+        let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
         Env {
             now: GoTime::from_unix(
                 now.as_second(),
@@ -185,7 +188,7 @@ impl World {
                 .context
                 .settings
                 .allows_dns_lookups()
-                .then(|| Arc::new(Names(runtime, deadline)) as _),
+                .then(|| Arc::new(Names(waits)) as _),
         }
     }
 
@@ -233,10 +236,13 @@ impl World {
                 }
             }
         }
-        for object in &written {
-            self.established(object).await?;
-        }
-        Ok(())
+        let established = async {
+            for object in &written {
+                self.established(object).await?;
+            }
+            Ok(())
+        };
+        if written.is_empty() { Ok(()) } else { self.place.aside(established).await }
     }
 
     /// Writes one definition; tells whether it did.
@@ -378,16 +384,37 @@ fn fill(buffer: &mut [u8]) {
     }
 }
 
+/// How a template waits for servers: without its place among those who render, and not for long.
+#[derive(Clone)]
+struct Waits {
+    runtime: Handle,
+    place: Place,
+    deadline: Deadline,
+}
+
+impl Waits {
+    fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
+        let answer = tokio::time::timeout(limit, asked);
+        self.deadline.wait(|| self.runtime.block_on(self.place.aside(answer))).ok()
+    }
+}
+
+/// How long the API server may take to answer a `lookup`.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
+
 /// What `lookup` finds, in the name of whoever applies.
 struct Finder {
     cluster: Cluster,
-    runtime: Handle,
-    deadline: Deadline,
+    waits: Waits,
 }
 
 impl Lookup for Finder {
     fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
-        self.deadline.wait(|| self.runtime.block_on(find(&self.cluster, wanted)))
+        let found = self.waits.answer(LOOKUP_LIMIT, find(&self.cluster, wanted));
+        found.unwrap_or_else(|| {
+            let Wanted { api_version, kind, .. } = wanted;
+            Err(format!("the API server does not answer for {api_version}, Kind={kind}"))
+        })
     }
 }
 
@@ -414,18 +441,15 @@ async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, S
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The names of hosts that windlass itself can resolve.
-struct Names(Handle, Deadline);
+struct Names(Waits);
 
 impl Resolve for Names {
     fn address_of(&self, host: &str) -> Result<String, String> {
-        self.1.wait(|| self.0.block_on(address_of(host)))
+        let missing = |why: &str| format!("lookup {host}: {why}");
+        let asked = async { tokio::net::lookup_host((host, 0)).await.map(|mut all| all.next()) };
+        let found = self.0.answer(RESOLVE_LIMIT, asked);
+        let found = found.ok_or_else(|| missing("no answer in time"))?;
+        let address = found.ok().flatten();
+        address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
     }
-}
-
-async fn address_of(host: &str) -> Result<String, String> {
-    let missing = |why: &str| format!("lookup {host}: {why}");
-    let found = tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, 0))).await;
-    let found = found.map_err(|_| missing("no answer in time"))?;
-    let address = found.ok().and_then(|mut all| all.next());
-    address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
 }

@@ -25,6 +25,7 @@ use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::hold;
 use crate::controllers::observer::{Awaited, Moment};
+use crate::controllers::permit::Place;
 use crate::controllers::record::Latest;
 use crate::controllers::run::Controlled as _;
 use crate::controllers::target::Target;
@@ -58,6 +59,8 @@ pub(super) struct Known {
 pub(super) struct World {
     pub(super) context: Arc<Context>,
     pub(super) target: Arc<Target>,
+    /// Among those who apply there.
+    pub(super) place: Place,
     pub(super) node: Node,
     latest: Arc<Latest<HelmRelease>>,
     object: Mutex<Arc<HelmRelease>>,
@@ -68,14 +71,14 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(
         context: Arc<Context>,
-        target: Arc<Target>,
+        (target, place): (Arc<Target>, Place),
         node: Node,
         latest: Arc<Latest<HelmRelease>>,
         object: Arc<HelmRelease>,
         wish: Arc<Wish>,
     ) -> Self {
         let (object, known) = (Mutex::new(object), Mutex::default());
-        Self { context, target, node, latest, object, wish, known }
+        Self { context, target, place, node, latest, object, wish, known }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {

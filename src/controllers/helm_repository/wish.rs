@@ -12,7 +12,7 @@ use super::resolve::Secrets;
 use super::world::Work;
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
-use crate::controllers::source::Wished;
+use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -87,7 +87,8 @@ pub(crate) fn repository(object: &HelmRepository, secrets: &Secrets) -> Result<R
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
-        .unwrap_or(DEFAULT_TIMEOUT);
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
     let Secrets { secret, certificates } = secrets;
     let (secret, certificates) = (secret.as_ref(), certificates.as_ref());
     let credentials = if spec.url.starts_with(BUCKET) {

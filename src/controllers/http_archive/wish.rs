@@ -12,7 +12,7 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::{Data, Resolved};
 use super::world::Work;
-use crate::controllers::source::Wished;
+use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 /// Keys of certificates, which belong in the Secret of `spec.certSecretRef`.
 const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
@@ -57,7 +57,7 @@ pub(super) fn wish(object: &HTTPArchive, resolved: &Resolved) -> Result<Wished<W
         .transpose()
         .map_err(|error| unusable(format!("failed to configure proxy options: {error}")))?;
     let limits = Limits::default();
-    remote.limits = Limits { time: timeout.unwrap_or(limits.time), ..limits };
+    remote.limits = Limits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
     let shape = Shape::default()
         .with("url", url.clone())
         .with("digest", digest.clone())

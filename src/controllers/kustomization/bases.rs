@@ -10,11 +10,12 @@ use kustomize::{Error, Files, Inflation, Place, Repository};
 use sources::bases::{Limits, Remotes};
 use sources::git;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::context::Context;
+use crate::controllers::permit::{Permit, Permits};
 use crate::controllers::target::Target;
+use crate::time_limit::TimeLimit;
 
 /// How bases on other servers are had.
 pub(super) enum Bases {
@@ -35,27 +36,30 @@ pub(super) struct Fetched {
 ///
 /// Nobody who builds waits for a place among those who ask, so the two cannot wait for each other.
 pub(super) struct Places {
-    building: Arc<Semaphore>,
-    reaching: Arc<Semaphore>,
+    building: Permits,
+    reaching: Permits,
+    namespace: String,
     runtime: Handle,
     cancel: CancellationToken,
     /// What this build has of each.
-    held: (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>),
+    held: (Option<Permit>, Option<Permit>),
 }
 
 impl Places {
     /// The places of a build that has one already; another is waited for until `cancel`.
     pub(super) fn new(
         context: &Context,
-        building: Option<OwnedSemaphorePermit>,
+        namespace: &str,
+        building: Permit,
         cancel: CancellationToken,
     ) -> Self {
         Self {
             building: context.building.clone(),
             reaching: context.reaching.clone(),
+            namespace: namespace.to_owned(),
             runtime: Handle::current(),
             cancel,
-            held: (building, None),
+            held: (Some(building), None),
         }
     }
 
@@ -72,11 +76,11 @@ impl Places {
         answer
     }
 
-    /// Without a place the process ends, or nobody wants the build any more.
-    fn wait_for(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        let place = places.clone().acquire_owned();
+    /// Without a place, nobody wants the build any more.
+    fn wait_for(&self, places: &Permits) -> Option<Permit> {
+        let place = places.acquire(&self.namespace);
         self.runtime.block_on(async {
-            tokio::select! { place = place => place.ok(), () = self.cancel.cancelled() => None }
+            tokio::select! { place = place => Some(place), () = self.cancel.cancelled() => None }
         })
     }
 }
@@ -92,7 +96,7 @@ impl Bases {
         context: &Context,
         target: &Target,
         timeout: Duration,
-        building: Option<OwnedSemaphorePermit>,
+        (namespace, building): (&str, Permit),
         cancel: &CancellationToken,
     ) -> Self {
         let settings = &context.settings;
@@ -109,15 +113,17 @@ impl Bases {
         };
         let limits = Limits::default();
         let limits = Limits { time: limits.time.min(timeout), ..limits };
-        let places = Places::new(context, building, cancel.clone());
+        let places = Places::new(context, namespace, building, cancel.clone());
         Self::Fetched(Box::new(Fetched { git, limits, places }))
     }
 
     /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
-    /// not tell what comes out. Blocks; not from within a future.
+    /// not tell what comes out. What waits for a server or a place does not count for the time limit. Blocks; not from
+    /// within a future.
     pub(super) fn beside<T>(
         self,
         files: impl Files,
+        limit: &TimeLimit,
         build: impl FnOnce(&dyn Files) -> T,
     ) -> (T, bool) {
         match self {
@@ -125,7 +131,7 @@ impl Bases {
             Self::Fetched(it) => {
                 let Fetched { git, limits, places } = *it;
                 let remotes = Remotes::new(files, git, limits);
-                let files = Asking { remotes, places: RefCell::new(places) };
+                let files = Asking { remotes, places: RefCell::new(places), limit };
                 let built = build(&files);
                 (built, files.remotes.is_used())
             }
@@ -161,12 +167,19 @@ impl<F: Files> Files for Refusing<F> {
 }
 
 /// Files whose remote parts are asked for without a place among those who build.
-struct Asking<F> {
+struct Asking<'l, F> {
     remotes: Remotes<F>,
     places: RefCell<Places>,
+    limit: &'l TimeLimit,
 }
 
-impl<F: Files> Files for Asking<F> {
+impl<F> Asking<'_, F> {
+    fn ask<T>(&self, ask: impl FnOnce() -> T) -> T {
+        self.limit.pause(|| self.places.borrow_mut().while_asking(ask))
+    }
+}
+
+impl<F: Files> Files for Asking<'_, F> {
     fn resolve(&self, path: &str) -> Result<Place, Error> {
         self.remotes.resolve(path)
     }
@@ -176,11 +189,11 @@ impl<F: Files> Files for Asking<F> {
     }
 
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
-        self.places.borrow_mut().while_asking(|| self.remotes.fetch(url))
+        self.ask(|| self.remotes.fetch(url))
     }
 
     fn checkout(&self, repository: &Repository) -> Result<String, Error> {
-        self.places.borrow_mut().while_asking(|| self.remotes.checkout(repository))
+        self.ask(|| self.remotes.checkout(repository))
     }
 
     fn prepare(&self, chart: &Inflation) -> Result<(), Error> {

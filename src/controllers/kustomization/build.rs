@@ -60,8 +60,8 @@ impl Session {
         // Another shard's artifact comes over the network, and a place is for work.
         let elsewhere = resolve::is_elsewhere(&self.context, object);
         let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
-        // A closed door means that the process ends.
-        let place = self.context.building.clone().acquire_owned().await.ok();
+        let namespace = &self.node.namespace;
+        let place = self.context.building.acquire(namespace).await;
         let files = match fetched {
             Some(files) => files,
             None => self.files(object, artifact).await?,
@@ -75,7 +75,7 @@ impl Session {
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        let bases = Bases::of(&self.context, target, pace.timeout, place, &cancel);
+        let bases = Bases::of(&self.context, target, pace.timeout, (namespace, place), &cancel);
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.

@@ -4,15 +4,18 @@
 //! mean (`kustomize`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::kustomize::KustomizationSpec;
-use kustomize::{InTree, Options, Restriction};
+use golang::meter::{Meter, Stop};
+use kustomize::{Budget, InTree, Options, Restriction};
 use objects::Object;
 use sources::bases::without_credentials;
 use tree::{Entry, Files, Kind, RelPath, TreeError};
 
 use super::bases::Bases;
 use super::generated::{self, Generated};
+use crate::time_limit::TimeLimit;
 
 /// How many objects a build may have.
 const MAX_OBJECTS: usize = 50_000;
@@ -45,11 +48,27 @@ pub(super) struct Loaded {
     pub(super) is_remote: bool,
 }
 
+/// What one build may use up: memory, and time in which it does not wait for servers.
+pub(super) struct Account {
+    pub(super) budget: Budget,
+    limit: TimeLimit,
+}
+
+impl Account {
+    /// The time begins now.
+    pub(super) fn new(time: Duration) -> Self {
+        let stop = Stop::default();
+        let limit = TimeLimit::start(time, &stop);
+        Self { budget: Budget::new(Meter::new(kustomize::ALLOWED, stop)), limit }
+    }
+}
+
 /// Builds the objects of a spec from an artifact's files. Blocks; not from within a future.
 pub(super) fn load(
     files: &dyn Files,
     spec: &KustomizationSpec,
     bases: Bases,
+    account: &Account,
 ) -> Result<Loaded, Error> {
     let generated = generated::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
@@ -60,9 +79,10 @@ pub(super) fn load(
         keeps_builtin_schema: true,
         ..Options::default()
     };
-    let (built, is_remote) =
-        bases.beside(within, |files| kustomize::build(files, &root, &options, &mut Vec::new()));
-    let objects = built?.objects()?;
+    let (built, is_remote) = bases.beside(within, &account.limit, |files| {
+        kustomize::build(files, &root, &options, &account.budget, &mut Vec::new())
+    });
+    let objects = built?.into_objects()?;
     if objects.len() > MAX_OBJECTS {
         return Err(Error::TooMuch);
     }

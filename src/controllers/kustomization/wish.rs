@@ -14,11 +14,12 @@ use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
 use super::bases::Bases;
-use super::manifests::Loaded;
+use super::manifests::{Account, Loaded};
 use super::substitution::Substitution;
 use super::{generated, manifests};
 use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
+use crate::time_limit::TIME_LIMIT;
 
 /// How long definitions and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -146,6 +147,9 @@ pub(super) fn farewell(object: &Kustomization, pace: Pace) -> Desired {
     }
 }
 
+/// Steps that substituting in an object costs, besides the account of its own that each text has.
+const SUBSTITUTION: u64 = 100_000;
+
 /// Builds what is declared at a revision.
 pub(super) fn wish(
     object: &Kustomization,
@@ -158,8 +162,9 @@ pub(super) fn wish(
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let recorder = Recorder::new(files);
+    let account = Account::new(TIME_LIMIT);
     let Loaded { objects: loaded, is_remote } =
-        manifests::load(&recorder, spec, bases).map_err(|error| refused(&error))?;
+        manifests::load(&recorder, spec, bases, &account).map_err(|error| refused(&error))?;
     let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
     let mut objects = Vec::with_capacity(loaded.len());
     for mut manifest in loaded {
@@ -170,7 +175,12 @@ pub(super) fn wish(
             )));
         }
         if let Some(substitution) = substitution {
+            let subject = manifest.id().subject();
+            let too_much = |exhausted| failed(format!("substitution in {subject}: {exhausted}"));
+            account.budget.with(|meter| meter.steps(SUBSTITUTION)).map_err(too_much)?;
             manifest = substitution.apply(manifest).map_err(failed)?;
+            let weight: usize = manifest.fields().values().map(kustomize::weight_of_value).sum();
+            account.budget.with(|meter| meter.bytes(weight as u64)).map_err(too_much)?;
         }
         // The API server would repeat such a value in its refusal, and so publish it.
         if let Some(key) = value_that_is_no_text(&manifest) {

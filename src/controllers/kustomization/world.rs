@@ -27,6 +27,7 @@ use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
 use crate::controllers::observer::{Awaited, Labelled};
+use crate::controllers::permit::Place;
 use crate::controllers::record::Latest;
 use crate::controllers::target::Target;
 
@@ -60,6 +61,8 @@ struct Known {
 pub(super) struct World {
     context: Arc<Context>,
     target: Arc<Target>,
+    /// Among those who apply there.
+    place: Place,
     node: Node,
     latest: Arc<Latest<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
@@ -104,7 +107,7 @@ pub(super) enum Verify {
 impl World {
     pub(super) fn new(
         context: Arc<Context>,
-        target: Arc<Target>,
+        (target, place): (Arc<Target>, Place),
         node: Node,
         latest: Arc<Latest<Kustomization>>,
         object: Arc<Kustomization>,
@@ -132,7 +135,7 @@ impl World {
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
         let (object, known) = (Mutex::new(object), Mutex::new(known));
-        Ok(Self { context, target, node, latest, object, desired, settings, versions, known })
+        Ok(Self { context, target, place, node, latest, object, desired, settings, versions, known })
     }
 
     /// Nodes that stand for kinds which were needed and are not served.

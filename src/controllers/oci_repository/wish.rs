@@ -15,7 +15,7 @@ use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, 
 
 use super::resolve::{CREDENTIALS, PROXY, Resolved, transport, unusable};
 use super::world::{Wanted, Work};
-use crate::controllers::source::Wished;
+use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parity(flux): what is fetched where nothing says what.
@@ -74,7 +74,8 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
-        .unwrap_or(DEFAULT_TIMEOUT);
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }

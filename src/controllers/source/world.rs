@@ -113,6 +113,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 impl<K: Sourced> World<K> {
+    /// Whose turn it is to ask and to fetch.
+    fn namespace(&self) -> String {
+        self.run.object.namespace().unwrap_or_default()
+    }
+
     /// The world of a run.
     pub(super) fn new(run: Arc<Run<K>>) -> Self {
         Self { run, found: Mutex::default(), stored: Mutex::default() }
@@ -141,8 +146,7 @@ impl<K: Sourced> reconcile::World<Fetching> for World<K> {
             return Ok(Observed { remote: revision, kept: Some(kept), settled });
         }
         let kept = self.kept().await;
-        // A closed door means that the process ends.
-        let _place = self.run.context.asking.clone().acquire_owned().await.ok();
+        let _place = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
         let Asked { revision, found } = K::ask(&self.run, usable).await?;
@@ -155,8 +159,7 @@ impl<K: Sourced> reconcile::World<Fetching> for World<K> {
         let Step::Fetch { .. } = step;
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(found) = found else { return Ok(()) };
-        // A closed door means that the process ends.
-        let _place = self.run.context.fetching.clone().acquire_owned().await.ok();
+        let _place = self.run.context.fetching.acquire(&self.namespace()).await;
         let stored = K::fetch(&self.run, found).await?;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(())

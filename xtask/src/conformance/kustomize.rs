@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::regexp::Regexp;
-use kustomize::{Options, Order, Restriction, Warning};
+use kustomize::{Budget, Options, Order, Restriction, Warning};
 use serde::Deserialize;
 use serde_json::Value;
 use sources::disk::Disk;
@@ -61,7 +61,8 @@ fn build(case: Case) -> Judgement {
     let options = options(recorded.args.as_deref().unwrap_or_default())?;
     let mut warnings = Vec::new();
     let dir = format!("{root}/{}", recorded.dir);
-    let built = kustomize::build(&Disk::default(), &dir, &options, &mut warnings);
+    let built =
+        kustomize::build(&Disk::default(), &dir, &options, &Budget::default(), &mut warnings);
     let built = built.and_then(|built| built.yaml());
     let mut said: String = warnings.iter().map(line).collect();
     match (built, recorded.expected) {

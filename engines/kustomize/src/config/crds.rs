@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Config, NameReference, add};
+use crate::budget::{self, Budget};
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
@@ -17,17 +18,19 @@ const MAX_PROPERTIES: usize = 100_000;
 ///
 /// # Errors
 /// The file is no YAML or JSON, or holds something other than definitions.
-pub(super) fn config(text: &[u8], path: &str) -> Result<Config> {
+pub(super) fn config(text: &[u8], path: &str, budget: &Budget) -> Result<Config> {
     let unable = || format!("unable to parse open API definition from '{path}'");
+    let limits = budget.reading(text.len())?;
     let value = if text.first() == Some(&b'{') {
         let parsed = serde_json::from_slice(text);
         parsed.map_err(|error| Error::new(error.to_string())).within(unable)?
     } else {
-        let parsed = goyaml::to_json(text);
+        let parsed = goyaml::to_json_within(text, &limits);
         parsed
             .map_err(|error| Error::new(format!("error converting YAML to JSON: {error}")))
             .within(unable)?
     };
+    let _document = budget.hold(budget::weight_of_value(&value))?;
     let definitions = match value {
         Value::Null => Map::new(),
         Value::Object(definitions) => definitions,
@@ -46,11 +49,16 @@ pub(super) fn config(text: &[u8], path: &str) -> Result<Config> {
             continue;
         }
         let kind = name.rsplit('.').next().unwrap_or(name);
-        let mut reader =
-            Reader { definitions: &definitions, kind, config: Config::default(), left: &mut left };
+        let mut reader = Reader {
+            definitions: &definitions,
+            kind,
+            config: Config::default(),
+            left: &mut left,
+            budget,
+        };
         reader.read(name, &[])?;
         let found = reader.config;
-        config.merge(found)?;
+        config.merge(found, budget)?;
     }
     Ok(config)
 }
@@ -85,6 +93,7 @@ struct Reader<'d, 'l> {
     kind: &'d str,
     config: Config,
     left: &'l mut usize,
+    budget: &'l Budget,
 }
 
 impl Reader<'_, '_> {
@@ -96,6 +105,7 @@ impl Reader<'_, '_> {
             return Err(Error::new(format!("the definition of `{name}` goes on without end")));
         }
         *self.left -= properties.len();
+        self.budget.steps(1_000 * properties.len())?;
         for (property, schema) in properties {
             let path = [path, &[property]].concat();
             let extension = |name: &str| schema.get(name).and_then(Value::as_str);
@@ -105,13 +115,13 @@ impl Reader<'_, '_> {
                 ..FieldSpec::default()
             };
             if extension("x-kubernetes-annotation").is_some() {
-                add(&mut self.config.common_annotations, spec(&path))?;
+                add(&mut self.config.common_annotations, spec(&path), self.budget)?;
             }
             if extension("x-kubernetes-label-selector").is_some() {
-                add(&mut self.config.common_labels, spec(&path))?;
+                add(&mut self.config.common_labels, spec(&path), self.budget)?;
             }
             if extension("x-kubernetes-identity").is_some() {
-                add(&mut self.config.name_prefix, spec(&path))?;
+                add(&mut self.config.name_prefix, spec(&path), self.budget)?;
             }
             let version = extension("x-kubernetes-object-ref-api-version");
             if let (Some(version), Some(kind)) =
@@ -121,7 +131,7 @@ impl Reader<'_, '_> {
                 let target =
                     Gvk { kind: kind.to_owned(), version: version.to_owned(), ..Gvk::default() };
                 let referrers = vec![spec(&[path.as_slice(), &[key]].concat())];
-                self.config.add_reference(NameReference { target, referrers })?;
+                self.config.add_reference(NameReference { target, referrers }, self.budget)?;
             }
             if let Some(reference) = extension("$ref") {
                 self.read(reference, &path)?;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use golang::strconv::{FloatForm, format_float};
 use serde_json::{Number, Value};
 
-use super::{Error, MAX_DEPTH};
+use super::{Error, MAX_DEPTH, VALUE};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,26 +45,40 @@ impl Json {
         Error::Type { found: found.to_owned(), wanted }
     }
 
-    /// How many levels it has below it, and about how many bytes it takes.
-    pub(super) fn extent(&self) -> (usize, usize) {
-        let (mut deepest, mut bytes) = (0, 0);
+    /// How many bytes of memory it takes.
+    pub(super) fn weight(&self) -> usize {
+        let mut bytes = 0;
+        let mut left = vec![self];
+        while let Some(json) = left.pop() {
+            bytes += VALUE;
+            match json {
+                Self::Null | Self::AddedNull => {}
+                Self::Scalar(text) => bytes += text.len(),
+                Self::List(items) => left.extend(items),
+                Self::Object(fields) => {
+                    bytes += fields.keys().map(|key| VALUE + key.len()).sum::<usize>();
+                    left.extend(fields.values());
+                }
+            }
+        }
+        bytes
+    }
+
+    /// How many levels it has below it.
+    pub(super) fn depth(&self) -> usize {
+        let mut deepest = 0;
         let mut left = vec![(0, self)];
         while let Some((depth, json)) = left.pop() {
             deepest = deepest.max(depth);
-            bytes += match json {
-                Self::Null | Self::AddedNull => 4,
-                Self::Scalar(text) => text.len(),
-                Self::List(items) => {
-                    left.extend(items.iter().map(|item| (depth + 1, item)));
-                    2 + items.len()
-                }
+            match json {
+                Self::Null | Self::AddedNull | Self::Scalar(_) => {}
+                Self::List(items) => left.extend(items.iter().map(|item| (depth + 1, item))),
                 Self::Object(fields) => {
                     left.extend(fields.values().map(|field| (depth + 1, field)));
-                    fields.keys().map(|key| key.len() + 4).sum::<usize>() + 2
                 }
-            };
+            }
         }
-        (deepest, bytes)
+        deepest
     }
 }
 

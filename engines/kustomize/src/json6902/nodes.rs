@@ -17,7 +17,7 @@ pub(super) fn document(json: Json) -> Result<Node, Error> {
     if !matches!(json, Json::Object(_)) {
         return Err(json.not_a("map[string]interface {}"));
     }
-    if json.extent().0 > MAX_DEPTH {
+    if json.depth() > MAX_DEPTH {
         return Err(Error::TooDeep);
     }
     let text = field::text(&node(json)?);

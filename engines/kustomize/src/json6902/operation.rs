@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use golang::strconv::atoi;
 
 use super::json::Json;
-use super::{Error, MAX_COPIED, MAX_DEPTH};
+use super::{Error, MAX_DEPTH};
+use crate::budget::Budget;
+
+/// Steps that an operation costs, which may move all items of a list.
+const OPERATION: usize = 1_000;
 
 const MISSING: &str = "missing value";
 const FAILED: &str = "test failed";
@@ -19,16 +23,26 @@ pub(super) struct Operation(pub(super) BTreeMap<String, Json>);
 type InContainer<T> = Result<T, String>;
 
 impl Operation {
-    /// Applies it. `copied` counts the bytes that copies have added.
-    pub(super) fn apply(&self, root: &mut Json, copied: &mut usize) -> Result<(), Error> {
+    /// Applies it. `added` counts the bytes that operations have added.
+    pub(super) fn apply(
+        &self,
+        root: &mut Json,
+        added: &mut usize,
+        budget: &Budget,
+    ) -> Result<(), Error> {
+        budget.steps(OPERATION)?;
         let kind = self.0.get("op").and_then(Json::as_string).unwrap_or("unknown".to_owned());
         match kind.as_str() {
-            "add" => self.add(root),
+            "add" | "replace" => {
+                if let Some(value) = self.0.get("value") {
+                    grow(added, value, budget)?;
+                }
+                if kind == "add" { self.add(root) } else { self.replace(root) }
+            }
             "remove" => self.remove(root),
-            "replace" => self.replace(root),
             "move" => self.move_value(root),
             "test" => self.test(root),
-            "copy" => self.copy(root, copied),
+            "copy" => self.copy(root, added, budget),
             _ => Err(Error::Kind(kind)),
         }
     }
@@ -167,18 +181,18 @@ impl Operation {
         if is_same { Ok(()) } else { failed() }
     }
 
-    fn copy(&self, root: &mut Json, copied: &mut usize) -> Result<(), Error> {
+    fn copy(&self, root: &mut Json, added: &mut usize, budget: &Budget) -> Result<(), Error> {
         let from = self.decoded("copy", "from")?;
         let Some((container, key)) = find(root, &from) else {
             return fail(format!(
                 "copy operation does not apply: doc is missing from path: {from}: {MISSING}"
             ));
         };
-        let value = get(container, &key)
-            .map_err(|problem| {
-                Error::Operation(format!("error in copy for from: '{from}': {problem}"))
-            })?
-            .clone();
+        let value = get(container, &key).map_err(|problem| {
+            Error::Operation(format!("error in copy for from: '{from}': {problem}"))
+        })?;
+        grow(added, value, budget)?;
+        let value = value.clone();
         let path = self.text("path").map_err(|_| {
             Error::Operation(format!("copy operation failed to decode path: {MISSING}"))
         })?;
@@ -188,10 +202,6 @@ impl Operation {
             ));
         };
         check_depth(&path, &value)?;
-        *copied += value.extent().1;
-        if *copied > MAX_COPIED {
-            return Err(Error::TooMuch);
-        }
         add(container, &key, value).map_err(|problem| {
             Error::Operation(format!("error while adding value during copy: {problem}"))
         })
@@ -203,6 +213,16 @@ impl Operation {
             Error::Operation(format!("{kind} operation failed to decode {field}: {problem}"))
         })
     }
+}
+
+/// Counts what is copied, before it is.
+fn grow(added: &mut usize, value: &Json, budget: &Budget) -> Result<(), Error> {
+    let weight = value.weight();
+    *added += weight;
+    budget.steps(weight)?;
+    // Taken for a moment: whether there is room is asked with each, and the sum is taken at the end.
+    drop(budget.hold(*added)?);
+    Ok(())
 }
 
 fn fail(text: String) -> Result<(), Error> {
@@ -337,7 +357,7 @@ fn is_equal(found: &Json, wanted: &Json) -> bool {
 
 /// Refuses what would nest too deeply at the end of a path.
 fn check_depth(path: &str, value: &Json) -> Result<(), Error> {
-    if path.matches('/').count() + value.extent().0 > MAX_DEPTH {
+    if path.matches('/').count() + value.depth() > MAX_DEPTH {
         return Err(Error::TooDeep);
     }
     Ok(())

@@ -4,12 +4,14 @@ use goyaml::Limits;
 use goyaml::v3::{self, Node};
 
 use super::{apply, parse};
+use crate::budget::Budget;
 use crate::field;
 
 fn patched(object: &str, patch: &str) -> String {
     let mut object: Node =
         v3::parse(object.as_bytes(), &Limits::default()).expect("valid YAML").swap_remove(0);
-    match parse(patch).and_then(|patch| apply(&patch, &mut object)) {
+    let parsed = parse(patch, &Limits::default());
+    match parsed.and_then(|patch| apply(&patch, &mut object, &Budget::default())) {
         Ok(()) => field::text(&object),
         Err(error) => error.to_string(),
     }
@@ -60,5 +62,5 @@ fn copies_cannot_grow_without_end() {
         .collect();
     let patch = format!("[{}]", operations.join(","));
     let error = patched(&format!("a: {{b: {}}}\n", "x".repeat(1 << 20)), &patch);
-    assert_eq!(error, "copy operations of the patch would add more than 67108864 bytes");
+    assert_eq!(error, "it takes more than 469762048 bytes of memory");
 }

@@ -1,9 +1,11 @@
 //! Aliases and merge keys give way to what they stand for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use golang::meter::Exhausted;
 use goyaml::v3::{Kind, Node, Note};
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Error, Result};
 
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// A merge of something other than maps, two merge keys in a map, more than `most` nodes, an alias within its own
 /// anchor.
-pub(super) fn expand(root: Node, most: usize) -> Result<Node> {
+pub(super) fn expand(root: Node, most: usize, budget: &Budget) -> Result<Node> {
     let has_any = root.walk().any(|(_, node)| {
         node.kind == Kind::Alias
             || !node.notes.get(Note::Anchor).is_empty()
@@ -22,8 +24,11 @@ pub(super) fn expand(root: Node, most: usize) -> Result<Node> {
     if !has_any {
         return Ok(root);
     }
-    let mut expansion = Expansion { anchors: BTreeMap::new(), left: most };
-    expansion.node(root)
+    let left = budget.bytes_left();
+    let expanded = Expansion { anchors: BTreeMap::new(), left: most, budget }.node(root);
+    // Who keeps the node takes all of it.
+    budget.free_to(left);
+    expanded
 }
 
 /// Whether a map has a key that is null.
@@ -31,13 +36,14 @@ fn has_null_key(node: &Node) -> bool {
     node.kind == Kind::Mapping && node.content.iter().step_by(2).any(edit::is_null)
 }
 
-struct Expansion {
+struct Expansion<'b> {
     /// What the names mean so far.
     anchors: BTreeMap<String, Node>,
     left: usize,
+    budget: &'b Budget,
 }
 
-impl Expansion {
+impl Expansion<'_> {
     fn node(&mut self, mut node: Node) -> Result<Node> {
         if node.kind == Kind::Alias {
             return self.copy(&node.value);
@@ -51,6 +57,7 @@ impl Expansion {
             node.content.push(child);
         }
         if !anchor.is_empty() {
+            self.budget.keep(&node)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -64,6 +71,10 @@ impl Expansion {
         let size = target.walk().count();
         let excessive = || Error::new("yaml: document contains excessive aliasing");
         self.left = self.left.checked_sub(size).ok_or_else(excessive)?;
+        self.budget.keep(target).map_err(|exhausted| match exhausted {
+            Exhausted::Bytes(_) => excessive(),
+            Exhausted::Steps(_) | Exhausted::Time => exhausted.into(),
+        })?;
         Ok(target.clone())
     }
 
@@ -126,20 +137,25 @@ impl Expansion {
 
 /// Sets entries one by one; an entry that is there gets the new key, too.
 fn set_entries(map: &mut Node, entries: Vec<Node>) {
+    // Where keys stand; of those that come twice, the first counts.
+    let mut known: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for (pair, key) in map.content.iter().step_by(2).enumerate() {
+        known.entry(key.value.clone()).or_default().insert(2 * pair);
+    }
     let mut entries = entries.into_iter();
     while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
-        let name = edit::text(&key).to_owned();
-        let known = (0..map.content.len() / 2).map(|pair| 2 * pair);
-        let known = known.into_iter().find(|at| map.content[*at].value == name);
-        match known {
-            Some(at) => {
-                map.content[at] = key;
-                map.content[at + 1] = value;
-            }
-            None => {
-                map.content.push(key);
-                map.content.push(value);
-            }
+        let found = known.get(edit::text(&key)).and_then(BTreeSet::first).copied();
+        let at = found.unwrap_or(map.content.len());
+        if found.is_none() {
+            map.content.extend([Node::default(), Node::default()]);
         }
+        if found.is_none() || map.content[at].value != key.value {
+            if let Some(places) = known.get_mut(&map.content[at].value) {
+                places.remove(&at);
+            }
+            known.entry(key.value.clone()).or_default().insert(at);
+        }
+        map.content[at] = key;
+        map.content[at + 1] = value;
     }
 }

@@ -7,7 +7,8 @@ use std::ops::{Index, IndexMut};
 
 use goyaml::v3::{Kind, Node, Style};
 
-use super::{MAX_DEPTH, MAX_NODES, MAX_STEPS, MergeError};
+use super::{MAX_DEPTH, MergeError};
+use crate::budget::{self, Budget};
 use crate::field::{self, WrongKind};
 
 /// Which node.
@@ -15,14 +16,14 @@ use crate::field::{self, WrongKind};
 pub(super) struct Id(usize);
 
 /// All nodes of a merge. The content of the nodes themselves is empty; [`Arena::children`] has it.
-#[derive(Debug, Default)]
-pub(super) struct Arena {
+#[derive(Debug)]
+pub(super) struct Arena<'b> {
     nodes: Vec<Node>,
     children: Vec<Vec<Id>>,
-    steps: usize,
+    budget: &'b Budget,
 }
 
-impl Index<Id> for Arena {
+impl Index<Id> for Arena<'_> {
     type Output = Node;
 
     fn index(&self, id: Id) -> &Node {
@@ -30,13 +31,18 @@ impl Index<Id> for Arena {
     }
 }
 
-impl IndexMut<Id> for Arena {
+impl IndexMut<Id> for Arena<'_> {
     fn index_mut(&mut self, id: Id) -> &mut Node {
         &mut self.nodes[id.0]
     }
 }
 
-impl Arena {
+impl<'b> Arena<'b> {
+    /// No nodes.
+    pub(super) fn new(budget: &'b Budget) -> Self {
+        Self { nodes: Vec::new(), children: Vec::new(), budget }
+    }
+
     /// Adds a node without children.
     pub(super) fn push(&mut self, node: Node) -> Id {
         self.nodes.push(node);
@@ -51,9 +57,6 @@ impl Arena {
         let mut left = vec![(id, content)];
         while let Some((parent, content)) = left.pop() {
             for mut node in content {
-                if self.nodes.len() >= 2 * MAX_NODES {
-                    return Err(MergeError::TooLarge);
-                }
                 let content = std::mem::take(&mut *node.content);
                 let child = self.push(node);
                 self.children[parent.0].push(child);
@@ -65,18 +68,22 @@ impl Arena {
         Ok(id)
     }
 
-    /// A copy of a tree; what has several parents is copied for each.
-    pub(super) fn export(&self, root: Id) -> Result<Node, MergeError> {
+    /// A copy of a tree, and what it weighs; what has several parents is copied for each.
+    pub(super) fn export(&self, root: Id) -> Result<(Node, usize), MergeError> {
         // Each level is a node with the children that have been copied, and those that are left.
         let mut levels: Vec<(Node, Vec<Node>, &[Id])> = Vec::new();
-        let mut copied = 0;
+        let (mut weight, mut most) =
+            (0, usize::try_from(self.budget.bytes_left()).unwrap_or(usize::MAX));
         let mut next = Some(root);
         loop {
             if let Some(id) = next.take() {
-                copied += 1;
-                if copied > MAX_NODES {
-                    return Err(MergeError::TooLarge);
+                let own = budget::weight_alone(&self[id]);
+                weight += own;
+                if own > most {
+                    // Says that there is no more.
+                    self.budget.bytes(weight)?;
                 }
+                most = most.saturating_sub(own);
                 // A node that has come to contain itself has no end.
                 if levels.len() > 2 * MAX_DEPTH {
                     return Err(MergeError::TooDeep);
@@ -84,16 +91,20 @@ impl Arena {
                 let children = self.children(id);
                 levels.push((self[id].clone(), Vec::with_capacity(children.len()), children));
             }
-            let Some((_, _, left)) = levels.last_mut() else { return Ok(Node::default()) };
+            let Some((_, _, left)) = levels.last_mut() else {
+                return Ok((Node::default(), weight));
+            };
             if let Some((first, rest)) = left.split_first() {
                 (next, *left) = (Some(*first), rest);
                 continue;
             }
-            let Some((mut node, content, _)) = levels.pop() else { return Ok(Node::default()) };
+            let Some((mut node, content, _)) = levels.pop() else {
+                return Ok((Node::default(), weight));
+            };
             node.content = content.into();
             match levels.last_mut() {
                 Some((_, copied, _)) => copied.push(node),
-                None => return Ok(node),
+                None => return Ok((node, weight)),
             }
         }
     }
@@ -110,11 +121,7 @@ impl Arena {
 
     /// Counts nodes that are looked at.
     pub(super) fn count(&mut self, nodes: usize) -> Result<(), MergeError> {
-        self.steps += nodes;
-        if self.steps > MAX_STEPS {
-            return Err(MergeError::TooLong);
-        }
-        Ok(())
+        Ok(self.budget.steps(nodes)?)
     }
 
     /// Whether a node is tagged as null.
@@ -140,7 +147,7 @@ impl Arena {
         if self.is_null(id) || found == expected {
             return Ok(());
         }
-        let contents = self.export(id).map(|node| field::text(&node)).unwrap_or_default();
+        let contents = self.export(id).map(|(node, _)| field::text(&node)).unwrap_or_default();
         Err(WrongKind { expected, found, contents }.into())
     }
 

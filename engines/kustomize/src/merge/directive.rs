@@ -20,7 +20,7 @@ pub(super) enum Directive {
 }
 
 /// Takes the directive out of a patch: the key of a map, or an item of a list that has nothing else.
-pub(super) fn take(arena: &mut Arena, patch: Option<Id>) -> Result<Directive, MergeError> {
+pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive, MergeError> {
     let Some(patch) = patch else { return Ok(Directive::Merge) };
     let found = match arena[patch].kind {
         Kind::Mapping => arena.entry(patch, KEY)?,
@@ -44,7 +44,7 @@ pub(super) fn take(arena: &mut Arena, patch: Option<Id>) -> Result<Directive, Me
 }
 
 /// The directive in the first item that has one, unless that item has more.
-fn in_list(arena: &mut Arena, list: Id) -> Result<Option<(Id, Id)>, MergeError> {
+fn in_list(arena: &mut Arena<'_>, list: Id) -> Result<Option<(Id, Id)>, MergeError> {
     for at in 0..arena.children(list).len() {
         let item = arena.children(list)[at];
         if let Some(entry) = arena.entry(item, KEY)? {

@@ -30,7 +30,7 @@ pub(super) struct ListFrame<'s> {
 
 impl<'s> ListFrame<'s> {
     pub(super) fn new(
-        arena: &mut Arena,
+        arena: &mut Arena<'_>,
         sources: Sources,
         value: Value,
         schema: Option<&Resource<'s>>,
@@ -80,7 +80,7 @@ impl<'s> ListFrame<'s> {
     /// Takes what has become of the item.
     pub(super) fn take(
         &mut self,
-        arena: &mut Arena,
+        arena: &mut Arena<'_>,
         item: Option<Value>,
     ) -> Result<(), MergeError> {
         let (keys, values) = (&self.valid_keys, &self.valid_values);
@@ -120,7 +120,7 @@ impl<'s> ListFrame<'s> {
 }
 
 /// Adds the items of `from` to `list`, where they take the places of those with the same keys.
-fn append(arena: &mut Arena, list: Id, from: Id, keys: &[String]) -> Result<(), MergeError> {
+fn append(arena: &mut Arena<'_>, list: Id, from: Id, keys: &[String]) -> Result<(), MergeError> {
     for item in arena.children(from).to_vec() {
         if keys.first().is_none_or(String::is_empty) {
             let value = arena[item].value.clone();
@@ -149,7 +149,7 @@ fn append(arena: &mut Arena, list: Id, from: Id, keys: &[String]) -> Result<(), 
 /// Puts an item into the place of each that has these values; at the end if there is none. Without an item, those are
 /// removed. Null and empty maps are removed in any case.
 pub(super) fn set_item(
-    arena: &mut Arena,
+    arena: &mut Arena<'_>,
     list: Id,
     item: Option<Id>,
     keys: &[String],
@@ -188,7 +188,7 @@ pub(super) fn set_item(
 
 /// Whether an item has all values; an empty one is any.
 fn has_values(
-    arena: &mut Arena,
+    arena: &mut Arena<'_>,
     item: Id,
     keys: &[String],
     values: &[String],
@@ -206,7 +206,7 @@ fn has_values(
     Ok(found)
 }
 
-fn has_value(arena: &mut Arena, item: Id, key: &str, value: &str) -> Result<bool, MergeError> {
+fn has_value(arena: &mut Arena<'_>, item: Id, key: &str, value: &str) -> Result<bool, MergeError> {
     if key.is_empty() {
         arena.expect(item, Kind::Scalar)?;
         return Ok(arena[item].value == value);
@@ -218,7 +218,7 @@ fn has_value(arena: &mut Arena, item: Id, key: &str, value: &str) -> Result<bool
 
 /// The first item that has exactly these values.
 fn find_item(
-    arena: &mut Arena,
+    arena: &mut Arena<'_>,
     list: Id,
     keys: &[String],
     values: &[String],

@@ -4,6 +4,7 @@ use goyaml::Limits;
 use goyaml::v3::{self, Node};
 
 use super::{Outcome, strategic};
+use crate::budget::Budget;
 use crate::field;
 use crate::schema::Schema;
 
@@ -13,7 +14,7 @@ fn parse(text: &str) -> Node {
 
 fn merged(target: &str, patch: &str) -> String {
     let mut target = parse(target);
-    match strategic(&parse(patch), &mut target, &Schema::builtin()) {
+    match strategic(&parse(patch), &mut target, &Schema::builtin(), &Budget::default()) {
         Ok(Outcome::Merged) => field::text(&target),
         Ok(Outcome::Deleted) => "deleted".to_owned(),
         Err(error) => error.to_string(),

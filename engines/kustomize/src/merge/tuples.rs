@@ -10,7 +10,7 @@ pub(super) type Tuple = Vec<String>;
 
 /// The different tuples of several lists, in the order in which they are met.
 pub(super) fn of_items(
-    arena: &mut Arena,
+    arena: &mut Arena<'_>,
     lists: &[Id],
     keys: &[String],
 ) -> Result<Vec<Tuple>, MergeError> {
@@ -36,7 +36,7 @@ pub(super) fn of_items(
 }
 
 /// The same for items that are their own keys.
-pub(super) fn of_scalars(arena: &Arena, lists: &[Id]) -> Vec<Tuple> {
+pub(super) fn of_scalars(arena: &Arena<'_>, lists: &[Id]) -> Vec<Tuple> {
     let mut seen = BTreeSet::new();
     let items = lists.iter().flat_map(|list| arena.children(*list));
     let values = items.map(|item| arena[*item].value.clone());
@@ -44,7 +44,7 @@ pub(super) fn of_scalars(arena: &Arena, lists: &[Id]) -> Vec<Tuple> {
 }
 
 /// Makes tuples the same that have a value in common and differ only where one has none.
-pub(super) fn complete(arena: &mut Arena, tuples: &mut [Tuple]) -> Result<(), MergeError> {
+pub(super) fn complete(arena: &mut Arena<'_>, tuples: &mut [Tuple]) -> Result<(), MergeError> {
     arena.count(tuples.len().saturating_mul(tuples.len()))?;
     for first in 0..tuples.len() {
         // Go goes on with the tuple as it was here.

@@ -1,13 +1,20 @@
 //! All nodes that a path with patterns leads to, as kyaml's `PathMatcher` finds them.
 
 use golang::regexp::Regexp;
-use goyaml::Limits;
 use goyaml::v3::{Documents, Kind, Node};
 
 use super::{
     Error, MAX_PARTS, Place, at_mut, created, created_item, index, is_pair, kind_before, pair, root,
 };
+use crate::budget::{self, Budget};
 use crate::field;
+use crate::pattern;
+
+/// Steps that a part of a path costs.
+const STEP: usize = 64;
+
+/// Steps that making a regular expression costs.
+const COMPILED: usize = 100_000;
 
 /// A node that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +42,7 @@ pub fn matches(
     node: &mut Node,
     path: &[impl AsRef<str>],
     create: Option<Kind>,
+    budget: &Budget,
 ) -> Result<Vec<Match>, Error> {
     if path.len() > MAX_PARTS {
         return Err(Error::TooLong);
@@ -42,7 +50,7 @@ pub fn matches(
     let parts: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let (_, place) = root(node);
     let mut found = Vec::new();
-    Finder { root: node, create, found: &mut found }.find(place, &parts)?;
+    Finder { root: node, create, found: &mut found, budget }.find(place, &parts)?;
     Ok(found)
 }
 
@@ -51,10 +59,12 @@ struct Finder<'n, 'f> {
     root: &'n mut Node,
     create: Option<Kind>,
     found: &'f mut Vec<Match>,
+    budget: &'f Budget,
 }
 
 impl Finder<'_, '_> {
     fn find(&mut self, place: Place, parts: &[&str]) -> Result<(), Error> {
+        self.budget.steps(STEP + place.len())?;
         let Some((part, rest)) = parts.split_first() else {
             self.found.push(Match::Node(place));
             return Ok(());
@@ -99,17 +109,20 @@ impl Finder<'_, '_> {
 
     fn find_in_text(&mut self, place: &Place, rest: &[&str]) -> Result<(), Error> {
         let Some(scalar) = at_mut(self.root, place) else { return Ok(()) };
-        let first = Documents::new(scalar.value.as_bytes(), &Limits::default())?.next();
+        let limits = self.budget.reading(scalar.value.len())?;
+        let first = Documents::new(scalar.value.as_bytes(), &limits)?.next();
         let Some(document) = first else {
             let is_list = is_pair(rest[0]) || index(rest[0]).is_some() || rest[0] == "*";
             let expected = if is_list { "SequenceNode" } else { "MappingNode" };
             return Err(Error::EmptyText { expected });
         };
         let mut document = document?;
+        // Each match is a copy of a part of it.
+        let _document = self.budget.hold(budget::weight(&document))?;
         let (_, start) = root(&document);
         let mut found = Vec::new();
-        let create = self.create;
-        Finder { root: &mut document, create, found: &mut found }.find(start, rest)?;
+        let (create, budget) = (self.create, self.budget);
+        Finder { root: &mut document, create, found: &mut found, budget }.find(start, rest)?;
         self.found.extend(found.into_iter().map(|found| match found {
             Match::Node(place) => {
                 Match::InText(Box::new(super::at(&document, &place).cloned().unwrap_or_default()))
@@ -161,23 +174,31 @@ impl Finder<'_, '_> {
         if items == 0 {
             return Ok(false);
         }
+        self.budget.steps(COMPILED)?;
         let pattern = Regexp::new(pattern)?;
         for item in 0..items {
+            self.budget.steps(STEP)?;
             let place = child(place, item);
             let Some(node) = super::at(self.root, &place) else { continue };
             if name.is_empty() {
-                if pattern.is_match(field::text(node).trim()) {
+                if self.is_match(&pattern, node)? {
                     self.found.push(Match::Node(place));
                 }
                 continue;
             }
             let at = field::position(node, name).ok().flatten();
             let Some(value) = at.and_then(|at| node.content.get(at)) else { continue };
-            if pattern.is_match(field::text(value).trim()) {
+            if self.is_match(&pattern, value)? {
                 self.find(place, rest)?;
             }
         }
         Ok(self.found.len() > before)
+    }
+
+    fn is_match(&self, pattern: &Regexp, node: &Node) -> Result<bool, Error> {
+        let text = field::text(node);
+        self.budget.steps(pattern::steps(pattern, text.len()))?;
+        Ok(pattern.is_match(text.trim()))
     }
 
     /// How many items the list at a place has; null has none.

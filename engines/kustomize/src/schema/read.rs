@@ -25,9 +25,8 @@ pub enum ReadError {
 }
 
 /// Adds a document's definitions and paths.
-pub(super) fn add(schema: &mut Schema, document: &str) -> Result<(), ReadError> {
-    let document = goyaml::to_json(document.as_bytes())?;
-    let Value::Object(document) = &document else { return Err(ReadError::NoMap) };
+pub(super) fn add(schema: &mut Schema, document: &Value) -> Result<(), ReadError> {
+    let Value::Object(document) = document else { return Err(ReadError::NoMap) };
     let Added { shapes, definitions, kinds, scopes } = Arc::make_mut(&mut schema.added);
     if let Some(Value::Object(added)) = document.get("definitions") {
         for (name, definition) in added {

@@ -49,13 +49,14 @@ fn a_document_adds_kinds_that_may_refer_to_others() {
         "Loop": {"$ref": "#/definitions/Loop"}},
         "paths": {"/apis/example.com/v1/foos": {"get": {
             "x-kubernetes-group-version-kind": {"group": "example.com", "version": "v1", "kind": "Foo"}}}}}"##;
-    let schema = Schema::with_openapi(document).expect("OpenAPI");
+    let schema =
+        Schema::with_openapi(&goyaml::to_json(document.as_bytes()).unwrap()).expect("OpenAPI");
     let list = at(&schema, ("example.com/v1", "Foo"), &["list"]).expect("a known field");
     assert_eq!((list.is_merged(), list.merge_keys()), (true, vec!["id".to_owned()]));
     assert!(at(&schema, ("example.com/v1", "Foo"), &["loop"]).is_none());
     assert_eq!(schema.is_namespaced("example.com/v1", "Foo"), Some(false));
     assert!(schema.of("apps/v1", "Deployment").is_none());
     let mut schema = Schema::builtin();
-    schema.add_openapi(document).expect("OpenAPI");
+    schema.add_openapi(&goyaml::to_json(document.as_bytes()).unwrap()).expect("OpenAPI");
     assert!(schema.of("apps/v1", "Deployment").is_some());
 }

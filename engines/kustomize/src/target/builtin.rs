@@ -89,7 +89,7 @@ impl Target<'_> {
         if !file.namespace.is_empty() {
             let namespace = Namespace {
                 namespace: file.namespace.clone(),
-                specs: config.namespace.clone(),
+                specs: self.specs(&config.namespace)?,
                 unset_only: false,
                 subjects: Subjects::NamedDefault,
             };
@@ -101,24 +101,25 @@ impl Target<'_> {
         ];
         for (kind, side, text, specs) in affixes {
             if !text.is_empty() {
-                let affix = Affix { side, text: text.clone(), specs: specs.clone() };
+                let affix = Affix { side, text: text.clone(), specs: self.specs(specs)? };
                 add(kind, vec![Transformer::Affix(affix)]);
             }
         }
         add("LabelTransformer", self.labels(config)?);
         if !file.common_annotations.is_empty() {
             let texts = file.common_annotations.clone();
-            let texts = Texts { texts, specs: config.common_annotations.clone() };
+            let texts = Texts { texts, specs: self.specs(&config.common_annotations)? };
             add("AnnotationsTransformer", vec![Transformer::Labels(texts)]);
         }
         add("PatchJson6902Transformer", self.json6902()?);
         let replicas = file.replicas.iter().map(|replica| {
-            let (replica, specs) = (replica.clone(), config.replicas.clone());
-            Transformer::Replicas(Replicas { replica, specs })
+            let (replica, specs) = (replica.clone(), self.specs(&config.replicas)?);
+            Ok(Transformer::Replicas(Replicas { replica, specs }))
         });
-        add("ReplicaCountTransformer", replicas.collect());
+        add("ReplicaCountTransformer", replicas.collect::<Result<_>>()?);
         let images = file.images.iter().map(|image| {
-            Images::new(image.clone(), config.images.clone()).map(Transformer::Images)
+            self.build.budget.steps(Images::STEPS)?;
+            Images::new(image.clone(), self.specs(&config.images)?).map(Transformer::Images)
         });
         add("ImageTagTransformer", images.collect::<Result<_>>()?);
         if !file.replacements.is_empty() {
@@ -130,6 +131,12 @@ impl Target<'_> {
             add("ReplacementTransformer", vec![replacements]);
         }
         Ok(all)
+    }
+
+    /// A copy of field specifications for a transformer.
+    fn specs(&self, specs: &[FieldSpec]) -> Result<Vec<FieldSpec>> {
+        self.build.budget.bytes(size_of_val(specs))?;
+        Ok(specs.to_vec())
     }
 
     fn strategic_merges(&self) -> Result<Vec<Transformer>> {
@@ -169,17 +176,19 @@ impl Target<'_> {
             return Ok(Vec::new());
         }
         let mut transformers = Vec::new();
+        let budget = &self.build.budget;
         for label in &file.labels {
-            let mut specs = label.fields.clone();
+            let mut specs = self.specs(&label.fields)?;
+            budget.bytes(size_of_val(config.labels.as_slice()))?;
             let failed = || "failed to merge labels";
-            config::add_all(&mut specs, config.labels.iter().cloned()).within(failed)?;
+            config::add_all(&mut specs, config.labels.iter().cloned(), budget).within(failed)?;
             if label.include_selectors {
                 let all = config.common_labels.iter().cloned();
-                config::add_all(&mut specs, all).within(failed)?;
+                config::add_all(&mut specs, all, budget).within(failed)?;
             } else {
                 if label.include_templates {
                     let templates = config.template_labels.iter().cloned();
-                    config::add_all(&mut specs, templates)
+                    config::add_all(&mut specs, templates, budget)
                         .within(|| "failed to merge template fieldSpec")?;
                 }
                 let own = FieldSpec {
@@ -187,11 +196,11 @@ impl Target<'_> {
                     create: true,
                     ..FieldSpec::default()
                 };
-                config::add(&mut specs, own).within(failed)?;
+                config::add(&mut specs, own, budget).within(failed)?;
             }
             transformers.push(Transformer::Labels(Texts { texts: label.pairs.clone(), specs }));
         }
-        let specs = config.common_labels.clone();
+        let specs = self.specs(&config.common_labels)?;
         transformers.push(Transformer::Labels(Texts { texts: file.common_labels.clone(), specs }));
         Ok(transformers)
     }

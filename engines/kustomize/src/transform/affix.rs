@@ -36,7 +36,9 @@ fn is_skipped(gvk: &crate::id::Gvk) -> bool {
 impl Affix {
     pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
         let selections: Vec<_> = self.specs.iter().map(config::selection).collect();
+        let budget = resources.budget();
         for resource in resources.list_mut() {
+            budget.steps(self.specs.len())?;
             let gvk = resource.original_id(schema).gvk;
             if is_skipped(&gvk) {
                 continue;
@@ -50,16 +52,17 @@ impl Affix {
                         Side::Prefix => &mut resource.prefixes,
                         Side::Suffix => &mut resource.suffixes,
                     };
+                    budget.bytes(size_of::<String>() + 2 * self.text.len())?;
                     affixes.push(self.text.clone());
-                    resource.remember(schema);
+                    resource.remember(schema, &budget)?;
                 }
                 let created = Created { kind: Kind::Scalar, tag: edit::STR };
-                edit::walk(&mut resource.node, spec, Some(created), |node| {
+                edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
                     let text = match self.side {
                         Side::Prefix => [self.text.as_str(), &node.value].concat(),
                         Side::Suffix => [node.value.as_str(), &self.text].concat(),
                     };
-                    edit::set_scalar(node, text, "")
+                    edit::grow_scalar(node, text, "", &budget)
                 })?;
             }
         }

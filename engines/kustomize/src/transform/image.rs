@@ -3,11 +3,12 @@
 use golang::regexp::Regexp;
 use goyaml::v3::{Kind, Node};
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
 use crate::kustomization::Image;
-use crate::pattern::Plain;
+use crate::pattern::{self, Plain};
 use crate::resources::Resources;
 
 /// Which images are meant.
@@ -26,7 +27,13 @@ pub(crate) struct Images {
     specs: Vec<FieldSpec>,
 }
 
+/// Steps that looking for containers costs.
+const VISITED: usize = 512;
+
 impl Images {
+    /// Steps that [`Self::new`] takes.
+    pub(crate) const STEPS: usize = 100_000;
+
     /// # Errors
     /// The image's name is no regular expression. Differs(kustomize): it crashes.
     pub(crate) fn new(image: Image, specs: Vec<FieldSpec>) -> Result<Self> {
@@ -42,11 +49,13 @@ impl Images {
     }
 
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+        let budget = resources.budget();
         let list = resources.list_mut();
         // Parity(kustomize): whatever is called `containers` is changed first, so ordinary ones are changed twice.
         for resource in list.iter_mut() {
             if resource.kind() != "CustomResourceDefinition" {
-                self.visit(&mut resource.node)?;
+                budget.steps(VISITED)?;
+                self.visit(&mut resource.node, &budget)?;
             }
         }
         for resource in list {
@@ -54,21 +63,23 @@ impl Images {
                 continue;
             }
             for spec in &self.specs {
-                edit::walk(&mut resource.node, spec, None, |node| self.set(node))?;
+                edit::walk(&mut resource.node, spec, None, &budget, |node| {
+                    self.set(node, &budget)
+                })?;
             }
         }
         Ok(())
     }
 
     /// Looks for containers anywhere; nodes lie at most [`crate::manifest::MAX_DEPTH`] deep.
-    fn visit(&self, node: &mut Node) -> Result<()> {
+    fn visit(&self, node: &mut Node, budget: &Budget) -> Result<()> {
         if edit::is_null(node) {
             return Ok(());
         }
         match node.kind {
             Kind::Mapping => {
                 for at in (1..node.content.len()).step_by(2) {
-                    self.visit(&mut node.content[at])?;
+                    self.visit(&mut node.content[at], budget)?;
                     let is_list = matches!(
                         node.content[at - 1].value.as_str(),
                         "containers" | "initContainers"
@@ -76,20 +87,24 @@ impl Images {
                     if is_list && node.content[at].kind == Kind::Sequence {
                         for container in node.content[at].content.iter_mut() {
                             if let Some(image) = edit::get_mut(container, "image")? {
-                                self.set(image)?;
+                                self.set(image, budget)?;
                             }
                         }
                     }
                 }
                 Ok(())
             }
-            Kind::Sequence => node.content.iter_mut().try_for_each(|item| self.visit(item)),
+            Kind::Sequence => node.content.iter_mut().try_for_each(|item| self.visit(item, budget)),
             _ => Ok(()),
         }
     }
 
-    fn set(&self, node: &mut Node) -> Result<()> {
+    fn set(&self, node: &mut Node, budget: &Budget) -> Result<()> {
         edit::check_kind(node, Kind::Scalar)?;
+        budget.steps(match &self.pattern {
+            Pattern::Name(name) => name.steps(node.value.len()),
+            Pattern::Expression(expression) => pattern::steps(expression, node.value.len()),
+        })?;
         let is_meant = match &self.pattern {
             Pattern::Name(name) => is_version_of(&node.value, name),
             Pattern::Expression(pattern) => pattern.is_match(&node.value),
@@ -98,7 +113,7 @@ impl Images {
             return Ok(());
         }
         let changed = self.image.applied(&node.value);
-        edit::set_scalar(node, changed, "").within(|| "image")
+        edit::grow_scalar(node, changed, "", budget).within(|| "image")
     }
 }
 

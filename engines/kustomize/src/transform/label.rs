@@ -22,11 +22,12 @@ impl Texts {
             return Ok(());
         }
         let created = Created { kind: Kind::Mapping, tag: edit::MAP };
+        let budget = resources.budget();
         for resource in resources.list_mut() {
             for (key, value) in &self.texts {
                 for spec in &self.specs {
-                    edit::walk(&mut resource.node, spec, Some(created), |node| {
-                        edit::set_field(node, key, Node::string(value.as_str()))
+                    edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
+                        edit::grow_field(node, key, Node::string(value.as_str()), &budget)
                     })?;
                 }
             }

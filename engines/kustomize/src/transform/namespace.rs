@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use goyaml::v3::{Kind, Node};
 
+use crate::budget::Budget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::{Created, FieldSpec};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
+
+/// Steps that looking at an object costs.
+const LOOKED_AT: usize = 256;
 
 /// Which subjects of role bindings get the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +37,24 @@ impl Namespace {
         if self.namespace.is_empty() {
             return Ok(());
         }
+        let budget = resources.budget();
         for resource in resources.list_mut() {
             if resource.is_gone() || resource.is_from_helm {
                 continue;
             }
-            resource.remember(schema);
-            self.apply(resource, schema)?;
+            resource.remember(schema, &budget)?;
+            self.apply(resource, schema, &budget)?;
         }
         check_ids(resources.list(), schema)
     }
 
-    pub(super) fn apply(&self, resource: &mut Resource, schema: &Schema) -> Result<()> {
+    pub(super) fn apply(
+        &self,
+        resource: &mut Resource,
+        schema: &Schema,
+        budget: &Budget,
+    ) -> Result<()> {
+        budget.steps(LOOKED_AT)?;
         let id = resource.id(schema);
         if !id.is_cluster_scoped {
             let spec = FieldSpec {
@@ -52,12 +63,14 @@ impl Namespace {
                 ..FieldSpec::default()
             };
             let created = Created { kind: Kind::Scalar, tag: "" };
-            edit::walk(&mut resource.node, &spec, Some(created), |node| self.set(node))?;
+            edit::walk(&mut resource.node, &spec, Some(created), budget, |node| {
+                self.set(node, budget)
+            })?;
         }
         let is_binding = |kind: &str| matches!(kind, "RoleBinding" | "ClusterRoleBinding");
         let binds = is_binding(&id.gvk.kind);
         if binds {
-            self.bind(&mut resource.node)?;
+            self.bind(&mut resource.node, budget)?;
         }
         let is_core = resource.api_version() == "v1";
         let created = Created { kind: Kind::Scalar, tag: edit::STR };
@@ -71,7 +84,9 @@ impl Namespace {
             if is_done {
                 continue;
             }
-            let set = edit::walk(&mut resource.node, spec, Some(created), |node| self.set(node));
+            let set = edit::walk(&mut resource.node, spec, Some(created), budget, |node| {
+                self.set(node, budget)
+            });
             set.map_err(|error| {
                 let text = error.to_string();
                 let is_kind =
@@ -85,18 +100,18 @@ impl Namespace {
         Ok(())
     }
 
-    fn set(&self, node: &mut Node) -> Result<()> {
+    fn set(&self, node: &mut Node, budget: &Budget) -> Result<()> {
         let is_set = node.kind == Kind::Scalar && !edit::text(node).is_empty();
         if self.unset_only && is_set {
             return Ok(());
         }
-        edit::set_scalar(node, self.namespace.as_str(), edit::STR)
+        edit::grow_scalar(node, self.namespace.as_str(), edit::STR, budget)
     }
 
     /// Sets the namespace of the subjects of a role binding.
     ///
     /// Parity(kustomize): a subject that is called `default` counts as a service account, whatever it is.
-    fn bind(&self, object: &mut Node) -> Result<()> {
+    fn bind(&self, object: &mut Node, budget: &Budget) -> Result<()> {
         let (field, wanted) = match self.subjects {
             Subjects::None => return Ok(()),
             Subjects::NamedDefault => ("name", "default"),
@@ -117,7 +132,7 @@ impl Namespace {
                 continue;
             }
             if let Some(node) = edit::get_or_create(subject, "namespace", Kind::Scalar)? {
-                self.set(node).within(setting)?;
+                self.set(node, budget).within(setting)?;
             }
         }
         Ok(())

@@ -2,17 +2,19 @@
 
 use std::fmt;
 
+use crate::budget::{self, Budget};
 use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Cause, Error, Result, Within as _};
 use crate::json6902;
 use crate::kustomization::Patch as Entry;
 use crate::loader::Loader;
 use crate::manifest;
-use crate::merge;
+use crate::merge::{self, MergeError};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
 use crate::selector::Selector;
+use crate::transform::named;
 
 fn quoted(text: &str) -> String {
     let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
@@ -20,14 +22,23 @@ fn quoted(text: &str) -> String {
 }
 
 /// Merges a patch into an object, which keeps kind, name and namespace unless the patch may change them.
-fn merge_into(target: &mut Resource, patch: &Resource, schema: &Schema) -> Result<()> {
+fn merge_into(
+    target: &mut Resource,
+    patch: &Resource,
+    schema: &Schema,
+    budget: &Budget,
+) -> Result<()> {
     let (name, namespace) = (target.name().to_owned(), target.namespace().to_owned());
     let kind = target.kind().to_owned();
     if patch.may_change_name || patch.may_change_kind {
-        target.remember(schema);
+        target.remember(schema, budget)?;
     }
-    let outcome = merge::strategic(&patch.node, &mut target.node, schema);
-    if outcome.map_err(|error| Error::new(error.to_string()))? == merge::Outcome::Deleted {
+    let outcome = merge::strategic(&patch.node, &mut target.node, schema, budget);
+    let outcome = outcome.map_err(|error| match error {
+        MergeError::Exhausted(exhausted) => Error::from(exhausted).within(named(patch)),
+        error => Error::new(error.to_string()),
+    });
+    if outcome? == merge::Outcome::Deleted {
         target.node = edit::null();
     }
     if target.is_gone() {
@@ -49,15 +60,18 @@ fn merge_into_all(
     patch: &Resource,
     schema: &Schema,
 ) -> Result<()> {
+    let budget = resources.budget();
+    let weight = budget::weight(&patch.node);
     for at in places {
         let target = &mut resources.list_mut()[*at];
+        budget.steps(weight)?;
         let mut patch = patch.clone();
         // Parity(kustomize): labels and annotations of the patch become texts, and null and empty maps of them vanish.
         patch.take_metadata_from(&patch.clone())?;
         let (api_version, kind) = (target.gvk().api_version(), patch.kind().to_owned());
         patch.set_api_version(&api_version)?;
         patch.set_kind(&kind)?;
-        merge_into(target, &patch, schema)?;
+        merge_into(target, &patch, schema, &budget)?;
     }
     resources.drop_gone();
     resources.check_ids(schema)
@@ -70,13 +84,17 @@ fn apply_to_all(
     patch: &json6902::Patch,
     remember: Option<&Schema>,
 ) -> Result<()> {
+    let budget = resources.budget();
     for at in places {
         let resource = &mut resources.list_mut()[*at];
         if let Some(schema) = remember {
-            resource.remember(schema);
+            resource.remember(schema, &budget)?;
         }
-        let applied = json6902::apply(patch, &mut resource.node);
-        applied.map_err(|error| Error::new(error.to_string()))?;
+        let applied = json6902::apply(patch, &mut resource.node, &budget);
+        applied.map_err(|error| match error {
+            json6902::Error::Exhausted(exhausted) => Error::from(exhausted).within(named(resource)),
+            error => Error::new(error.to_string()),
+        })?;
         let annotations = resource.annotations();
         resource.set_annotations(&annotations)?;
         resource.keep_annotations();
@@ -99,15 +117,17 @@ impl StrategicMerge {
         if paths.is_empty() && inline.is_empty() {
             return Err(Error::new("empty file path and empty patch content"));
         }
+        let budget = loader.budget();
         let mut patches = Vec::new();
         for path in paths {
-            patches.extend(match manifest::parse(path.as_bytes()) {
+            patches.extend(match manifest::parse(path.as_bytes(), budget) {
                 Ok(patches) => patches,
-                Err(_) => manifest::in_file(manifest::parse(&loader.load(path)?), path)?,
+                Err(error) if error.cause() == Cause::Exhausted => return Err(error),
+                Err(_) => manifest::in_file(manifest::parse(&loader.load(path)?, budget), path)?,
             });
         }
         if !inline.is_empty() {
-            patches.extend(manifest::parse(inline.as_bytes())?);
+            patches.extend(manifest::parse(inline.as_bytes(), budget)?);
         }
         if patches.is_empty() {
             let paths = paths.join(" ");
@@ -186,13 +206,20 @@ impl Patch {
         };
         // A text that begins with a letter is no list, so nobody has to look for operations in it.
         let is_no_list = text.first().is_some_and(u8::is_ascii_alphabetic);
-        let content = match manifest::parse(&text) {
+        let budget = loader.budget();
+        let content = match manifest::parse(&text, budget) {
+            Err(error) if error.cause() == Cause::Exhausted => {
+                return Err(error.within(source));
+            }
             Ok(merges) if is_no_list => Content::Merges(merges),
-            merges => match (merges, operations(&text)) {
+            merges => match (merges, operations(&text, budget)) {
                 (Ok(merges), Ok(operations)) if !merges.is_empty() && !operations.is_empty() => {
                     let text =
                         format!("illegally qualifies as both an SM and JSON patch: {source}");
                     return Err(Error::new(text));
+                }
+                (_, Err(error)) if error.cause() == Cause::Exhausted => {
+                    return Err(error.within(source));
                 }
                 (Ok(merges), _) => Content::Merges(merges),
                 (Err(_), Ok(operations)) => Content::Operations(operations),
@@ -213,13 +240,14 @@ impl Patch {
     }
 
     /// Whether it merges something into one of the objects.
-    pub(super) fn merges(&self, resources: &Resources, schema: &Schema) -> bool {
+    pub(super) fn merges(&self, resources: &Resources, schema: &Schema) -> Result<bool> {
         match (&self.content, &self.target) {
-            (Content::Operations(_), _) => false,
-            (Content::Merges(merges), None) => !merges.is_empty(),
-            (Content::Merges(_), Some(target)) => {
-                resources.select(target, schema).is_ok_and(|places| !places.is_empty())
-            }
+            (Content::Operations(_), _) => Ok(false),
+            (Content::Merges(merges), None) => Ok(!merges.is_empty()),
+            (Content::Merges(_), Some(target)) => match resources.select(target, schema) {
+                Err(error) if error.cause() == Cause::Exhausted => Err(error),
+                places => Ok(places.is_ok_and(|places| !places.is_empty())),
+            },
         }
     }
 
@@ -239,6 +267,7 @@ impl Patch {
 
     fn merge(&self, merges: &[Resource], resources: &mut Resources, schema: &Schema) -> Result<()> {
         let Some(target) = &self.target else {
+            let budget = resources.budget();
             for patch in merges {
                 let id = patch.original_id(schema);
                 let failed = || {
@@ -246,7 +275,7 @@ impl Patch {
                     format!("no resource matches strategic merge patch {id}")
                 };
                 let at = resources.by_id(&id, schema).within(failed)?;
-                merge_into(&mut resources.list_mut()[at], patch, schema)?;
+                merge_into(&mut resources.list_mut()[at], patch, schema, &budget)?;
             }
             return Ok(());
         };
@@ -277,12 +306,15 @@ impl Patch {
     }
 }
 
-fn operations(text: &[u8]) -> Result<json6902::Patch> {
+fn operations(text: &[u8], budget: &Budget) -> Result<json6902::Patch> {
     let text = String::from_utf8_lossy(text);
     if text.is_empty() {
         return Err(Error::new("empty json patch operations"));
     }
-    json6902::parse(&text).map_err(|error| Error::new(error.to_string()))
+    let limits = budget.reading(text.len())?;
+    let patch = json6902::parse(&text, &limits).map_err(|error| Error::new(error.to_string()))?;
+    budget.bytes(patch.weight())?;
+    Ok(patch)
 }
 
 /// An entry of `patchesJson6902`.
@@ -314,7 +346,8 @@ impl Json6902 {
             }
             _ => return Err(Error::new("must specify a file path or jsonOp, not both")),
         }
-        let operations = operations(text.as_bytes()).within(|| format!("decoding {text}"))?;
+        let operations =
+            operations(text.as_bytes(), loader.budget()).within(|| format!("decoding {text}"))?;
         if operations.is_empty() {
             let path = &entry.path;
             let text = format!("patch appears to be empty; file={path}, JsonOp={text}");

@@ -5,6 +5,7 @@
 use goyaml::v3::{Kind, Node};
 
 use super::structured;
+use crate::budget::{self, Budget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::id::Id;
@@ -13,6 +14,10 @@ use crate::manifest::MAX_DEPTH;
 use crate::path::{self, Match};
 use crate::resource::{self, Resource};
 use crate::resources::Resources;
+use crate::transform::named;
+
+/// Steps that looking at one id of an object costs, or at a path.
+const LOOKED_AT: usize = 64;
 
 const DEFAULT_PATH: &str = "metadata.name";
 
@@ -22,6 +27,7 @@ pub(crate) struct Replacements(pub(crate) Vec<Replacement>);
 
 impl Replacements {
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+        let budget = resources.budget();
         for replacement in &self.0 {
             let list = resources.list_mut();
             let (value, targets) = match replacement {
@@ -33,15 +39,16 @@ impl Replacements {
                     (edit::untyped(value.as_str()), targets)
                 }
                 Replacement { source: Some(source), targets: Some(targets), .. } => {
-                    (value(list, source)?, targets)
+                    (value(list, source, &budget)?, targets)
                 }
                 _ => {
                     let text = "replacements must specify a source and at least one target";
                     return Err(Error::new(text));
                 }
             };
+            let _value = budget.hold(budget::weight(&value))?;
             for target in targets {
-                apply(list, &value, target)?;
+                apply(list, &value, target, &budget)?;
             }
         }
         resources.drop_gone();
@@ -55,10 +62,12 @@ fn ids(resource: &Resource) -> Vec<Id> {
 }
 
 /// The value that a source means.
-fn value(resources: &[Resource], source: &Source) -> Result<Node> {
+fn value(resources: &[Resource], source: &Source, budget: &Budget) -> Result<Node> {
+    let ids = |resource: &Resource| 1 + resource.past.len();
+    budget.steps(LOOKED_AT * resources.iter().map(ids).sum::<usize>())?;
     let mut found = resources
         .iter()
-        .filter(|resource| ids(resource).iter().any(|id| id.is_selected_by(&source.id)));
+        .filter(|resource| self::ids(resource).iter().any(|id| id.is_selected_by(&source.id)));
     let shown = || source.to_string();
     let resource = match (found.next(), found.next()) {
         (Some(resource), None) => resource,
@@ -78,6 +87,7 @@ fn value(resources: &[Resource], source: &Source) -> Result<Node> {
         let text = format!("fieldPath `{path}` is missing for replacement source {id}");
         return Err(Error::new(text));
     };
+    drop(budget.hold(budget::weight(node))?);
     let mut value = node.clone();
     let Some(options) = source.options.as_ref().filter(|options| !options.delimiter.is_empty())
     else {
@@ -99,17 +109,25 @@ fn value(resources: &[Resource], source: &Source) -> Result<Node> {
 }
 
 /// Puts a value into the fields of all objects that a target means.
-fn apply(resources: &mut [Resource], value: &Node, target: &TargetSelector) -> Result<()> {
+fn apply(
+    resources: &mut [Resource],
+    value: &Node,
+    target: &TargetSelector,
+    budget: &Budget,
+) -> Result<()> {
     let Some(select) = &target.select else {
         return Err(Error::new("target must specify resources to select"));
     };
     let compiled = |selector: &crate::selector::Selector| {
+        budget.steps(selector.steps())?;
         let matcher = selector.compile().map_err(|error| Error::new(error.to_string()));
         matcher.within(|| "error creating target selector")
     };
     let selects = compiled(select)?;
     let rejects: Vec<_> = target.reject.iter().map(compiled).collect::<Result<_>>()?;
     for resource in resources {
+        let steps = rejects.iter().chain([&selects]).map(|matcher| resource.steps_of(matcher));
+        budget.steps(steps.sum::<usize>() * (1 + resource.past.len()))?;
         if !selects_marks(resource, &selects, target, &rejects)? {
             continue;
         }
@@ -128,7 +146,7 @@ fn apply(resources: &mut [Resource], value: &Node, target: &TargetSelector) -> R
             !names_nothing(selector) && ids.iter().any(|id| is_meant(matcher, id))
         });
         if !is_rejected && ids.iter().any(|id| is_meant(&selects, id)) {
-            copy(&mut resource.node, value, target)?;
+            copy(&mut resource.node, value, target, budget).if_exhausted(|| named(resource))?;
         }
     }
     Ok(())
@@ -154,21 +172,23 @@ fn selects_marks(
     Ok(true)
 }
 
-fn copy(object: &mut Node, value: &Node, target: &TargetSelector) -> Result<()> {
+fn copy(object: &mut Node, value: &Node, target: &TargetSelector, budget: &Budget) -> Result<()> {
     let default = [DEFAULT_PATH.to_owned()];
     let paths = if target.field_paths.is_empty() { &default[..] } else { &target.field_paths };
     let options = target.options.as_ref();
     let create = options.filter(|options| options.create).map(|_| value.kind);
     for path in paths {
         let parts = path::split_brackets(path, '.');
-        if structured::set(object, value, &parts, create)? {
+        budget.steps(LOOKED_AT)?;
+        if structured::set(object, value, &parts, create, budget)? {
             continue;
         }
         let failed = || {
             let verb = if create.is_some() { "find or create" } else { "find" };
             format!("unable to {verb} field {path:?} in replacement target")
         };
-        let found = path::matches(object, &parts, create).map_err(Error::from).within(failed)?;
+        let found =
+            path::matches(object, &parts, create, budget).map_err(Error::from).within(failed)?;
         if found.is_empty() {
             return Err(Error::new(failed()));
         }
@@ -176,12 +196,15 @@ fn copy(object: &mut Node, value: &Node, target: &TargetSelector) -> Result<()> 
             match place {
                 Match::Node(place) => {
                     if let Some(node) = path::at_mut(object, &place) {
-                        set(node, value, options)?;
+                        set(node, value, options, budget)?;
                     }
                 }
                 // Parity(kustomize): what stands within a text has been tried; here a copy would be changed.
-                Match::InText(mut node) => set(&mut node, value, options)?,
+                Match::InText(mut node) => set(&mut node, value, options, budget)?,
             }
+        }
+        if value.kind != Kind::Scalar {
+            budget.steps(budget::weight(object))?;
         }
         check_depth(object, value)?;
     }
@@ -189,7 +212,16 @@ fn copy(object: &mut Node, value: &Node, target: &TargetSelector) -> Result<()> 
 }
 
 /// Sets a field: of a scalar only the text changes, with a delimiter only a part of it.
-fn set(node: &mut Node, value: &Node, options: Option<&FieldOptions>) -> Result<()> {
+fn set(
+    node: &mut Node,
+    value: &Node,
+    options: Option<&FieldOptions>,
+    budget: &Budget,
+) -> Result<()> {
+    let before = budget::weight(node);
+    // A part of a text may give way to a text, or all of it to a node.
+    let taken = node.value.len() + budget::weight(value);
+    budget.grown(before, taken)?;
     let mut text = value.value.clone();
     if let Some(options) = options.filter(|options| !options.delimiter.is_empty()) {
         if node.kind != Kind::Scalar {
@@ -211,6 +243,8 @@ fn set(node: &mut Node, value: &Node, options: Option<&FieldOptions>) -> Result<
         *node = value.clone();
         node.value = text;
     }
+    let taken = before.max(taken);
+    budget.free(taken.saturating_sub(before.max(budget::weight(node))));
     Ok(())
 }
 

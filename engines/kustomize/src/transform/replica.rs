@@ -20,16 +20,17 @@ pub(crate) struct Replicas {
 impl Replicas {
     pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
         let Replica { name, count } = &self.replica;
+        let budget = resources.budget();
         let mut is_found = false;
         for spec in &self.specs {
             let selection = config::selection(spec);
             let fits = |id: &crate::id::Id| id.name == *name && id.gvk.is_selected(&selection);
-            let places = resources.any_id(fits, schema);
+            let places = resources.any_id(fits, schema)?;
             is_found |= !places.is_empty();
             let created = Created { kind: Kind::Scalar, tag: edit::INT };
             for at in places {
                 let node = &mut resources.list_mut()[at].node;
-                edit::walk(node, spec, Some(created), |node| {
+                edit::walk(node, spec, Some(created), &budget, |node| {
                     edit::set_scalar(node, count.to_string(), edit::INT)
                 })?;
             }

@@ -3,6 +3,7 @@
 use goyaml::Limits;
 use goyaml::v3::{Kind, Node};
 
+use crate::budget::{self, Budget};
 use crate::edit;
 use crate::error::Result;
 use crate::hash::go_json;
@@ -13,22 +14,28 @@ use crate::path::{self, Match};
 /// Returns whether there is such a text and such a field in it; whatever is wrong means no.
 ///
 /// # Errors
-/// None today: what cannot be done here is left to the caller's own way.
+/// The build has used up what it may. What cannot be done here otherwise is left to the caller's own way.
 pub(super) fn set(
     object: &mut Node,
     value: &Node,
     parts: &[String],
     create: Option<Kind>,
+    budget: &Budget,
 ) -> Result<bool> {
     if parts.len() < 2 {
         return Ok(false);
     }
-    let Some(at) = (1..parts.len()).find(|at| holds_text(object, &parts[..*at])) else {
-        return Ok(false);
-    };
+    let mut at = 1;
+    while !holds_text(object, &parts[..at], budget)? {
+        at += 1;
+        if at == parts.len() {
+            return Ok(false);
+        }
+    }
     let Ok(Some(field)) = path::lookup_mut(object, &parts[..at]) else { return Ok(false) };
-    match changed(&field.value, value, &parts[at..], create) {
+    match changed(&field.value, value, &parts[at..], create, budget)? {
         Some(text) => {
+            budget.grown(field.value.len(), text.len())?;
             field.value = text;
             Ok(true)
         }
@@ -37,44 +44,54 @@ pub(super) fn set(
 }
 
 /// Whether a scalar with readable YAML stands at the end of a path.
-fn holds_text(object: &Node, parts: &[String]) -> bool {
+fn holds_text(object: &Node, parts: &[String], budget: &Budget) -> Result<bool> {
     match path::lookup(object, parts) {
-        Ok(Some(node)) => node.kind == Kind::Scalar && parse(&node.value).is_some(),
-        _ => false,
+        Ok(Some(node)) if node.kind == Kind::Scalar => Ok(parse(&node.value, budget)?.is_some()),
+        _ => Ok(false),
     }
 }
 
 /// The first document of a text; an empty one has none, and is readable all the same.
-fn parse(text: &str) -> Option<Option<Node>> {
-    let limits = Limits::default();
-    let mut documents = goyaml::v3::Documents::new(text.as_bytes(), &limits).ok()?;
-    documents.next().transpose().ok()
+fn parse(text: &str, budget: &Budget) -> Result<Option<Option<Node>>> {
+    let limits = budget.reading(text.len())?;
+    let documents = goyaml::v3::Documents::new(text.as_bytes(), &limits).ok();
+    Ok(documents.and_then(|mut documents| documents.next().transpose().ok()))
 }
 
 /// The text with a field set.
-fn changed(text: &str, value: &Node, parts: &[String], create: Option<Kind>) -> Option<String> {
-    let mut document = parse(text)??;
-    let found = path::matches(&mut document, parts, create).ok()?;
-    if found.is_empty() {
-        return None;
-    }
+fn changed(
+    text: &str,
+    value: &Node,
+    parts: &[String],
+    create: Option<Kind>,
+    budget: &Budget,
+) -> Result<Option<String>> {
+    let Some(Some(mut document)) = parse(text, budget)? else { return Ok(None) };
+    let found = match path::matches(&mut document, parts, create, budget) {
+        Err(path::Error::Exhausted(exhausted)) => return Err(exhausted.into()),
+        Ok(found) if !found.is_empty() => found,
+        _ => return Ok(None),
+    };
+    let _document = budget.hold(budget::weight(&document))?;
+    let mut copies = Vec::with_capacity(found.len());
     for place in found {
         let Match::Node(place) = place else { continue };
-        let node = path::at_mut(&mut document, &place)?;
+        copies.push(budget.hold(budget::weight(value))?);
+        let Some(node) = path::at_mut(&mut document, &place) else { return Ok(None) };
         if node.kind == Kind::Scalar {
             node.value.clone_from(&value.value);
         } else {
             *node = value.clone();
         }
     }
-    let yaml = goyaml::v3::emit(&document, &edit::LAYOUT).ok()?;
+    let Ok(yaml) = goyaml::v3::emit(&document, &edit::LAYOUT) else { return Ok(None) };
     if !text.trim_start().starts_with(['{', '[']) {
-        return Some(yaml.trim().to_owned());
+        return Ok(Some(yaml.trim().to_owned()));
     }
-    let document = parse(&yaml)??;
-    let value = goyaml::v3::to_json(&document, &Limits::default()).ok()?;
+    let Some(Some(document)) = parse(&yaml, budget)? else { return Ok(None) };
+    let Ok(value) = goyaml::v3::to_json(&document, &Limits::default()) else { return Ok(None) };
     let is_pretty = text.contains('\n') && text.contains("  ");
-    Some(if is_pretty { pretty(&value) } else { go_json(&value) })
+    Ok(Some(if is_pretty { pretty(&value) } else { go_json(&value) }))
 }
 
 fn pretty(value: &serde_json::Value) -> String {

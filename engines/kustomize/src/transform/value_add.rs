@@ -11,6 +11,12 @@ use crate::schema::Schema;
 use crate::selector::Selector;
 use crate::transform::namespace::{Namespace, Subjects};
 
+/// Steps that following a path costs.
+const LOOKED_UP: usize = 1_000;
+
+/// Bytes of memory that may be created on the way, besides the names.
+const CREATED: usize = 256;
+
 /// A text and where it goes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueAdd {
@@ -29,6 +35,7 @@ pub(crate) struct Target {
 
 impl ValueAdd {
     pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+        let budget = resources.budget();
         for target in &self.targets {
             let places = match &target.selector {
                 Some(selector) => resources.select(selector, schema)?,
@@ -43,9 +50,10 @@ impl ValueAdd {
                         unset_only: false,
                         subjects: Subjects::NamedDefault,
                     };
-                    namespace.apply(resource, schema)?;
+                    namespace.apply(resource, schema, &budget)?;
                     continue;
                 }
+                budget.steps(LOOKED_UP)?;
                 let parts = path::split(&target.field_path, '/');
                 let Some(node) = path::lookup_create(&mut resource.node, &parts, Kind::Scalar)?
                 else {
@@ -56,7 +64,8 @@ impl ValueAdd {
                     Ok(0) | Err(_) => self.value.clone(),
                     Ok(position) => inserted(&node.value, position - 1, &self.value),
                 };
-                edit::set_scalar(node, value, "")?;
+                budget.bytes(CREATED + target.field_path.len())?;
+                edit::grow_scalar(node, value, "", &budget)?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use kustomize::{Options, build};
+use kustomize::{Budget, Options, build};
 
 use super::*;
 use crate::disk::Disk;
@@ -58,7 +58,7 @@ fn built(disk: &Disk, resources: &str) -> Result<String, String> {
     let text = format!("namePrefix: my-\nresources: [{resources}]");
     fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
     let path = overlay.path().to_str().unwrap();
-    let built = build(disk, path, &Options::default(), &mut Vec::new());
+    let built = build(disk, path, &Options::default(), &Budget::default(), &mut Vec::new());
     built.and_then(|built| built.yaml()).map_err(|error| error.to_string())
 }
 

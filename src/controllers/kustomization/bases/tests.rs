@@ -5,26 +5,29 @@ use std::net::TcpListener;
 use std::sync::LazyLock;
 use std::sync::mpsc;
 
-use kustomize::{InTree, Options, build};
+use futures::FutureExt as _;
+use golang::meter::Stop;
+use kustomize::{Budget, InTree, Options, build};
 use sources::git::Known;
 use sources::http::Egress;
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::time_limit::TIME_LIMIT;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 struct Bed {
-    building: Arc<Semaphore>,
-    reaching: Arc<Semaphore>,
+    building: Permits,
+    reaching: Permits,
     cancel: CancellationToken,
 }
 
 impl Bed {
     fn new() -> Self {
         Self {
-            building: Arc::new(Semaphore::new(1)),
-            reaching: Arc::new(Semaphore::new(1)),
+            building: Permits::new(1),
+            reaching: Permits::new(1),
             cancel: CancellationToken::new(),
         }
     }
@@ -42,7 +45,8 @@ impl Bed {
             reaching: self.reaching.clone(),
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
-            held: (self.building.clone().try_acquire_owned().ok(), None),
+            namespace: "shop".to_owned(),
+            held: (self.building.acquire("shop").now_or_never(), None),
         };
         Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), places }))
     }
@@ -54,8 +58,9 @@ fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
     let overlay = format!("resources: [{resources}]\n");
     let tree =
         tree::Memory::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
-    let (built, is_remote) = bases.beside(InTree(tree.unwrap()), |files| {
-        let objects = build(files, "/", &Options::default(), &mut Vec::new())?.objects()?;
+    let limit = TimeLimit::start(TIME_LIMIT, &Stop::default());
+    let (built, is_remote) = bases.beside(InTree(tree.unwrap()), &limit, |files| {
+        let objects = build(files, "/", &Options::default(), &Budget::default(), &mut Vec::new())?.into_objects()?;
         Ok(objects.into_iter().map(|object| object.id.name).collect())
     });
     (built.map_err(|error: Error| error.to_string()), is_remote)
@@ -78,18 +83,18 @@ fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_o
         stream.write_all((head + body).as_bytes()).unwrap();
     });
     let bases = bed.bases(Egress::Anywhere);
-    assert_eq!(bed.building.available_permits(), 0);
+    assert_eq!(bed.building.free(), 0);
     let work = std::thread::spawn(move || {
         built(bases, &format!("own.yaml, \"http://{address}/far.yaml\""))
     });
     is_asked.recv().unwrap();
-    let other = bed.building.clone().try_acquire_owned().expect("the place was not given back");
-    assert_eq!(bed.reaching.available_permits(), 0);
+    let other = bed.building.acquire("other").now_or_never().expect("the place was not given back");
+    assert_eq!(bed.reaching.free(), 0);
     answer.send(()).unwrap();
     drop(other);
     let (names, is_remote) = work.join().unwrap();
     assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned(), "far".to_owned()], true));
-    assert_eq!((bed.building.available_permits(), bed.reaching.available_permits()), (1, 1));
+    assert_eq!((bed.building.free(), bed.reaching.free()), (1, 1));
     serving.join().unwrap();
 }
 
@@ -97,7 +102,7 @@ fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_o
 fn a_build_that_nobody_wants_any_more_waits_for_no_place() {
     let bed = Bed::new();
     let bases = bed.bases(Egress::Anywhere);
-    let _all = bed.reaching.clone().try_acquire_owned().unwrap();
+    let _all = bed.reaching.acquire("other").now_or_never().unwrap();
     bed.cancel.cancel();
     let (names, _) = built(bases, "\"http://127.0.0.1:9/far.yaml\"");
     assert!(names.unwrap_err().contains("was cancelled"));

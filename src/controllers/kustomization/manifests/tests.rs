@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tree::Memory;
 
 use super::*;
+use crate::time_limit::TIME_LIMIT;
 
 fn config_map(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\n")
@@ -19,7 +20,7 @@ fn spec(more: &Value) -> KustomizationSpec {
 
 fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
     let tree = Memory::from_files(files.iter().copied()).unwrap();
-    load(&tree, &spec(more), Bases::Refused)
+    load(&tree, &spec(more), Bases::Refused, &Account::new(TIME_LIMIT))
         .map(|all| all.objects.iter().map(|object| object.id().subject()).collect())
         .map_err(|error| error.to_string())
 }
@@ -74,7 +75,8 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
     ];
     let tree = Memory::from_files(files).unwrap();
     let recorder = tree::Recorder::new(&tree);
-    load(&recorder, &spec(&json!({"path": "app"})), Bases::Refused).unwrap();
+    load(&recorder, &spec(&json!({"path": "app"})), Bases::Refused, &Account::new(TIME_LIMIT))
+        .unwrap();
     let trace = recorder.seen();
     let with = |path: &str, text: &str| {
         let changed =

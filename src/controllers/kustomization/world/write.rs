@@ -171,6 +171,12 @@ impl World {
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         cluster.delete(resource, live.namespace(), live.name(), live.uid()).await?;
+        self.place.aside(self.gone(resource, live)).await
+    }
+
+    /// Waits until an object's name is free.
+    async fn gone(&self, resource: &Resource, live: &Object) -> Result<(), ClusterError> {
+        let cluster = &self.target.cluster;
         let deadline = tokio::time::Instant::now() + GONE_LIMIT;
         loop {
             match cluster.get(resource, live.namespace(), live.name()).await? {

@@ -1,0 +1,170 @@
+//! What a build may use up, and has used up: one account for all its files, transformers and objects.
+//!
+//! Here: the account, and how much memory nodes and values take. Elsewhere: what costs how much (whoever calls), and
+//! the clock ([`golang::meter::Stop`] is set by who has one).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use golang::meter::{Allowance, Exhausted, Meter, Stop};
+use goyaml::Limits;
+use goyaml::v3::{Node, Note};
+use serde_json::Value;
+
+use crate::error::Result;
+
+/// What one build may use up. Differs(kustomize): it has no limit.
+///
+/// Bytes are those of nodes, which take about ten times the length of their text; a build with all of them and its
+/// output takes less than 1 GiB.
+pub const ALLOWED: Allowance = Allowance { steps: 40_000_000_000, bytes: 448 << 20 };
+
+/// Steps that a byte of a text costs which is read as YAML.
+const READ: u64 = 16;
+
+/// Bytes of memory that reading takes for a node, at most and in passing.
+const READ_NODE: u64 = 320;
+
+/// Bytes of memory of a node without its texts.
+const NODE: usize = size_of::<Node>();
+
+/// Bytes of memory of a text, besides its length.
+const TEXT: usize = 16;
+
+/// The account of one build. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Budget(Rc<RefCell<Meter>>);
+
+impl Default for Budget {
+    /// All that is [`ALLOWED`], and nobody who ends the build.
+    fn default() -> Self {
+        Self::new(Meter::new(ALLOWED, Stop::default()))
+    }
+}
+
+impl Budget {
+    /// The account that a meter keeps.
+    pub fn new(meter: Meter) -> Self {
+        Self(Rc::new(RefCell::new(meter)))
+    }
+
+    /// Something that uses the account otherwise.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Meter) -> T) -> T {
+        work(&mut self.0.borrow_mut())
+    }
+
+    /// To be called before so many steps are done, and at least once for what takes as long as an object is large.
+    pub(crate) fn steps(&self, steps: usize) -> Result<(), Exhausted> {
+        self.0.borrow_mut().steps(steps as u64)
+    }
+
+    /// To be called before so many bytes are made that are kept.
+    pub(crate) fn bytes(&self, bytes: usize) -> Result<(), Exhausted> {
+        let mut meter = self.0.borrow_mut();
+        meter.steps(bytes as u64 / 8)?;
+        meter.bytes(bytes as u64)
+    }
+
+    /// Takes bytes that are kept as long as the result is.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Exhausted> {
+        self.bytes(bytes)?;
+        Ok(Held { budget: self.clone(), bytes: bytes as u64 })
+    }
+
+    /// To be called before a text of this length is read; says how much of it may be.
+    pub(crate) fn reading(&self, length: usize) -> Result<Limits, Exhausted> {
+        let mut meter = self.0.borrow_mut();
+        meter.steps((length as u64).saturating_mul(READ))?;
+        let limits = Limits::default();
+        let nodes = usize::try_from(meter.left().bytes / READ_NODE).unwrap_or(usize::MAX);
+        Ok(Limits { nodes: nodes.min(limits.nodes), ..limits })
+    }
+
+    /// Takes what a node weighs.
+    pub(crate) fn keep(&self, node: &Node) -> Result<(), Exhausted> {
+        self.bytes(weight(node))
+    }
+
+    /// Takes what something weighs more than before.
+    pub(crate) fn grown(&self, before: usize, after: usize) -> Result<(), Exhausted> {
+        self.bytes(after.saturating_sub(before))
+    }
+
+    /// Gives back what is kept no more.
+    pub(crate) fn free(&self, bytes: usize) {
+        self.0.borrow_mut().free(bytes as u64);
+    }
+
+    /// How many bytes are left.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.0.borrow().left().bytes
+    }
+
+    /// Gives back all that was taken since so many bytes were left.
+    pub(crate) fn free_to(&self, left: u64) {
+        let mut meter = self.0.borrow_mut();
+        let taken = left.saturating_sub(meter.left().bytes);
+        meter.free(taken);
+    }
+}
+
+/// Bytes of a budget, which are given back at the end of this.
+#[derive(Debug)]
+pub(crate) struct Held {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.0.borrow_mut().free(self.bytes);
+    }
+}
+
+/// How many bytes of memory a node takes with all that is below it.
+pub(crate) fn weight(node: &Node) -> usize {
+    node.walk().map(|(_, node)| weight_alone(node)).sum()
+}
+
+/// How many bytes of memory a node takes without what is below it.
+pub(crate) fn weight_alone(node: &Node) -> usize {
+    let notes = [Note::Anchor, Note::Head, Note::Line, Note::Foot];
+    let notes = match node.notes.is_empty() {
+        true => 0,
+        false => notes.iter().map(|note| node.notes.get(*note).len() + 2 * TEXT).sum(),
+    };
+    NODE + weight_of_text(&node.value) + notes
+}
+
+/// How many bytes a scalar takes with this text, and an entry of a map twice that.
+pub(crate) fn weight_of_scalar(text: &str) -> usize {
+    NODE + weight_of_text(text)
+}
+
+fn weight_of_text(text: &str) -> usize {
+    if text.is_empty() { 0 } else { TEXT + text.len() }
+}
+
+/// How many bytes of memory a value takes.
+pub fn weight_of_value(value: &Value) -> usize {
+    let mut sum = 0;
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        sum += size_of::<Value>();
+        match value {
+            Value::String(text) => sum += weight_of_text(text),
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    sum += 2 * size_of::<String>() + TEXT + key.len();
+                    left.push(value);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests;

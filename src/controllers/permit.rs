@@ -1,0 +1,211 @@
+//! Places that are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
+//!
+//! Whoever waits for a place waits in the queue of its namespace, and the queues have their turn one after the other:
+//! a tenant with many objects makes its own wait, and nobody else's. Where work is mostly waiting for somebody, a
+//! namespace has a bound of its own besides, so that servers which never end cannot take all places.
+//! Who waits for the world gives its place back meanwhile ([`Place::aside`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// Places, and who waits for one. Clones are the same ones.
+#[derive(Debug, Clone)]
+pub(crate) struct Permits(Arc<Mutex<Queues>>);
+
+#[derive(Debug)]
+struct Queues {
+    free: usize,
+    /// How many of all places a namespace may have.
+    each: usize,
+    /// Who waits, by namespace.
+    waiting: BTreeMap<String, VecDeque<oneshot::Sender<Permit>>>,
+    /// The namespaces of those who wait, the next one first.
+    turns: VecDeque<String>,
+    held: BTreeMap<String, usize>,
+}
+
+/// A place; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    permits: Permits,
+    namespace: String,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut queues = self.permits.lock();
+        queues.free += 1;
+        if let Some(held) = queues.held.get_mut(&self.namespace) {
+            *held -= 1;
+            if *held == 0 {
+                queues.held.remove(&self.namespace);
+            }
+        }
+        let granted = self.permits.grant(&mut queues);
+        drop(queues);
+        hand_out(granted);
+    }
+}
+
+/// A place for each who waited for it. Who waits no more gives it back, and so to the next.
+fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
+    for (waiting, permit) in granted {
+        drop(waiting.send(permit));
+    }
+}
+
+impl Permits {
+    /// So many places, all of which one namespace may have if nobody else wants any.
+    pub(crate) fn new(all: usize) -> Self {
+        Self::shared(all, all)
+    }
+
+    /// So many places, of which one namespace may have some.
+    pub(crate) fn shared(all: usize, each: usize) -> Self {
+        Self(Arc::new(Mutex::new(Queues {
+            free: all,
+            each,
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
+            held: BTreeMap::new(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place, when it is the namespace's turn.
+    pub(crate) async fn acquire(&self, namespace: &str) -> Permit {
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            let granted = {
+                let mut queues = self.lock();
+                queues.enqueue(namespace, sender);
+                self.grant(&mut queues)
+            };
+            hand_out(granted);
+            // Its sender is in the queue until a place is sent.
+            if let Ok(permit) = receiver.await {
+                return permit;
+            }
+        }
+    }
+
+    /// A place of a run, which it can give back while it waits.
+    pub(crate) async fn place(&self, namespace: &str) -> Place {
+        let permit = self.acquire(namespace).await;
+        let (permits, namespace) = (self.clone(), namespace.to_owned());
+        let held = Mutex::new(Held { permit: Some(permit), aside: 0 });
+        Place(Arc::new(Shared { permits, namespace, held }))
+    }
+
+    /// Takes free places for those whose turn it is.
+    fn grant(&self, queues: &mut Queues) -> Vec<(oneshot::Sender<Permit>, Permit)> {
+        let mut granted = Vec::new();
+        while queues.free > 0 {
+            let Some((namespace, waiting)) = queues.next() else { break };
+            queues.free -= 1;
+            *queues.held.entry(namespace.clone()).or_default() += 1;
+            granted.push((waiting, Permit { permits: self.clone(), namespace }));
+        }
+        granted
+    }
+
+    /// How many places are free.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.lock().free
+    }
+}
+
+impl Queues {
+    fn enqueue(&mut self, namespace: &str, waiting: oneshot::Sender<Permit>) {
+        let queue = self.waiting.entry(namespace.to_owned()).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(namespace.to_owned());
+        }
+        queue.push_back(waiting);
+    }
+
+    /// The next of those who still wait and whose namespace may have one more place.
+    fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
+        for _ in 0..self.turns.len() {
+            let namespace = self.turns.pop_front()?;
+            if self.held.get(&namespace).is_some_and(|held| *held >= self.each) {
+                self.turns.push_back(namespace);
+                continue;
+            }
+            let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
+            let next = std::iter::from_fn(|| queue.pop_front()).find(|it| !it.is_closed());
+            if queue.is_empty() {
+                self.waiting.remove(&namespace);
+            } else {
+                self.turns.push_back(namespace.clone());
+            }
+            if let Some(next) = next {
+                return Some((namespace, next));
+            }
+        }
+        None
+    }
+}
+
+/// The place of one run, for all that it does at the same time.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    permits: Permits,
+    namespace: String,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    permit: Option<Permit>,
+    /// How many parts of the run wait for the world.
+    aside: usize,
+}
+
+impl Place {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the world without a place, and goes on with one.
+    ///
+    /// While a part of a run waits, the other parts go on without one.
+    pub(crate) async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
+        let given_back = {
+            let mut held = self.held();
+            held.aside += 1;
+            held.permit.take()
+        };
+        drop(given_back);
+        let done = wait.await;
+        let is_last = {
+            let mut held = self.held();
+            held.aside -= 1;
+            held.aside == 0
+        };
+        if is_last {
+            let permit = self.0.permits.acquire(&self.0.namespace).await;
+            let mut held = self.held();
+            // Another part may wait by now.
+            if held.aside == 0 && held.permit.is_none() {
+                held.permit = Some(permit);
+            } else {
+                drop(held);
+                drop(permit);
+            }
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests;

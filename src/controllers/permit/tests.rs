@@ -1,0 +1,82 @@
+//! Whose turn it is, and that nobody keeps a place while waiting.
+
+use std::pin::pin;
+
+use futures::FutureExt as _;
+
+use super::*;
+
+#[tokio::test]
+async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
+    let permits = Permits::new(1);
+    let first = permits.acquire("greedy").await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let waits: Vec<_> = ["greedy", "greedy", "greedy", "a", "b", "a"]
+        .into_iter()
+        .map(|namespace| {
+            let (permits, order) = (permits.clone(), order.clone());
+            async move {
+                let permit = permits.acquire(namespace).await;
+                order.lock().unwrap().push(namespace);
+                drop(permit);
+            }
+        })
+        .collect();
+    let mut all = pin!(futures::future::join_all(waits));
+    assert!(all.as_mut().now_or_never().is_none());
+    drop(first);
+    all.await;
+    assert_eq!(*order.lock().unwrap(), ["greedy", "a", "b", "greedy", "a", "greedy"]);
+    assert_eq!(permits.free(), 1);
+}
+
+#[tokio::test]
+async fn what_never_ends_in_one_namespace_leaves_places_for_another() {
+    let permits = Permits::shared(4, 2);
+    let _endless = (permits.acquire("drip").await, permits.acquire("drip").await);
+    assert!(permits.acquire("drip").now_or_never().is_none(), "it has all that it may have");
+    let other = permits.acquire("other").now_or_never();
+    assert!(other.is_some(), "a place is free, and its namespace has none");
+}
+
+#[tokio::test]
+async fn who_waits_no_more_takes_no_place_with_it() {
+    let permits = Permits::new(1);
+    let first = permits.acquire("a").await;
+    let mut gone = Box::pin(permits.acquire("a"));
+    assert!(gone.as_mut().now_or_never().is_none());
+    let mut stays = Box::pin(permits.acquire("a"));
+    assert!(stays.as_mut().now_or_never().is_none());
+    drop(gone);
+    drop(first);
+    drop(stays.await);
+    // A place that was sent to somebody who left at that moment comes back, too.
+    let first = permits.acquire("a").await;
+    let mut gone = Box::pin(permits.acquire("b"));
+    assert!(gone.as_mut().now_or_never().is_none());
+    drop(first);
+    drop(gone);
+    assert_eq!(permits.free(), 1);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_the_world_gives_the_place_to_others() {
+    let permits = Permits::new(1);
+    let place = permits.place("a").await;
+    assert_eq!(permits.free(), 0);
+    let (tell, told) = oneshot::channel::<()>();
+    let (tell_too, told_too) = oneshot::channel::<()>();
+    let mut one = Box::pin(place.aside(told));
+    let mut two = Box::pin(place.aside(told_too));
+    assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());
+    let other = permits.acquire("b").now_or_never().expect("nobody holds the place");
+    tell.send(()).unwrap();
+    assert!(one.await.is_ok(), "another part still waits, so nothing is taken again");
+    tell_too.send(()).unwrap();
+    assert!(two.as_mut().now_or_never().is_none(), "it is the other's");
+    drop(other);
+    assert!(two.await.is_ok());
+    assert_eq!(permits.free(), 0);
+    drop(place);
+    assert_eq!(permits.free(), 1);
+}

@@ -1,0 +1,131 @@
+//! An end for work on texts that somebody else wrote: renders and builds, which cannot see a clock themselves.
+//!
+//! Elsewhere: what such work looks at ([`golang::meter::Stop`]), and how much memory it may take (its meter).
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use golang::meter::Stop;
+
+/// How long a render or a build may take, not counting what it waits for.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Sets a [`Stop`] when the time is over; nobody does once this is gone.
+#[derive(Debug)]
+pub(crate) struct TimeLimit {
+    shared: Option<Arc<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Mutex<Clock>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Clock {
+    left: Duration,
+    /// Since when it runs; nothing while it stands still.
+    since: Option<Instant>,
+    is_over: bool,
+}
+
+impl Shared {
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Clock)) {
+        change(&mut self.clock());
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of the time, or of whoever wants to know it.
+    fn watch(&self, stop: &Stop) {
+        let mut clock = self.clock();
+        while !clock.is_over {
+            let Some(since) = clock.since else {
+                clock = self.changed.wait(clock).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = clock.left.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                stop.set();
+                return;
+            }
+            let waited = self.changed.wait_timeout(clock, left);
+            clock = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl TimeLimit {
+    /// Begins to count; no time at all stands for no limit.
+    ///
+    /// Without a thread for the clock, the work is ended at once: nobody would end it later.
+    pub(crate) fn start(limit: Duration, stop: &Stop) -> Self {
+        if limit.is_zero() {
+            return Self { shared: None };
+        }
+        let clock = Clock { left: limit, since: Some(Instant::now()), is_over: false };
+        let shared = Arc::new(Shared { clock: Mutex::new(clock), changed: Condvar::new() });
+        let (watched, watching) = (shared.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("time-limit".to_owned());
+        if thread.stack_size(64 << 10).spawn(move || watched.watch(&watching)).is_err() {
+            stop.set();
+        }
+        Self { shared: Some(shared) }
+    }
+
+    /// Does what waits for others, while the clock stands still.
+    pub(crate) fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let Some(shared) = &self.shared else { return wait() };
+        shared.change(|clock| {
+            if let Some(since) = clock.since.take() {
+                clock.left = clock.left.saturating_sub(since.elapsed());
+            }
+        });
+        let done = wait();
+        shared.change(|clock| clock.since = Some(Instant::now()));
+        done
+    }
+}
+
+impl Drop for TimeLimit {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.change(|clock| clock.is_over = true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn await_stop(stop: &Stop) {
+        while !stop.is_set() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_time_ends_but_not_while_somebody_waits() {
+        let stop = Stop::default();
+        let limit = TimeLimit::start(Duration::from_millis(200), &stop);
+        limit.pause(|| {
+            std::thread::sleep(Duration::from_millis(400));
+            assert!(!stop.is_set());
+        });
+        await_stop(&stop);
+    }
+
+    #[test]
+    fn who_is_done_in_time_is_not_stopped_and_no_limit_is_none() {
+        let (stop, none) = (Stop::default(), Stop::default());
+        drop(TimeLimit::start(Duration::from_millis(20), &stop));
+        let _none = TimeLimit::start(Duration::ZERO, &none);
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(!stop.is_set() && !none.is_set());
+    }
+}
