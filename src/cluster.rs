@@ -1,19 +1,23 @@
 //! The only code that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]),
+//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]: over
+//! connections of a [`pool`], object by object as [`item`] reads them), what an answer may cost ([`bounded`]),
 //! kubeconfigs from Secrets ([`kubeconfig`]), who of several processes acts ([`lease`], [`leadership`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
+mod bounded;
 pub(crate) mod capabilities;
 pub(crate) mod client;
 pub(crate) mod discovery;
 pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod item;
 pub(crate) mod kubeconfig;
 pub(crate) mod leadership;
 pub(crate) mod lease;
 pub(crate) mod objects;
+mod pool;
 pub(crate) mod status;
 pub(crate) mod watch;
 
@@ -28,8 +32,10 @@ pub(crate) use error::ClusterError;
 pub(crate) struct Cluster {
     /// For requests with an answer.
     unary: Client,
-    /// For watches, which last: a connection of their own and no time limit.
-    watching: Client,
+    /// For watches of our own kinds: nothing else can fill their connection.
+    own_watches: pool::Pool,
+    /// For all other watches.
+    watches: pool::Pool,
     /// For the Lease: never held up by anything else.
     leasing: Client,
     /// Whether this process may write.

@@ -8,6 +8,7 @@ mod cli;
 mod cluster;
 mod controllers;
 mod metrics;
+mod random;
 mod serve;
 mod settings;
 mod telemetry;

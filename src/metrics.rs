@@ -111,10 +111,13 @@ pub(crate) struct Metrics {
     pub(crate) running: Gauge<i64, AtomicI64>,
     wakes: Family<WakeLabels, Counter>,
     queue_depth: Family<KindLabels, Gauge<i64, AtomicI64>>,
+    watch_live: Family<KindLabels, Gauge<i64, AtomicI64>>,
     /// 1 while this process leads.
     pub(crate) leader: Gauge<i64, AtomicI64>,
     events: Family<EventLabels, Counter>,
     builds: Family<ObjectLabels, Counter>,
+    /// Events of ours that were not recorded, because too many waited.
+    pub(crate) dropped_events: Counter,
 }
 
 fn duration_buckets() -> Histogram {
@@ -147,6 +150,12 @@ impl Metrics {
             "Objects that were woken and whose reconciliation has not begun, by kind",
             queue_depth.clone(),
         );
+        let watch_live = Family::default();
+        registry.register(
+            "windlass_watch_live",
+            "Whether changes of the objects of a kind of ours are seen now: 1 or 0",
+            watch_live.clone(),
+        );
         let leader = Gauge::default();
         registry.register("windlass_leader", "Whether this process leads: 1 or 0", leader.clone());
         let events = Family::default();
@@ -161,6 +170,12 @@ impl Metrics {
             "Builds of the manifests of an object; news that change none of its files cost none",
             builds.clone(),
         );
+        let dropped_events = Counter::default();
+        registry.register(
+            "windlass_dropped_events",
+            "Events of windlass that were not recorded, because too many waited for the API server",
+            dropped_events.clone(),
+        );
         Arc::new(Self {
             registry,
             reconcile_duration,
@@ -168,9 +183,11 @@ impl Metrics {
             running,
             wakes,
             queue_depth,
+            watch_live,
             leader,
             events,
             builds,
+            dropped_events,
         })
     }
 
@@ -182,6 +199,12 @@ impl Metrics {
     /// How many nodes of a kind wait for their turn.
     pub(crate) fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
         self.queue_depth.get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+    }
+
+    /// Whether the watch of a kind of ours sees changes.
+    pub(crate) fn watch_is_live(&self, kind: &str, live: bool) {
+        let labels = KindLabels { kind: kind.to_owned() };
+        self.watch_live.get_or_create(&labels).set(i64::from(live));
     }
 
     /// Counts an event that was posted.

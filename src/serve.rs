@@ -1,6 +1,7 @@
 //! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
 
 mod artifacts;
+mod connections;
 mod events;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::connections::Limits;
 use crate::metrics::Metrics;
 
 /// Whether the caches are filled and runs have begun.
@@ -50,11 +52,7 @@ impl Listener {
 
     /// Serves until `stop`.
     pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
-        let served =
-            axum::serve(self.socket, router).with_graceful_shutdown(stop.cancelled_owned());
-        if let Err(error) = served.await {
-            tracing::error!(serves = self.name, error = %error, "server stopped");
-        }
+        connections::serve(self.name, self.socket, router, Limits::default(), stop).await;
     }
 }
 

@@ -319,3 +319,50 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
     ensure!(map.uid() != old, "it is the one that was deleted");
     story.end().await
 }
+
+/// More than the watches that an API server lets one connection have (100).
+const CROWD: usize = 120;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<()> {
+    let story = Story::begin("crowd").await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    let names: Vec<String> = (0..CROWD).map(|at| format!("app-{at:03}")).collect();
+    let secret = async |name: &str, value: &str| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+            "stringData": {"name": format!("{name}-map"), "value": value}});
+        story.apply_value(secret).await.map(drop)
+    };
+    let map =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${name}\ndata:\n  value: ${value}\n";
+    let _upstream = story.follow("app", &[("a.yaml", map.to_owned())]).await?;
+    for name in &names {
+        secret(name, "one").await?;
+        let from = json!({"substituteFrom": [{"kind": "Secret", "name": name}]});
+        story.kustomization(name, "app", json!({"postBuild": from})).await?;
+    }
+    for name in &names {
+        story.await_value(&format!("{name}-map"), "one").await?;
+        story.await_ready(&Target::kustomization(name)).await?;
+    }
+    for name in &names {
+        secret(name, "two").await?;
+    }
+    for name in &names {
+        story.await_value(&format!("{name}-map"), "two").await?;
+    }
+    // Specs are seen as well: the watches of our own kinds wait for nobody.
+    for name in &names {
+        let from = json!({"substituteFrom": null, "substitute": {"name": format!("{name}-map"), "value": "three"}});
+        story.merge(&Target::kustomization(name), json!({"spec": {"postBuild": from}})).await?;
+    }
+    for name in &names {
+        story.await_value(&format!("{name}-map"), "three").await?;
+    }
+    let metrics = windlass.metrics().await?;
+    let watches = metrics.lines().find_map(|line| {
+        line.strip_prefix("windlass_api_requests_total{verb=\"watch\"} ")?.parse::<usize>().ok()
+    });
+    ensure!(watches.is_some_and(|watches| watches < CROWD), "{watches:?} watches\n{metrics}");
+    story.end().await
+}

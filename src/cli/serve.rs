@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// What kept it from starting, in words for a person.
 pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
     telemetry::start(settings.log_level, settings.log_encoding)?;
+    allow_many_files();
     // Only fails when a provider was installed before, and nothing does that.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -35,6 +37,16 @@ pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
     // A fetch from a remote that does not answer sits on a thread of its own until its time is up.
     runtime.shutdown_background();
     outcome
+}
+
+/// Takes as many open files as are allowed: the usual 1024 are for programs that use `select`.
+fn allow_many_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most).map(|()| most));
+    match raised {
+        Ok(most) => tracing::debug!(most, "files may be open"),
+        Err(error) => tracing::info!(error = %error, "the limit of open files stays as it is"),
+    }
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {

@@ -13,11 +13,12 @@ mod overlay;
 mod usage;
 mod values;
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use helm::Env;
 use helm::capabilities::{Capabilities, KubeVersion};
@@ -25,6 +26,9 @@ use helm::chart::validate;
 use helm::release::{self, Request};
 use helm::render::{Mode, Release, STACK};
 use helm::warning::{Level, Warning};
+
+use super::time_limit;
+use crate::time_limit::TimeLimit;
 
 pub(super) use flags::Flags;
 pub(super) use overlay::render as render_for_overlay;
@@ -90,11 +94,13 @@ fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), F
         ),
     };
     said.warnings.extend(flags.said().map_err(failed)?);
-    let env = env(flags, kube_version);
+    let stop = Stop::default();
+    let _limit = TimeLimit::start(flags.time_limit, &stop);
+    let env = Env { stop, ..env(flags, kube_version) };
     let done = render_in(flags, &env, values, said);
-    done.map_err(|(error, explanation)| match flags.time_limit.hint(&env.stop) {
-        Some(hint) => (format!("{error}\n\n{hint}"), explanation),
-        None => (error, explanation),
+    done.map_err(|(error, explanation)| match env.stop.is_set() {
+        true => (format!("{error}\n\n{}", time_limit::HINT), explanation),
+        false => (error, explanation),
     })
 }
 
@@ -170,10 +176,10 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
     Env {
         now: Time::from_unix(seconds, nanos, local.clone()),
         local,
-        random: Arc::new(fill),
+        random: Arc::new(crate::random::fill),
         capabilities: Arc::new(capabilities),
         cluster: None,
-        stop: flags.time_limit.begin(),
+        stop: Stop::default(),
         names: flags.enable_dns.then(|| Arc::new(files::Resolver) as _),
     }
 }
@@ -185,14 +191,5 @@ fn local_zone() -> Zone {
             Zone::load(name.trim_start_matches(':')).unwrap_or_else(|_| Zone::fixed("UTC", 0))
         }
         _ => files::zone_of_the_machine(),
-    }
-}
-
-fn fill(buffer: &mut [u8]) {
-    // The library for TLS measures the processor for 40 ms before its first random byte.
-    let filled = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
-    if filled.is_err() {
-        // Certificates and passwords must not be made of anything else.
-        std::process::abort();
     }
 }

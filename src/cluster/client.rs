@@ -15,14 +15,17 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use prometheus_client::metrics::counter::Counter;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::Cluster;
+use super::bounded::{ANSWER_LIMIT, Bounded};
 use super::error::chain;
 use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use super::leadership::{Leadership, Silenced};
+use super::pool::Pool;
 use crate::metrics::{ApiRequests, Metrics};
 
 /// Longest time that a request with an answer may take.
@@ -56,8 +59,7 @@ pub(crate) async fn connect(
     config.headers.push((USER_AGENT, user_agent(identity)));
     // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
     let unlimited = Leadership::unlimited();
-    let leasing = Connection::new(config.clone(), None, &unlimited, metrics)?;
-    let leasing = leasing.client(&leasing.unary, None, Some(UNARY_TIMEOUT))?;
+    let leasing = Connection::new(config.clone(), None, &unlimited, metrics)?.unary(None)?;
     let connection = Connection::new(config, None, leadership, metrics)?;
     Ok(Cluster::new(connection, leasing, identity.into())?)
 }
@@ -109,12 +111,12 @@ type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, B
 #[derive(Clone)]
 pub(super) struct Connection {
     config: Arc<Config>,
-    /// For requests with an answer.
+    proxy: Option<Proxy>,
+    /// For requests with an answer. Watches, which last, have connections of their own.
     unary: Http,
-    /// For watches, which last: connections of their own.
-    watching: Http,
     leadership: Leadership,
     requests: ApiRequests,
+    pub(super) dropped_events: Counter,
 }
 
 impl Connection {
@@ -125,11 +127,26 @@ impl Connection {
         metrics: &Metrics,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
+            proxy: proxy.cloned(),
             unary: http(&config, proxy, leadership)?,
-            watching: http(&config, proxy, leadership)?,
             leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
+            dropped_events: metrics.dropped_events.clone(),
             config: Arc::new(config),
+        })
+    }
+
+    /// A client for requests with an answer, whose end comes within bounds of time and length.
+    fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
+        self.client(&self.unary, user, Some(UNARY_TIMEOUT))
+    }
+
+    /// Connections for watches, none of them open yet.
+    fn watches(&self) -> Pool {
+        let this = self.clone();
+        Pool::new(move || {
+            let http = http(&this.config, this.proxy.as_ref(), &this.leadership)?;
+            this.client(&http, None, None)
         })
     }
 
@@ -170,7 +187,12 @@ impl Connection {
         let namespace = config.default_namespace.clone();
         Ok(match timeout {
             Some(limit) => {
-                Client::new(ServiceBuilder::new().timeout(limit).service(service), namespace)
+                let bounded = move |answer: http::Response<Incoming>| {
+                    answer.map(|body| Bounded::new(body, ANSWER_LIMIT, limit))
+                };
+                let service =
+                    ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
+                Client::new(service, namespace)
             }
             None => Client::new(service, namespace),
         })
@@ -232,12 +254,13 @@ impl Cluster {
         instance: Arc<str>,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
-            unary: connection.client(&connection.unary, None, Some(UNARY_TIMEOUT))?,
-            watching: connection.client(&connection.watching, None, None)?,
+            unary: connection.unary(None)?,
+            own_watches: connection.watches(),
+            watches: connection.watches(),
             leasing,
             leadership: connection.leadership.clone(),
             discovery: Arc::default(),
-            events: Outbox::default(),
+            events: Outbox::counting(connection.dropped_events.clone()),
             instance,
             connection,
         })
@@ -251,8 +274,7 @@ impl Cluster {
     /// # Errors
     /// When no client can be made in that name.
     pub(crate) fn acting_as(&self, user: &str) -> Result<Self, ConnectionError> {
-        let unary =
-            self.connection.client(&self.connection.unary, Some(user), Some(UNARY_TIMEOUT))?;
+        let unary = self.connection.unary(Some(user))?;
         Ok(Self { unary, ..self.clone() })
     }
 }

@@ -46,17 +46,6 @@ impl Resource {
         }
         path
     }
-
-    /// As kube's dynamic types want it.
-    pub(crate) fn to_kube(&self) -> kube::core::ApiResource {
-        kube::core::ApiResource {
-            group: self.gvk.group.clone(),
-            version: self.gvk.version.clone(),
-            api_version: self.gvk.api_version(),
-            kind: self.gvk.kind.clone(),
-            plural: self.plural.clone(),
-        }
-    }
 }
 
 type Kinds = Arc<BTreeMap<String, Resource>>;

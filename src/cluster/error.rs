@@ -18,6 +18,9 @@ pub(crate) enum ClusterError {
         /// As the manifest has it.
         kind: String,
     },
+    /// There is an answer, and it is nothing that windlass can read: asking again brings the same.
+    #[error("the API server's answer cannot be read: {0}")]
+    Unreadable(String),
     /// No answer: the network, TLS, or a time limit.
     #[error("the API server gave no usable answer: {0}")]
     NoAnswer(String),
@@ -28,7 +31,7 @@ impl ClusterError {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
-            Self::NoSuchKind { .. } | Self::NoAnswer(_) => None,
+            Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::NoAnswer(_) => None,
         }
     }
 
@@ -37,7 +40,7 @@ impl ClusterError {
         match self {
             // 401: a token ran out, which is renewed by whoever issued it.
             Self::Refused(status) => matches!(status.code, 401 | 429) || status.code >= 500,
-            Self::NoSuchKind { .. } => false,
+            Self::NoSuchKind { .. } | Self::Unreadable(_) => false,
             Self::NoAnswer(_) => true,
         }
     }
@@ -47,7 +50,7 @@ impl ClusterError {
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::Refused(status) => matches!(status.code, 401 | 429 | 503 | 504),
-            Self::NoSuchKind { .. } => false,
+            Self::NoSuchKind { .. } | Self::Unreadable(_) => false,
             Self::NoAnswer(_) => true,
         }
     }
@@ -70,9 +73,18 @@ impl From<kube::Error> for ClusterError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
+            // Half an answer is none, and a proxy in between may answer with a page for people.
+            kube::Error::SerdeError(error) if error.is_syntax() && is_too_deep(&error) => {
+                Self::Unreadable("it is nested more than 127 levels deep".to_owned())
+            }
             other => Self::NoAnswer(chain(&other)),
         }
     }
+}
+
+/// `serde_json` has no other sign of it.
+fn is_too_deep(error: &serde_json::Error) -> bool {
+    error.to_string().starts_with("recursion limit exceeded")
 }
 
 /// An error and its causes on one line, each said once.
@@ -111,5 +123,17 @@ mod tests {
             assert_eq!((error.is_transient(), error.is_busy()), (transient, busy), "{code}");
         }
         assert!(ClusterError::NoAnswer(String::new()).is_busy());
+    }
+
+    #[test]
+    fn an_answer_that_is_nested_too_deeply_is_not_asked_for_again() {
+        let read = |text: &str| {
+            let error = serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+            ClusterError::from(kube::Error::SerdeError(error))
+        };
+        let deep = read(&"[".repeat(200));
+        assert!(matches!(deep, ClusterError::Unreadable(_)) && !deep.is_of_server(), "{deep}");
+        assert!(matches!(read("[1"), ClusterError::NoAnswer(_)));
+        assert!(matches!(read("<html>"), ClusterError::NoAnswer(_)));
     }
 }

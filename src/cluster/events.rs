@@ -1,15 +1,16 @@
 //! Kubernetes Events, as Flux's controllers record them (core/v1, so that `flux events` finds them).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use kube::core::ResourceExt as _;
-use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
 
 use super::Cluster;
 use super::status::OurKind;
@@ -39,37 +40,106 @@ pub(crate) struct News {
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
-/// How many events are recorded at once.
-const AT_ONCE: usize = 1;
+/// How many events wait at most; with their longest messages that is a few MiB.
+const WAITING: usize = 1000;
+
+/// Longest time for recording what waits when the process ends.
+const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause after each, so that telling of many changes does not slow down the changes that follow.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Events on their way to the API server.
+/// Events on their way to the API server, one after the other.
 #[derive(Clone)]
 pub(super) struct Outbox {
-    tasks: TaskTracker,
-    places: Arc<Semaphore>,
+    queue: Arc<Mutex<Queue>>,
+    dropped: Counter,
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Self { tasks: TaskTracker::new(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+/// The way in, and who records what comes out of it; begun by the first event.
+#[derive(Default)]
+enum Queue {
+    #[default]
+    Unused,
+    Open(Sender<Box<Event>>, JoinHandle<()>),
+    /// The process ends.
+    Closed,
+}
+
+impl Outbox {
+    /// An outbox that counts what finds no room in it.
+    pub(super) fn counting(dropped: Counter) -> Self {
+        Self { queue: Arc::default(), dropped }
+    }
+
+    fn put(&self, event: Event, recorder: impl FnOnce(Receiver<Box<Event>>) -> JoinHandle<()>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*queue, Queue::Unused) {
+            let (way, events) = channel(WAITING);
+            *queue = Queue::Open(way, recorder(events));
+        }
+        let Queue::Open(way, _) = &*queue else { return };
+        if way.try_send(Box::new(event)).is_err() {
+            self.dropped.inc();
+        }
+    }
+}
+
+/// Records events until no more can come, the last of them without a pause.
+async fn record(client: kube::Client, mut events: Receiver<Box<Event>>) {
+    while let Some(event) = events.recv().await {
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        if let Err(error) = api.create(&PostParams::default(), &event).await {
+            let name = event.involved_object.name.clone().unwrap_or_default();
+            tracing::info!(name, namespace, error = %error, "event not recorded");
+        }
+        if !events.is_closed() {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }
 
 impl Cluster {
-    /// Waits until every event that was announced is recorded.
+    /// Waits until every event that was announced is recorded, for a short time.
     pub(crate) async fn settle_events(&self) {
-        self.events.tasks.close();
-        self.events.tasks.wait().await;
+        let queue = {
+            let mut queue = self.events.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *queue, Queue::Closed)
+        };
+        if let Queue::Open(way, recorder) = queue {
+            drop(way);
+            if tokio::time::timeout(SETTLE_WITHIN, recorder).await.is_err() {
+                tracing::info!("some events are not recorded, because the process ends");
+            }
+        }
     }
 
     /// Has an event about one of our objects recorded, soon; failing to is logged and nothing more.
     pub(crate) fn announce<K: OurKind>(&self, object: &K, controller: &'static str, news: News) {
-        let namespace = object.namespace().unwrap_or_default();
+        let about = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: Some(object.name_any()),
+            namespace: object.namespace(),
+            resource_version: object.resource_version(),
+            uid: object.uid(),
+            ..ObjectReference::default()
+        };
+        self.announce_about(about, controller, news);
+    }
+
+    /// The same, about an object that is known by what it is called.
+    pub(crate) fn announce_about(
+        &self,
+        about: ObjectReference,
+        controller: &'static str,
+        news: News,
+    ) {
+        let namespace = about.namespace.clone().unwrap_or_default();
         let now = jiff::Timestamp::now();
-        let name = format!("{}.{:x}", object.name_any(), now.as_nanosecond());
+        let of = about.name.as_deref().unwrap_or_default();
+        let name = format!("{of}.{:x}", now.as_nanosecond());
         let severity = match news.severity {
             Severity::Info => "Normal",
             Severity::Error => "Warning",
@@ -86,19 +156,11 @@ impl Cluster {
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name),
-                namespace: Some(namespace.clone()),
+                namespace: Some(namespace),
                 annotations: Some(news.metadata).filter(|m| !m.is_empty()),
                 ..ObjectMeta::default()
             },
-            involved_object: ObjectReference {
-                api_version: Some(K::api_version(&()).into_owned()),
-                kind: Some(K::kind(&()).into_owned()),
-                name: Some(object.name_any()),
-                namespace: Some(namespace.clone()),
-                resource_version: object.resource_version(),
-                uid: object.uid(),
-                ..ObjectReference::default()
-            },
+            involved_object: about,
             reason: Some(news.reason),
             message: Some(message),
             type_: Some(severity.to_owned()),
@@ -110,18 +172,35 @@ impl Cluster {
             reporting_instance: Some(self.instance.to_string()),
             ..Event::default()
         };
-        let api: Api<Event> = Api::namespaced(self.unary.clone(), &namespace);
-        let (name, places) = (object.name_any(), self.events.places.clone());
-        let tasks = self.events.tasks.clone();
-        self.events.tasks.spawn(async move {
-            // A closed door means that the process ends.
-            let _place = places.acquire_owned().await.ok();
-            if let Err(error) = api.create(&PostParams::default(), &event).await {
-                tracing::info!(name, namespace, error = %error, "event not recorded");
-            }
-            if !tasks.is_closed() {
-                tokio::time::sleep(PAUSE).await;
-            }
-        });
+        let client = self.unary.clone();
+        self.events.put(event, |events| tokio::spawn(record(client, events)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_finds_no_room_among_the_waiting_events_is_counted_and_dropped() {
+        let outbox = Outbox::counting(Counter::default());
+        let (ended, mut end) = channel::<usize>(1);
+        let slow = |mut events: Receiver<Box<Event>>| {
+            tokio::spawn(async move {
+                // It begins when all were put in.
+                let mut recorded = 0;
+                while events.recv().await.is_some() {
+                    recorded += 1;
+                }
+                ended.send(recorded).await.unwrap();
+            })
+        };
+        let mut slow = Some(slow);
+        for _ in 0..WAITING + 7 {
+            outbox.put(Event::default(), |events| slow.take().unwrap()(events));
+        }
+        assert_eq!(outbox.dropped.get(), 7);
+        *outbox.queue.lock().unwrap() = Queue::Closed;
+        assert_eq!(end.recv().await, Some(WAITING));
     }
 }

@@ -288,7 +288,7 @@ fn to_object(value: Value) -> Result<Object, ClusterError> {
 }
 
 /// Percent-encodes what may stand in a selector and not in a query.
-fn url_encode(text: &str) -> String {
+pub(super) fn url_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

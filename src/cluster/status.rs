@@ -1,5 +1,6 @@
 //! Writing statuses and finalizers of our own kinds, and ending holds.
 
+use http::Request;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{NamespaceResourceScope, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -35,6 +36,53 @@ impl<K> OurKind for K where
 impl Cluster {
     fn api<K: OurKind>(&self, namespace: &str) -> Api<K> {
         Api::namespaced(self.unary.clone(), namespace)
+    }
+
+    /// Has an object of a kind of ours patched. The answer is read as watches read it: one that is being deleted may be
+    /// nested as deeply as it likes.
+    async fn patch<K: OurKind>(
+        &self,
+        namespace: &str,
+        name: &str,
+        subresource: Option<&str>,
+        (manager, patch): (&str, Value),
+    ) -> Result<Option<K>, ClusterError> {
+        let params =
+            PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        let requests = kube::core::Request::new(K::url_path(&(), Some(namespace)));
+        let patch = Patch::Merge(patch);
+        let request = match subresource {
+            Some(part) => requests.patch_subresource(part, name, &params, &patch),
+            None => requests.patch(name, &params, &patch),
+        };
+        let request: Request<Vec<u8>> =
+            request.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
+        let answer = match self.unary.request_text(request).await {
+            Ok(answer) => answer,
+            Err(error) => return gone(error),
+        };
+        let read = super::item::object(answer.as_bytes());
+        let told = |error| ClusterError::Unreadable(super::item::why(answer.as_bytes(), &error));
+        read.map(Some).map_err(told)
+    }
+
+    /// Replaces fields in the status of an object that cannot be read, as `manager`.
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone is no error.
+    pub(crate) async fn write_status_of_unreadable<K: OurKind>(
+        &self,
+        meta: &super::item::Meta,
+        manager: &str,
+        status: &Value,
+    ) -> Result<(), ClusterError> {
+        let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        match self.patch::<K>(namespace, name, Some("status"), (manager, patch)).await {
+            // It is written, and cannot be read now as before.
+            Ok(_) | Err(ClusterError::Unreadable(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// An object of a kind of ours as it is now; `None` when there is none of that name.
@@ -75,15 +123,9 @@ impl Cluster {
         status: &Value,
     ) -> Result<Option<K>, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
-        let params =
-            PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         // The uid makes sure that a status never lands on a namesake that was created since.
         let patch = json!({"metadata": {"uid": object.uid()}, "status": status});
-        let api = self.api::<K>(&namespace);
-        match api.patch_status(&object.name_any(), &params, &Patch::Merge(patch)).await {
-            Ok(written) => Ok(Some(written)),
-            Err(error) => gone(error),
-        }
+        self.patch(&namespace, &object.name_any(), Some("status"), (manager, patch)).await
     }
 
     /// Adds or removes our finalizer, provided that nobody changed the object since it was read.
@@ -97,18 +139,9 @@ impl Cluster {
         finalizers: &[String],
     ) -> Result<Option<K>, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
-        let params =
-            PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let patch = json!({"metadata": {"uid": object.uid(), "finalizers": finalizers,
             "resourceVersion": object.resource_version()}});
-        match self
-            .api::<K>(&namespace)
-            .patch(&object.name_any(), &params, &Patch::Merge(patch))
-            .await
-        {
-            Ok(written) => Ok(Some(written)),
-            Err(error) => gone(error),
-        }
+        self.patch(&namespace, &object.name_any(), None, (manager, patch)).await
     }
 
     /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that nobody changed
@@ -123,9 +156,6 @@ impl Cluster {
         annotations: &[&str],
     ) -> Result<Option<K>, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
-        // A name of our own: this is neither what a controller of Flux does nor what a user did.
-        let params =
-            PatchParams { field_manager: Some("windlass".to_owned()), ..PatchParams::default() };
         let gone_ones: Value =
             annotations.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
         let mut patch = json!({"metadata": {"uid": object.uid(), "annotations": gone_ones,
@@ -133,14 +163,11 @@ impl Cluster {
         if resume {
             patch["spec"] = json!({"suspend": false});
         }
-        let api = self.api::<K>(&namespace);
-        match api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await {
-            Ok(written) => Ok(Some(written)),
-            Err(error) => gone(error),
-        }
+        // A name of our own: this is neither what a controller of Flux does nor what a user did.
+        self.patch(&namespace, &object.name_any(), None, ("windlass", patch)).await
     }
 
-    /// The data of a Secret; `None` when there is none of that name.
+    /// The data of a Secret and its version; `None` when there is none of that name.
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer.
@@ -148,13 +175,17 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<std::collections::BTreeMap<String, Vec<u8>>>, ClusterError> {
+    ) -> Result<Option<(std::collections::BTreeMap<String, Vec<u8>>, u64)>, ClusterError> {
         let secret =
             self.api::<k8s_openapi::api::core::v1::Secret>(namespace).get_opt(name).await?;
-        Ok(secret.map(|s| s.data.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect()))
+        Ok(secret.map(|secret| {
+            let version = version_of(&secret);
+            let data = secret.data.unwrap_or_default();
+            (data.into_iter().map(|(key, value)| (key, value.0)).collect(), version)
+        }))
     }
 
-    /// The texts of a ConfigMap; `None` when there is none of that name.
+    /// The texts of a ConfigMap and its version; `None` when there is none of that name.
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer.
@@ -162,13 +193,17 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<std::collections::BTreeMap<String, String>>, ClusterError> {
+    ) -> Result<Option<(std::collections::BTreeMap<String, String>, u64)>, ClusterError> {
         let found =
             self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get_opt(name).await?;
-        Ok(found.map(|config_map| config_map.data.unwrap_or_default()))
+        Ok(found.map(|config_map| {
+            let version = version_of(&config_map);
+            (config_map.data.unwrap_or_default(), version)
+        }))
     }
 
-    /// The names of a ServiceAccount's image pull secrets; `None` when there is no ServiceAccount of that name.
+    /// The names of a ServiceAccount's image pull secrets and its version; `None` when there is no ServiceAccount of
+    /// that name.
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer.
@@ -176,14 +211,20 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Vec<String>>, ClusterError> {
+    ) -> Result<Option<(Vec<String>, u64)>, ClusterError> {
         let found =
             self.api::<k8s_openapi::api::core::v1::ServiceAccount>(namespace).get_opt(name).await?;
         Ok(found.map(|account| {
+            let version = version_of(&account);
             let secrets = account.image_pull_secrets.unwrap_or_default();
-            secrets.into_iter().map(|secret| secret.name).collect()
+            (secrets.into_iter().map(|secret| secret.name).collect(), version)
         }))
     }
+}
+
+/// The resourceVersion of an object as a number (they are comparable, Kubernetes 1.35).
+fn version_of<K: kube::Resource>(object: &K) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {

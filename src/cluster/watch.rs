@@ -1,19 +1,28 @@
 //! Watches: our own kinds in full, everything else by its metadata.
+//!
+//! A list and then what follows it, for ever; every object is read by itself ([`super::item`]), and whoever follows is
+//! told when the watch is live and when it is not. kube's watcher gives up a whole list for one object of it, reads
+//! lines of any length, and says nothing while its request waits for a connection.
 
-use std::time::Duration;
+mod lines;
 
-use futures::{Stream, StreamExt as _};
-use kube::api::{Api, DynamicObject, PartialObjectMeta};
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher::watcher};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-use super::Cluster;
+use futures::stream::{self, Stream, StreamExt as _};
+use http::Request;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use self::lines::Lines;
+use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
+use super::error::chain;
+use super::item::{Item, Line, Page, Sighted, Wire};
+use super::objects::url_encode;
+use super::pool::{Place, Pool};
 use super::status::OurKind;
-
-/// What a watch of other objects sees: their metadata.
-pub(crate) type Sighting = Event<PartialObjectMeta<DynamicObject>>;
+use super::{Cluster, ClusterError};
 
 /// What to watch among the objects of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,22 +31,62 @@ pub(crate) enum Selection {
     Labelled(&'static str),
     /// One, by namespace (empty for cluster-scoped kinds) and name.
     Named(String, String),
+    /// All of a namespace.
+    InNamespace(String),
     /// All of them.
     All,
 }
 
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen<T> {
+    /// A list begins: what it does not bring is gone.
+    Listing,
+    /// An object of the list.
+    Listed(T),
+    /// The list has ended.
+    ListEnded,
+    /// From now on every change is seen.
+    Live,
+    /// An object came or changed.
+    Applied(T),
+    /// An object is gone, or no longer among the selected.
+    Deleted(T),
+    /// Changes may go unseen until the next [`Seen::Live`], and are seen after it.
+    Interrupted,
+}
+
+/// Longest time for the first byte of a watch, and for a page of a list.
+const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+
+/// How long the server is asked to keep a watch open.
+const WATCH_FOR: Duration = Duration::from_secs(290);
+
+/// A watch that is silent for longer has died without a word.
+const SILENT_AFTER: Duration = Duration::from_secs(295);
+
+/// Objects of a page.
+const PAGE: usize = 500;
+
+/// Most objects of a list.
+const LIST_LIMIT: usize = 1_000_000;
+
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
+
 impl Cluster {
-    /// Every object of a kind of ours, from now until the process ends. Errors are retried with growing delays.
+    /// Every object of a kind of ours, from now on. Errors are told and retried with growing delays.
     pub(crate) fn watch_ours<K: OurKind>(
         &self,
         namespace: Option<&str>,
-    ) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + use<K> {
-        let api: Api<DeserializeGuard<K>> = match namespace {
-            Some(namespace) => Api::namespaced(self.watching.clone(), namespace),
-            None => Api::all(self.watching.clone()),
-        };
-        let guarded = watcher(api, watcher::Config::default()).backoff(Backoff::default());
-        guarded.filter_map(|event| async { event.map(understood).transpose() }).boxed()
+    ) -> impl Stream<Item = Result<Seen<Item<K>>, ClusterError>> + Send + use<K> {
+        let path = K::url_path(&(), namespace);
+        let accept = ("application/json", "application/json");
+        Watch::new(self.own_watches.clone(), path, String::new(), accept).follow()
     }
 
     /// Metadata of the selected objects of a kind.
@@ -45,75 +94,270 @@ impl Cluster {
         &self,
         resource: &Resource,
         selection: &Selection,
-    ) -> impl Stream<Item = Result<Sighting, watcher::Error>> + Send + use<> {
-        let kind = resource.to_kube();
-        let everywhere = || Api::all_with(self.watching.clone(), &kind);
-        let config = watcher::Config::default();
-        // kube asks for metadata only because the type of the objects is their metadata.
-        let (api, config): (Api<PartialObjectMeta<DynamicObject>>, _) = match selection {
-            Selection::Labelled(label) => (everywhere(), config.labels(label)),
-            Selection::All => (everywhere(), config),
+    ) -> impl Stream<Item = Result<Seen<Sighted>, ClusterError>> + Send + use<> {
+        let (path, query) = match selection {
+            Selection::Labelled(label) => {
+                (resource.path("", None), format!("&labelSelector={}", url_encode(label)))
+            }
+            Selection::All => (resource.path("", None), String::new()),
+            Selection::InNamespace(namespace) => (resource.path(namespace, None), String::new()),
             Selection::Named(namespace, name) => {
-                let api = if namespace.is_empty() {
-                    everywhere()
-                } else {
-                    Api::namespaced_with(self.watching.clone(), namespace, &kind)
-                };
-                (api, config.fields(&format!("metadata.name={name}")))
+                let field = url_encode(&format!("metadata.name={name}"));
+                (resource.path(namespace, None), format!("&fieldSelector={field}"))
             }
         };
-        watcher(api, config).backoff(Backoff::default())
+        Watch::new(self.watches.clone(), path, query, (METADATA_LIST, METADATA)).follow()
     }
 }
 
-/// An event about an object that we can read; one that we cannot is told and keeps nobody else.
-fn understood<K: OurKind>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
-    let read = |guarded: DeserializeGuard<K>| match guarded.0 {
-        Ok(object) => Some(object),
-        Err(error) => {
-            let name = error.metadata.name.unwrap_or_default();
-            let namespace = error.metadata.namespace.unwrap_or_default();
-            let kind = K::kind(&());
-            let error = error.error.to_string();
-            tracing::error!(controller_kind = %kind, name, namespace, error, "object cannot be read and is left alone");
-            None
+/// Where a watch is.
+enum Phase {
+    /// The next page of a list.
+    Listing(Option<String>),
+    /// What followed this version.
+    Listed(String),
+    Watching {
+        version: String,
+        lines: Lines,
+        since: Instant,
+    },
+}
+
+struct Watch<T> {
+    pool: Pool,
+    place: Option<Place>,
+    path: String,
+    query: String,
+    accept: (&'static str, &'static str),
+    phase: Phase,
+    told: VecDeque<Seen<T>>,
+    page: usize,
+    listed: usize,
+    delay: Duration,
+    /// To be waited before anything is asked again.
+    pause: Option<Duration>,
+}
+
+impl<T: Wire> Watch<T> {
+    fn new(pool: Pool, path: String, query: String, accept: (&'static str, &'static str)) -> Self {
+        Self {
+            pool,
+            place: None,
+            path,
+            query,
+            accept,
+            phase: Phase::Listing(None),
+            told: VecDeque::new(),
+            page: PAGE,
+            listed: 0,
+            delay: FIRST_DELAY,
+            pause: None,
         }
+    }
+
+    fn follow(self) -> impl Stream<Item = Result<Seen<T>, ClusterError>> + Send + use<T> {
+        let steps = stream::unfold(self, |mut watch| async move {
+            loop {
+                if let Some(seen) = watch.told.pop_front() {
+                    return Some((Ok(seen), watch));
+                }
+                if let Err(error) = watch.step().await {
+                    watch.hold_back();
+                    return Some((Err(error), watch));
+                }
+            }
+        });
+        steps.boxed()
+    }
+
+    /// The next attempt comes later than the last one did.
+    fn hold_back(&mut self) {
+        self.pause = Some(self.delay);
+        self.delay = (self.delay * 2).min(LONGEST_DELAY);
+    }
+
+    async fn step(&mut self) -> Result<(), ClusterError> {
+        if let Some(pause) = self.pause.take() {
+            tokio::time::sleep(pause).await;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Listing(None)) {
+            Phase::Listing(from) => self.list(from).await,
+            Phase::Listed(version) => self.begin(version).await,
+            Phase::Watching { version, lines, since } => self.hear(version, lines, since).await,
+        }
+    }
+
+    /// Sends a request on the watch's own place, and returns the body of an answer that is no refusal.
+    async fn ask(&mut self, query: &str, accept: &str) -> Result<Body, ClusterError> {
+        let uri = format!("{}?{query}{}", self.path, self.query);
+        let request = Request::get(&uri).header(http::header::ACCEPT, accept);
+        let request = request
+            .body(Body::empty())
+            .map_err(|error| ClusterError::NoAnswer(format!("{uri} is not a path: {error}")))?;
+        let place = match self.place.take() {
+            Some(place) => place,
+            None => self.pool.place()?,
+        };
+        let answer = timeout(ANSWER_WITHIN, place.client().send(request)).await;
+        let Ok(answer) = answer else {
+            place.is_crowded();
+            let text = format!("nothing was answered within {} s", ANSWER_WITHIN.as_secs());
+            return Err(ClusterError::NoAnswer(text));
+        };
+        self.place = Some(place);
+        let (head, body) = answer?.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let text = whole(body).await?.unwrap_or_default();
+        Err(refusal(head.status.as_u16(), &text))
+    }
+
+    async fn list(&mut self, from: Option<String>) -> Result<(), ClusterError> {
+        let more = from.as_deref().map(|at| format!("&continue={}", url_encode(at)));
+        let query = format!("limit={}{}", self.page, more.unwrap_or_default());
+        let body = self.ask(&query, self.accept.0).await?;
+        let text = match whole(body).await? {
+            Some(text) => text,
+            // Few objects of the largest size are more than many usual ones.
+            None if self.page > 1 => {
+                self.page = (self.page / 8).max(1);
+                self.phase = Phase::Listing(from);
+                return Ok(());
+            }
+            None => {
+                let text = format!("one object is longer than {ANSWER_LIMIT} bytes, or too slow");
+                return Err(ClusterError::NoAnswer(text));
+            }
+        };
+        let page = Page::<T>::read(&text).map_err(unreadable)?;
+        if from.is_none() {
+            self.listed = 0;
+            self.told.push_back(Seen::Listing);
+        }
+        self.listed += page.items.len();
+        if self.listed > LIST_LIMIT {
+            let text = format!("a list has more than {LIST_LIMIT} objects");
+            return Err(ClusterError::NoAnswer(text));
+        }
+        self.told.extend(page.items.into_iter().map(Seen::Listed));
+        self.phase = match (page.next, page.version) {
+            (Some(next), _) => Phase::Listing(Some(next)),
+            (None, Some(version)) => {
+                self.told.push_back(Seen::ListEnded);
+                self.page = PAGE;
+                Phase::Listed(version)
+            }
+            (None, None) => {
+                let text = "a list has no resourceVersion, so its kind cannot be watched";
+                return Err(ClusterError::NoAnswer(text.to_owned()));
+            }
+        };
+        Ok(())
+    }
+
+    async fn begin(&mut self, version: String) -> Result<(), ClusterError> {
+        let query = format!(
+            "watch=true&timeoutSeconds={}&allowWatchBookmarks=true&resourceVersion={version}",
+            WATCH_FOR.as_secs()
+        );
+        match self.ask(&query, self.accept.1).await {
+            Ok(body) => {
+                self.told.push_back(Seen::Live);
+                let (lines, since) = (Lines::new(body), Instant::now());
+                self.phase = Phase::Watching { version, lines, since };
+                Ok(())
+            }
+            // Too old: what happened since is only in a list.
+            Err(error) if error.code() == Some(410) => Err(error),
+            Err(error) => {
+                self.phase = Phase::Listed(version);
+                Err(error)
+            }
+        }
+    }
+
+    async fn hear(
+        &mut self,
+        mut version: String,
+        mut lines: Lines,
+        since: Instant,
+    ) -> Result<(), ClusterError> {
+        let line = match timeout(SILENT_AFTER, lines.next()).await {
+            Ok(Ok(Some(line))) => line,
+            // The end, or silence: it goes on where it was.
+            Ok(Ok(None)) | Err(_) => {
+                if since.elapsed() < LONGEST_DELAY {
+                    self.hold_back();
+                }
+                self.told.push_back(Seen::Interrupted);
+                self.phase = Phase::Listed(version);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                self.phase = Phase::Listed(version);
+                return Err(error);
+            }
+        };
+        // One that cannot be read would come again after the same version, so everything is listed.
+        let seen = match Line::<T>::read(&line).map_err(unreadable)? {
+            Line::Error(status) if status.code == 410 => return Err(ClusterError::Refused(status)),
+            Line::Error(status) => {
+                self.phase = Phase::Listed(version);
+                return Err(ClusterError::Refused(status));
+            }
+            Line::Bookmark(at) => {
+                version = at;
+                None
+            }
+            Line::Applied(item) => {
+                item.version().clone_into(&mut version);
+                Some(Seen::Applied(item))
+            }
+            Line::Deleted(item) => {
+                item.version().clone_into(&mut version);
+                Some(Seen::Deleted(item))
+            }
+        };
+        if version.is_empty() {
+            let text = "an event has no resourceVersion, so its kind cannot be watched";
+            return Err(ClusterError::NoAnswer(text.to_owned()));
+        }
+        self.delay = FIRST_DELAY;
+        self.told.extend(seen);
+        self.phase = Phase::Watching { version, lines, since };
+        Ok(())
+    }
+}
+
+/// An answer to its end; none where it is too long or takes too long.
+async fn whole(mut body: Body) -> Result<Option<Vec<u8>>, ClusterError> {
+    let read = async {
+        let mut text = Vec::new();
+        while let Some(data) = piece(&mut body).await {
+            let data = data?;
+            if text.len() + data.len() > ANSWER_LIMIT {
+                return Ok(None);
+            }
+            text.extend_from_slice(&data);
+        }
+        Ok(Some(text))
     };
-    Some(match event {
-        Event::Apply(object) => Event::Apply(read(object)?),
-        Event::InitApply(object) => Event::InitApply(read(object)?),
-        Event::Delete(object) => Event::Delete(read(object)?),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    })
+    timeout(ANSWER_WITHIN, read).await.unwrap_or(Ok(None))
 }
 
-/// Delays between attempts at a watch that fails: 200 ms doubling to 10 s, with nothing random.
-#[derive(Debug, Clone)]
-pub(crate) struct Backoff(Duration);
-
-const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// Short, so that the end of a long outage is noticed soon.
-const LONGEST_DELAY: Duration = Duration::from_secs(10);
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self(FIRST_DELAY)
-    }
+fn refusal(code: u16, text: &[u8]) -> ClusterError {
+    let status = serde_json::from_slice::<kube::core::Status>(text).unwrap_or_default();
+    let message = match status.message.as_str() {
+        "" => format!("the API server answered with status {code}"),
+        said => said.to_owned(),
+    };
+    ClusterError::Refused(Box::new(kube::core::Status { code, message, ..status }))
 }
 
-impl Iterator for Backoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let delay = self.0;
-        self.0 = (delay * 2).min(LONGEST_DELAY);
-        Some(delay)
-    }
+fn unreadable(error: serde_json::Error) -> ClusterError {
+    ClusterError::NoAnswer(format!("the answer cannot be read: {}", chain(&error)))
 }
 
-impl kube::runtime::utils::Backoff for Backoff {
-    fn reset(&mut self) {
-        self.0 = FIRST_DELAY;
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
+mod references;
 mod state;
 mod task;
 
@@ -15,12 +16,13 @@ use objects::{Object, ObjectId};
 use reconcile::Node;
 use serde_json::Value;
 
+pub(crate) use self::references::Referred;
 pub(crate) use self::state::{Knowledge, Moment};
-use self::state::{Reference, Running, State, Tracked, WatchKey};
+use self::state::{State, Tracked, WatchKey};
 use super::hub::Hub;
-use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
 use crate::cluster::watch::Selection;
+use crate::cluster::{Cluster, ClusterError};
 use crate::metrics::WakeReason;
 
 /// Field manager of what Kustomizations apply; Flux's, so that its fields stay ours.
@@ -65,9 +67,12 @@ impl Drop for Observer {
 
 /// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
 fn print_of(metadata: &Value) -> (u64, Fingerprint) {
-    let version =
-        metadata.get("resourceVersion").and_then(Value::as_str).and_then(|v| v.parse().ok());
-    (version.unwrap_or_default(), fingerprint(metadata, &MANAGERS, &LABELS))
+    (version_of(metadata), fingerprint(metadata, &MANAGERS, &LABELS))
+}
+
+fn version_of(metadata: &Value) -> u64 {
+    let version = metadata.get("resourceVersion").and_then(Value::as_str);
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 impl Observer {
@@ -159,7 +164,7 @@ impl Observer {
         let seen = state.sighted(label, &id);
         // A watch may have been faster than the answer, with this change or already with a later one.
         let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1)
-            || state.losses.lost_since(&id, since);
+            || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
         let tracked = Tracked { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
@@ -184,11 +189,8 @@ impl Observer {
     pub(crate) fn release_objects(&self, owner: &Node) {
         let mut state = self.state();
         state.untrack_all(owner);
-        for waiting in state.waiting.values_mut() {
-            waiting.remove(owner);
-        }
-        state.waiting.retain(|_, nodes| !nodes.is_empty());
-        state.release(owner, |key| key.named_object().is_none());
+        state.stop_waiting(owner, |_| true);
+        state.release(owner, |key| matches!(key.selection, Selection::Labelled(_)));
         state.release_unused(owner);
     }
 
@@ -196,14 +198,8 @@ impl Observer {
     pub(crate) fn forget(&self, owner: &Node) {
         let mut state = self.state();
         state.untrack_all(owner);
-        for waiting in state.waiting.values_mut() {
-            waiting.remove(owner);
-        }
-        state.waiting.retain(|_, nodes| !nodes.is_empty());
-        for reference in state.references.values_mut() {
-            reference.users.remove(owner);
-        }
-        state.references.retain(|_, reference| !reference.users.is_empty());
+        state.stop_waiting(owner, |_| true);
+        state.references.forget(owner);
         state.release(owner, |_| true);
     }
 
@@ -213,17 +209,14 @@ impl Observer {
     /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
     pub(crate) fn await_objects(&self, owner: &Node, awaited: &[Awaited]) {
         let mut state = self.state();
-        for nodes in state.waiting.values_mut() {
-            nodes.remove(owner);
-        }
-        state.waiting.retain(|_, nodes| !nodes.is_empty());
+        state.stop_waiting(owner, |_| true);
         let mut moved = false;
         for Awaited { resource, id, labelled, version, since } in awaited {
-            state.waiting.entry(id.clone()).or_default().insert(owner.clone());
+            state.wait(owner, id);
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
             let seen = state.sighted(label_of(owner), id);
             moved |= seen.is_some_and(|(seen, _)| seen > *version);
-            moved |= *version > 0 && state.losses.lost_since(id, *since);
+            moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
                 Labelled::Yes => Selection::Labelled(label_of(owner)),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
@@ -241,57 +234,72 @@ impl Observer {
     /// seen by that look, or noticed there.
     pub(crate) fn looks(&self, owner: &Node) {
         let mut state = self.state();
-        let State { waiting, watches, .. } = &mut *state;
         // Nobody remembers what watches by name have seen, so they go on to wake.
-        let named: BTreeSet<ObjectId> = watches
-            .iter()
-            .filter(|(_, watch)| watch.users.contains(owner))
-            .filter_map(|(key, _)| key.named_object())
-            .collect();
-        for (id, nodes) in waiting.iter_mut() {
-            if !named.contains(id) {
-                nodes.remove(owner);
-            }
-        }
-        waiting.retain(|_, nodes| !nodes.is_empty());
+        let named = state.named_by(owner);
+        state.stop_waiting(owner, |id| !named.contains(id));
     }
 
-    /// Replaces what a node's spec refers to, beside whether its run found it: a change of it wakes the node.
-    pub(crate) fn refer_to(&self, owner: &Node, referred: &[(Resource, ObjectId, bool)]) {
+    /// The moment before something is read that a spec refers to; [`Self::refer_to`] wants to know it.
+    pub(crate) fn before_reading(&self) -> Moment {
+        self.state().references.now()
+    }
+
+    /// Replaces what a node's spec refers to, as its run read it: a change of it wakes the node, and so does one that
+    /// came after it was read.
+    pub(crate) fn refer_to(&self, owner: &Node, referred: &[Referred]) {
         let mut state = self.state();
-        for reference in state.references.values_mut() {
-            reference.users.remove(owner);
+        state.references.forget(owner);
+        let mut moved = false;
+        for one in referred {
+            moved |= state.references.add(owner, one);
         }
-        for (resource, id, was_there) in referred {
-            let reference = state.references.entry(id.clone()).or_insert_with(|| Reference {
-                users: BTreeSet::new(),
-                seen: None,
-                was_there: *was_there,
-            });
-            reference.users.insert(owner.clone());
-            reference.was_there = *was_there;
-            let selection = Selection::Named(id.namespace.clone(), id.name.clone());
-            self.ensure(&mut state, owner, resource, selection);
+        let mut affected = state.references.widen();
+        affected.insert(owner.clone());
+        self.watch_references(&mut state, &affected);
+        drop(state);
+        if moved {
+            self.hub.wake(owner, WakeReason::Reference);
         }
-        state.references.retain(|_, reference| !reference.users.is_empty());
-        state.release_unused(owner);
+    }
+
+    /// Begins the watches that see what these nodes refer to, and leaves those that they no longer need.
+    fn watch_references(&self, state: &mut State, users: &BTreeSet<Node>) {
+        for user in users {
+            for (resource, id) in state.references.of(user) {
+                if let Some(key) = state.references.key_of(&id) {
+                    self.ensure(state, user, &resource, key.selection);
+                }
+            }
+        }
+        for user in users {
+            state.release_unused(user);
+        }
+    }
+
+    /// The API server refuses a watch for references: narrower ones may be allowed.
+    fn refused(&self, key: &WatchKey, error: &ClusterError) {
+        tracing::info!(
+            kind = key.kind,
+            watch = ?key.selection,
+            error = %error,
+            "a watch is refused, and narrower ones take its place"
+        );
+        let mut state = self.state();
+        state.references.refuse(key);
+        let users = state.stop(key);
+        self.watch_references(&mut state, &users);
     }
 
     fn ensure(&self, state: &mut State, owner: &Node, resource: &Resource, selection: Selection) {
         if !resource.watchable {
             return;
         }
-        let key = WatchKey::new(resource, selection.clone());
-        if let Some(running) = state.watches.get_mut(&key) {
-            running.users.insert(owner.clone());
-            return;
-        }
-        let stream = self.cluster.watch_metadata(resource, &selection);
-        let task = task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
-        let stop = tokio::spawn(task).abort_handle();
-        state
-            .watches
-            .insert(key, Running { stop, live: false, users: BTreeSet::from([owner.clone()]) });
+        let key = WatchKey::new(resource, selection);
+        state.need(owner, key.clone(), || {
+            let stream = self.cluster.watch_metadata(resource, &key.selection);
+            let task = task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
+            tokio::spawn(task).abort_handle()
+        });
     }
 
     fn set_live(&self, key: &WatchKey, live: bool) {
@@ -306,7 +314,7 @@ impl Observer {
         let mut state = self.state();
         let mut drifted = None;
         if let Selection::Labelled(label) = key.selection {
-            state.sightings.insert((id.clone(), label), print);
+            state.sight(label, id, print);
         }
         if let Some(tracked) = state.tracked.get_mut(id) {
             let newer = print.0 > tracked.applied.0;
@@ -315,10 +323,22 @@ impl Observer {
                 drifted = Some(tracked.owner.clone());
             }
         }
-        let waiting = state.waiting.get(id).cloned().unwrap_or_default();
-        let referring = state.note_reference(id, Some(print.0));
+        let waiting = state.waiting_for(id);
         drop(state);
-        self.tell(drifted, waiting, referring);
+        self.tell(drifted, waiting);
+        self.saw_reference(key, id, Some(print.0));
+    }
+
+    /// A watch saw how an object is that specs may refer to; none: it is gone.
+    fn saw_reference(&self, key: &WatchKey, id: &ObjectId, now: Option<u64>) {
+        // One by a label does not know whether what it no longer sees is gone.
+        if matches!(key.selection, Selection::Labelled(_)) {
+            return;
+        }
+        let referring = self.state().references.note(id, now);
+        for node in referring {
+            self.hub.wake(&node, WakeReason::Reference);
+        }
     }
 
     /// A watch saw that an object is gone, or lost the label by which it was watched.
@@ -326,9 +346,9 @@ impl Observer {
         let mut state = self.state();
         let mut drifted = None;
         if let Selection::Labelled(label) = key.selection {
-            state.sightings.remove(&(id.clone(), label));
+            state.unsight(label, id);
         }
-        state.losses.add(id);
+        state.losses.add(id, None);
         let tracked = state.tracked.get_mut(id);
         if let Some(tracked) = tracked.filter(|it| key.is_of(label_of(&it.owner))) {
             tracked.dirty = true;
@@ -336,21 +356,18 @@ impl Observer {
                 drifted = Some(tracked.owner.clone());
             }
         }
-        let waiting = state.waiting.get(id).cloned().unwrap_or_default();
-        let referring = state.note_reference(id, None);
+        let waiting = state.waiting_for(id);
         drop(state);
-        self.tell(drifted, waiting, referring);
+        self.tell(drifted, waiting);
+        self.saw_reference(key, id, None);
     }
 
-    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>, referring: BTreeSet<Node>) {
+    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>) {
         if let Some(owner) = drifted {
             self.hub.wake(&owner, WakeReason::Drift);
         }
         for node in waiting {
             self.hub.wake(&node, WakeReason::Waiting);
-        }
-        for node in referring {
-            self.hub.wake(&node, WakeReason::Reference);
         }
     }
 
@@ -358,27 +375,20 @@ impl Observer {
     fn listed(&self, key: &WatchKey, seen: &BTreeSet<ObjectId>) {
         let missing: Vec<ObjectId> = {
             let state = self.state();
-            let same_kind = |id: &&ObjectId| id.group == key.group && id.kind == key.kind;
-            match &key.selection {
-                Selection::Labelled(_) | Selection::All => {
-                    let writing = |id: &ObjectId| state.tracked.get(id).is_some_and(|t| t.writing);
-                    let tracked = state.tracked.iter();
-                    let tracked = tracked.filter(|(_, it)| key.is_of(label_of(&it.owner)));
-                    let sighted = state.sightings.keys().filter(|(_, label)| key.is_of(label));
-                    let known: BTreeSet<&ObjectId> =
-                        tracked.map(|(id, _)| id).chain(sighted.map(|(id, _)| id)).collect();
-                    let known = known.into_iter().filter(|id| same_kind(id) && !seen.contains(id));
-                    known.filter(|id| !writing(id)).cloned().collect()
-                }
-                Selection::Named(namespace, name) => {
-                    let id = ObjectId::new(namespace, name, &key.group, &key.kind);
-                    if seen.contains(&id) { Vec::new() } else { vec![id] }
-                }
-            }
+            let named = key.named_object();
+            let expected = match &key.selection {
+                Selection::Labelled(label) => state.expected(key, label),
+                Selection::InNamespace(_) | Selection::All => state.references.expected(key),
+                Selection::Named(..) => named.iter().collect(),
+            };
+            expected.into_iter().filter(|id| !seen.contains(*id)).cloned().collect()
         };
-        self.set_live(key, true);
         for id in missing {
-            self.lost(key, &id);
+            if key.is_for_references() {
+                self.saw_reference(key, &id, None);
+            } else {
+                self.lost(key, &id);
+            }
         }
     }
 }

@@ -8,13 +8,13 @@ use objects::{Gvk, ObjectId};
 use reconcile::Node;
 
 use super::context::Context;
+use super::observer::{Moment, Referred};
 use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
 
 /// What a run read; [`References::watch`] ends it.
 #[derive(Default)]
 #[must_use = "what was read is to be watched"]
-pub(crate) struct References(Vec<(Resource, ObjectId, bool)>);
+pub(crate) struct References(Vec<Referred>);
 
 impl References {
     /// The data of a Secret; `None` when there is none of that name.
@@ -24,8 +24,9 @@ impl References {
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ClusterError> {
-        let data = context.cluster.secret(namespace, name).await?;
-        self.note(context, "Secret", namespace, name, data.is_some()).await?;
+        let since = context.observer.before_reading();
+        let (data, version) = context.cluster.secret(namespace, name).await?.unzip();
+        self.note(context, "Secret", (namespace, name), (version, since)).await?;
         Ok(data)
     }
 
@@ -36,8 +37,9 @@ impl References {
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
-        let data = context.cluster.config_map(namespace, name).await?;
-        self.note(context, "ConfigMap", namespace, name, data.is_some()).await?;
+        let since = context.observer.before_reading();
+        let (data, version) = context.cluster.config_map(namespace, name).await?.unzip();
+        self.note(context, "ConfigMap", (namespace, name), (version, since)).await?;
         Ok(data)
     }
 
@@ -48,8 +50,9 @@ impl References {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<String>>, ClusterError> {
-        let names = context.cluster.pull_secrets(namespace, name).await?;
-        self.note(context, "ServiceAccount", namespace, name, names.is_some()).await?;
+        let since = context.observer.before_reading();
+        let (names, version) = context.cluster.pull_secrets(namespace, name).await?.unzip();
+        self.note(context, "ServiceAccount", (namespace, name), (version, since)).await?;
         Ok(names)
     }
 
@@ -57,12 +60,12 @@ impl References {
         &mut self,
         context: &Context,
         kind: &str,
-        namespace: &str,
-        name: &str,
-        is_there: bool,
+        (namespace, name): (&str, &str),
+        (version, since): (Option<u64>, Moment),
     ) -> Result<(), ClusterError> {
         let resource = context.cluster.resource(&Gvk::new("v1", kind)).await?;
-        self.0.push((resource, ObjectId::new(namespace, name, "", kind), is_there));
+        let id = ObjectId::new(namespace, name, "", kind);
+        self.0.push(Referred { resource, id, version, since });
         Ok(())
     }
 

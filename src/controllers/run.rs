@@ -1,5 +1,8 @@
 //! How any kind is run: one run a node at a time, woken through the hub, isolated from all others.
 
+mod keeper;
+mod unreadable;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +14,14 @@ use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryStreamExt as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::controller::{self, Action, Config, applier};
-use kube::runtime::reflector::{self, ObjectRef, store::Writer};
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::reflector::{ObjectRef, store::Writer};
 use reconcile::Node;
+use tokio::sync::Semaphore;
 
+use self::keeper::Keeper;
 use super::context::Context;
+use crate::cluster::ClusterError;
+use crate::cluster::item::Unreadable;
 use crate::cluster::status::OurKind;
 use crate::metrics::WakeReason;
 
@@ -74,6 +80,10 @@ struct Noticed {
 struct Notices {
     context: Arc<Context>,
     last: Mutex<BTreeMap<Node, Noticed>>,
+    /// Objects of this part of the cluster that cannot be read.
+    unreadable: Mutex<BTreeMap<Node, Arc<Unreadable>>>,
+    /// Places for saying so on them.
+    telling: Arc<Semaphore>,
     /// Runs have begun; before, the store fills and nobody is woken.
     awake: AtomicBool,
 }
@@ -95,8 +105,51 @@ fn let_go<K: Controlled>(node: &Node, context: &Context) {
 }
 
 impl Notices {
+    fn new(context: Arc<Context>) -> Self {
+        let (last, unreadable, awake) = (Mutex::default(), Mutex::default(), AtomicBool::default());
+        Self { context, last, unreadable, telling: unreadable::places(), awake }
+    }
+
+    /// An object is there and cannot be read: for everybody else it is gone.
+    fn unreadable<K: Controlled>(&self, object: Unreadable) {
+        let node = node_named::<K>(&object.meta.namespace, &object.meta.name);
+        if self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some() {
+            self.gone::<K>(&node);
+        }
+        if !self.context.settings.selects(object.meta.labels.as_ref().unwrap_or(&BTreeMap::new())) {
+            return;
+        }
+        let object = Arc::new(object);
+        {
+            let mut all = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is told on it makes it change once more.
+            let known = all.insert(node, object.clone());
+            if known.is_some_and(|known| unreadable::is_same(&known, &object)) {
+                return;
+            }
+        }
+        unreadable::log::<K>(&object);
+        if self.awake.load(Ordering::Acquire) {
+            self.tell::<K>(object);
+        }
+    }
+
+    fn tell<K: Controlled>(&self, object: Arc<Unreadable>) {
+        let (context, places) = (self.context.clone(), self.telling.clone());
+        tokio::spawn(unreadable::tell::<K>(context, object, places));
+    }
+
+    fn is_live<K: Controlled>(&self, live: bool) {
+        self.context.metrics.watch_is_live(&K::kind(&()), live);
+    }
+
+    fn is_readable_again(&self, node: &Node) {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
     fn applied<K: Controlled>(&self, object: &K) {
         let node = node_of(object);
+        self.is_readable_again(&node);
         let now = Noticed {
             trigger: object.trigger(),
             announcement: object.announcement(),
@@ -125,12 +178,16 @@ impl Notices {
         for object in present.iter().filter(|object| is_ours(&***object, &self.context)) {
             self.context.hub.wake(&node_of(&**object), WakeReason::Spec);
         }
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for object in unreadable.into_values() {
+            self.tell::<K>(object);
+        }
     }
 
-    fn deleted<K: Controlled>(&self, object: &K) {
-        let node = node_of(object);
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
-        self.gone::<K>(&node);
+    fn deleted<K: Controlled>(&self, node: &Node) {
+        self.is_readable_again(node);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.gone::<K>(node);
     }
 
     /// Everything known about a node is forgotten, and whoever depends on it looks again.
@@ -140,8 +197,12 @@ impl Notices {
     }
 
     /// The watch listed everything: what was deleted while nobody watched is gone.
-    fn listed<K: Controlled>(&self, present: &[Arc<K>]) {
-        let present: BTreeSet<Node> = present.iter().map(|o| node_of(&**o)).collect();
+    fn listed<K: Controlled>(&self, objects: &[Arc<K>], unreadable: &BTreeSet<Node>) {
+        self.unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|node, _| unreadable.contains(node));
+        let present: BTreeSet<Node> = objects.iter().map(|o| node_of(&**o)).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let missing: Vec<Node> = last.keys().filter(|n| !present.contains(n)).cloned().collect();
         last.retain(|node, _| present.contains(node));
@@ -149,24 +210,10 @@ impl Notices {
         for node in missing {
             self.gone::<K>(&node);
         }
-    }
-
-    fn noticed<K: Controlled>(&self, event: &Event<K>, store: &reflector::Store<K>) {
-        match event {
-            Event::Apply(object) | Event::InitApply(object) => self.applied(object),
-            Event::Delete(object) => self.deleted(object),
-            Event::Init => {}
-            Event::InitDone => self.listed(&store.state()),
+        for object in objects {
+            self.applied(&**object);
         }
     }
-}
-
-/// How long the same trouble of a watch is told once: a definition may not be installed, and never be.
-const TOLD_FOR: Duration = Duration::from_secs(600);
-
-/// Whether the trouble of a watch is worth a line in the log, after the one that was told last.
-fn is_news(told: Option<&(String, Instant)>, trouble: &str) -> bool {
-    told.is_none_or(|(last, at)| last != trouble || at.elapsed() > TOLD_FOR)
 }
 
 /// Runs a kind until `stop` says so; then runs under way end and no new one begins.
@@ -179,11 +226,7 @@ pub(crate) async fn run_kind<K: Controlled>(
     let store = writer.as_reader();
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
-    let notices = Arc::new(Notices {
-        context: context.clone(),
-        last: Mutex::default(),
-        awake: AtomicBool::default(),
-    });
+    let notices = Arc::new(Notices::new(context.clone()));
     let woken = context.hub.open(&K::kind(&()));
     let events = context.cluster.watch_ours::<K>(namespace.as_deref());
     let begin = {
@@ -194,30 +237,15 @@ pub(crate) async fn run_kind<K: Controlled>(
             if store.wait_until_ready().await.is_ok() {
                 notices.wake_all(&store.state());
             }
-            None::<Result<ObjectRef<K>, watcher::Error>>
+            None::<Result<ObjectRef<K>, ClusterError>>
         }
     };
     let begin = stream::once(begin).filter_map(std::future::ready);
-    let seen_by = store.clone();
-    let mut trouble = None;
-    // The reflector stores an event before it is noticed, so that a run never looks for what is not stored yet.
-    let watched = reflector::reflector(writer, events)
-        .inspect(move |event| match event {
-            Ok(event) => {
-                if matches!(event, Event::InitDone) {
-                    trouble = None;
-                }
-                notices.noticed(event, &seen_by);
-            }
-            Err(error) => {
-                let text = error.to_string();
-                if is_news(trouble.as_ref(), &text) {
-                    tracing::error!(controller_kind = %K::kind(&()), error = text, "watch failed, retrying");
-                    trouble = Some((text, Instant::now()));
-                }
-            }
-        })
-        .filter_map(|_| async { None::<Result<ObjectRef<K>, watcher::Error>> });
+    let mut keeper = Keeper::new(writer, notices);
+    let watched = events.filter_map(move |seen| {
+        keeper.take(seen);
+        std::future::ready(None::<Result<ObjectRef<K>, ClusterError>>)
+    });
     let wakes = stream::unfold(woken, |mut woken| async move {
         let node = woken.recv().await?;
         let object = ObjectRef::<K>::new(&node.name).within(&node.namespace);

@@ -3,7 +3,6 @@
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
 
-use std::io::Read as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -180,7 +179,7 @@ impl World {
                 local.clone(),
             ),
             local,
-            random: Arc::new(fill),
+            random: Arc::new(crate::random::fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
             stop: deadline.stop(),
@@ -373,15 +372,6 @@ fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), S
     *config = coalesce(&old, config).map_err(failed)?.values;
     chart.values = defaults;
     Ok(())
-}
-
-/// Fills a buffer for certificates and passwords.
-fn fill(buffer: &mut [u8]) {
-    let filled = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
-    if filled.is_err() {
-        // They must not be made of anything else.
-        std::process::abort();
-    }
 }
 
 /// How a template waits for servers: without its place among those who render, and not for long.

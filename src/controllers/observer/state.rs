@@ -1,6 +1,7 @@
 //! What the observer remembers: objects that were applied, sightings, watches and their users.
 //!
-//! Here: plain bookkeeping under one lock. Elsewhere: watches, and whom to wake (the module above).
+//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have.
+//! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,6 +10,7 @@ use reconcile::Node;
 use tokio::task::AbortHandle;
 
 use super::Fingerprint;
+use super::references::References;
 use crate::cluster::discovery::Resource;
 use crate::cluster::watch::Selection;
 
@@ -25,15 +27,6 @@ pub(super) struct Tracked {
     pub(super) writing: bool,
     /// It is not what was applied.
     pub(super) dirty: bool,
-}
-
-/// A Secret or ConfigMap that specs name.
-pub(super) struct Reference {
-    pub(super) users: BTreeSet<Node>,
-    /// As last seen: its resourceVersion, or that it is not there. `None` before the first look.
-    pub(super) seen: Option<Option<u64>>,
-    /// Whether a run found it there.
-    pub(super) was_there: bool,
 }
 
 /// A running watch and who needs it.
@@ -56,50 +49,85 @@ pub(super) struct WatchKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
-/// Which objects were lost last, for answers that arrive later than the news.
+/// What happened to objects last, for answers that arrive later than the news.
 #[derive(Default)]
-pub(super) struct Losses {
+pub(super) struct Recent {
     count: u64,
-    recent: VecDeque<ObjectId>,
+    order: VecDeque<ObjectId>,
+    /// When it happened to an object last, and the version that it left; none: it was gone.
+    last: BTreeMap<ObjectId, (u64, Option<u64>)>,
 }
 
-/// How many losses are remembered.
-const RECENT_LOSSES: usize = 4096;
+/// How much is remembered.
+const RECENT: usize = 4096;
 
-impl Losses {
+impl Recent {
     pub(super) fn now(&self) -> Moment {
         Moment(self.count)
     }
 
-    pub(super) fn add(&mut self, id: &ObjectId) {
+    pub(super) fn add(&mut self, id: &ObjectId, version: Option<u64>) {
         self.count += 1;
-        self.recent.push_back(id.clone());
-        if self.recent.len() > RECENT_LOSSES {
-            self.recent.pop_front();
+        self.order.push_back(id.clone());
+        self.last.insert(id.clone(), (self.count, version));
+        if self.order.len() <= RECENT {
+            return;
+        }
+        // It may have happened again since.
+        let forgotten = self.count - RECENT as u64;
+        if let Some(oldest) = self.order.pop_front()
+            && self.last.get(&oldest).is_some_and(|(at, _)| *at <= forgotten)
+        {
+            self.last.remove(&oldest);
         }
     }
 
-    /// Whether an object was lost after a moment; what is not remembered counts as lost.
-    pub(super) fn lost_since(&self, id: &ObjectId, moment: Moment) -> bool {
-        let since = usize::try_from(self.count - moment.0).unwrap_or(usize::MAX);
-        since > self.recent.len() || self.recent.iter().rev().take(since).any(|lost| lost == id)
+    /// Whether it happened to an object after a moment; what is not remembered counts as happened.
+    pub(super) fn since(&self, id: &ObjectId, moment: Moment) -> bool {
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(|(at, _)| *at > moment.0)
+    }
+
+    /// Whether it left an object in another version than was read after a moment.
+    pub(super) fn differs_since(&self, id: &ObjectId, moment: Moment, read: Option<u64>) -> bool {
+        let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_news(*left, read);
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(differs)
+    }
+
+    fn is_forgotten(&self, moment: Moment) -> bool {
+        self.count - moment.0 > RECENT as u64
     }
 }
 
+/// Whether a version of an object, none if it is gone, says something new to whoever read another.
+pub(super) fn is_news(now: Option<u64>, read: Option<u64>) -> bool {
+    match (now, read) {
+        // A watch that lags tells of versions that were read long ago.
+        (Some(now), Some(read)) => now > read,
+        (now, read) => now.is_some() != read.is_some(),
+    }
+}
+
+/// What a watch by a label sees: group, kind and label.
+type Sort = (String, String, &'static str);
+
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) losses: Losses,
+    pub(super) losses: Recent,
     pub(super) tracked: BTreeMap<ObjectId, Tracked>,
     /// The newest that watches by a label saw of every object, tracked or not: a look may be overtaken by what it
     /// looks at.
-    pub(super) sightings: BTreeMap<(ObjectId, &'static str), (u64, Fingerprint)>,
+    sightings: BTreeMap<Sort, BTreeMap<ObjectId, (u64, Fingerprint)>>,
     /// Which objects a node applied.
     pub(super) owned: BTreeMap<Node, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<WatchKey, Running>,
+    /// Which watches a node needs.
+    uses: BTreeMap<Node, BTreeSet<WatchKey>>,
     /// Who waits for an object to move.
-    pub(super) waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
-    /// What a spec refers to, and the version that its run may have read.
-    pub(super) references: BTreeMap<ObjectId, Reference>,
+    waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
+    /// What a node waits for.
+    waits: BTreeMap<Node, BTreeSet<ObjectId>>,
+    /// What specs refer to.
+    pub(super) references: References,
 }
 
 impl State {
@@ -142,7 +170,71 @@ impl State {
 
     /// What the watch by a label saw of an object last.
     pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<(u64, Fingerprint)> {
-        self.sightings.get(&(id.clone(), label)).copied()
+        self.sightings.get(&sort_of(id, label))?.get(id).copied()
+    }
+
+    /// A watch by a label saw an object.
+    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, print: (u64, Fingerprint)) {
+        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), print);
+    }
+
+    /// A watch by a label no longer sees an object.
+    pub(super) fn unsight(&mut self, label: &'static str, id: &ObjectId) {
+        if let Some(seen) = self.sightings.get_mut(&sort_of(id, label)) {
+            seen.remove(id);
+        }
+    }
+
+    /// What a watch by a label should have seen: objects that it saw, and those that were applied and carry it.
+    pub(super) fn expected(&self, key: &WatchKey, label: &'static str) -> BTreeSet<&ObjectId> {
+        let tracked = self.tracked.iter().filter(|(id, it)| {
+            id.kind == key.kind && id.group == key.group && super::label_of(&it.owner) == label
+        });
+        let sort = (key.group.clone(), key.kind.clone(), label);
+        let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);
+        let all = tracked.map(|(id, _)| id).chain(sighted);
+        all.filter(|id| !self.tracked.get(*id).is_some_and(|it| it.writing)).collect()
+    }
+
+    /// Who waits for an object.
+    pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<Node> {
+        self.waiting.get(id).cloned().unwrap_or_default()
+    }
+
+    /// A node waits for an object.
+    pub(super) fn wait(&mut self, node: &Node, id: &ObjectId) {
+        self.waiting.entry(id.clone()).or_default().insert(node.clone());
+        self.waits.entry(node.clone()).or_default().insert(id.clone());
+    }
+
+    /// A node waits no longer for those of its objects that `which` chooses.
+    pub(super) fn stop_waiting(&mut self, node: &Node, which: impl Fn(&ObjectId) -> bool) {
+        let Some(own) = self.waits.get_mut(node) else { return };
+        let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
+        if own.is_empty() {
+            self.waits.remove(node);
+        }
+        for id in ended {
+            if let Some(nodes) = self.waiting.get_mut(&id) {
+                nodes.remove(node);
+                if nodes.is_empty() {
+                    self.waiting.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Objects that a node watches by name.
+    pub(super) fn named_by(&self, node: &Node) -> BTreeSet<ObjectId> {
+        let keys = self.uses.get(node).into_iter().flatten();
+        keys.filter_map(WatchKey::named_object).collect()
+    }
+
+    /// A node needs a watch, which is begun by `begin` unless it runs.
+    pub(super) fn need(&mut self, node: &Node, key: WatchKey, begin: impl FnOnce() -> AbortHandle) {
+        self.uses.entry(node.clone()).or_default().insert(key.clone());
+        let begin = || Running { stop: begin(), live: false, users: BTreeSet::new() };
+        self.watches.entry(key).or_insert_with(begin).users.insert(node.clone());
     }
 
     /// Whether a watch has seen every change of an object up to now.
@@ -151,54 +243,67 @@ impl State {
         watch.is_some_and(|watch| watch.live)
     }
 
-    /// Notes how a referred object is now; returns whom that wakes.
-    pub(super) fn note_reference(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
-        let Some(reference) = self.references.get_mut(id) else { return BTreeSet::new() };
-        let changed = match reference.seen.replace(now) {
-            Some(before) => before != now,
-            // The first look tells nothing new, unless the run found something else.
-            None => reference.was_there != now.is_some(),
-        };
-        if changed { reference.users.clone() } else { BTreeSet::new() }
-    }
-
-    /// Takes a user from the watches by name that it no longer needs, and stops those that nobody uses any more.
+    /// Takes a user from the watches that it no longer needs for waits and references, and stops those that nobody
+    /// uses any more.
     ///
     /// Watches by label stay as long as their user does, because they also tell of drift.
     pub(super) fn release_unused(&mut self, user: &Node) {
-        let Self { watches, waiting, references, .. } = self;
-        watches.retain(|key, watch| {
-            if let Some(id) = key.named_object() {
-                let waits = waiting.get(&id).is_some_and(|nodes| nodes.contains(user));
-                let refers = references.get(&id).is_some_and(|r| r.users.contains(user));
-                if !waits && !refers {
-                    watch.users.remove(user);
-                }
-            }
-            watch.is_used()
-        });
+        let referring = self.references.needed_by(user);
+        let waits = self.waits.get(user);
+        let needed = |key: &WatchKey| {
+            matches!(key.selection, Selection::Labelled(_))
+                || referring.contains(key)
+                || key.named_object().is_some_and(|id| waits.is_some_and(|own| own.contains(&id)))
+        };
+        let own = self.uses.get(user).into_iter().flatten();
+        let unused: Vec<WatchKey> = own.filter(|key| !needed(key)).cloned().collect();
+        self.leave(user, unused);
     }
 
     /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
     pub(super) fn release(&mut self, user: &Node, which: impl Fn(&WatchKey) -> bool) {
-        let mut stopped = BTreeSet::new();
-        self.watches.retain(|key, watch| {
-            if which(key) {
-                watch.users.remove(user);
+        let own = self.uses.get(user).into_iter().flatten();
+        let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
+        self.leave(user, left);
+    }
+
+    fn leave(&mut self, user: &Node, left: Vec<WatchKey>) {
+        for key in left {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(&key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
             }
-            let used = watch.is_used();
-            if let (false, Selection::Labelled(label)) = (used, &key.selection) {
-                stopped.insert((key.group.clone(), key.kind.clone(), *label));
+            let Some(watch) = self.watches.get_mut(&key) else { continue };
+            watch.users.remove(user);
+            if watch.users.is_empty() {
+                self.stop(&key);
             }
-            used
-        });
-        if !stopped.is_empty() {
-            let gone = |(id, label): &(ObjectId, &'static str)| {
-                stopped.contains(&(id.group.clone(), id.kind.clone(), *label))
-            };
-            self.sightings.retain(|seen, _| !gone(seen));
         }
     }
+
+    /// Stops a watch; returns who used it.
+    pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<Node> {
+        let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
+        watch.stop.abort();
+        for user in &watch.users {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
+            }
+        }
+        if let Selection::Labelled(label) = key.selection {
+            self.sightings.remove(&(key.group.clone(), key.kind.clone(), label));
+        }
+        watch.users
+    }
+}
+
+fn sort_of(id: &ObjectId, label: &'static str) -> Sort {
+    (id.group.clone(), id.kind.clone(), label)
 }
 
 /// What is known about a live object without asking anybody.
@@ -214,16 +319,6 @@ pub(crate) enum Knowledge {
     Unmoved,
 }
 
-impl Running {
-    /// Whether somebody needs the watch; one that nobody needs is stopped.
-    pub(super) fn is_used(&self) -> bool {
-        if self.users.is_empty() {
-            self.stop.abort();
-        }
-        !self.users.is_empty()
-    }
-}
-
 impl WatchKey {
     pub(super) fn new(resource: &Resource, selection: Selection) -> Self {
         let objects::Gvk { group, version, kind } = resource.gvk.clone();
@@ -236,7 +331,7 @@ impl WatchKey {
             Selection::Named(namespace, name) => {
                 Some(ObjectId::new(namespace, name, &self.group, &self.kind))
             }
-            Selection::Labelled(_) | Selection::All => None,
+            Selection::Labelled(_) | Selection::InNamespace(_) | Selection::All => None,
         }
     }
 
@@ -248,53 +343,15 @@ impl WatchKey {
     pub(super) fn is_of(&self, label: &str) -> bool {
         match self.selection {
             Selection::Labelled(own) => own == label,
-            Selection::Named(..) | Selection::All => true,
+            Selection::Named(..) | Selection::InNamespace(_) | Selection::All => true,
         }
+    }
+
+    /// Whether it sees what specs refer to and nothing else.
+    pub(super) fn is_for_references(&self) -> bool {
+        matches!(self.selection, Selection::InNamespace(_) | Selection::All)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn referred(was_there: bool) -> (State, ObjectId, Node) {
-        let id = ObjectId::new("shop", "password", "", "Secret");
-        let user = Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", "app");
-        let reference = Reference { users: BTreeSet::from([user.clone()]), seen: None, was_there };
-        let state =
-            State { references: BTreeMap::from([(id.clone(), reference)]), ..State::default() };
-        (state, id, user)
-    }
-
-    #[test]
-    fn what_is_lost_before_the_answer_arrives_is_remembered() {
-        let (a, b) =
-            (ObjectId::new("shop", "a", "", "Secret"), ObjectId::new("shop", "b", "", "Secret"));
-        let mut losses = Losses::default();
-        losses.add(&a);
-        let moment = losses.now();
-        assert!(!losses.lost_since(&a, moment));
-        losses.add(&b);
-        assert!(losses.lost_since(&b, moment) && !losses.lost_since(&a, moment));
-        for _ in 0..RECENT_LOSSES {
-            losses.add(&a);
-        }
-        assert!(losses.lost_since(&b, moment), "it is forgotten, so it may have been lost");
-    }
-
-    #[test]
-    fn a_referred_object_wakes_when_it_changes_and_not_when_it_is_first_seen() {
-        let (mut state, id, user) = referred(true);
-        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(7)), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(8)), BTreeSet::from([user.clone()]));
-        assert_eq!(state.note_reference(&id, None), BTreeSet::from([user]));
-    }
-
-    #[test]
-    fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
-        let (mut state, id, user) = referred(false);
-        assert_eq!(state.note_reference(&id, None), BTreeSet::new());
-        assert_eq!(state.note_reference(&id, Some(1)), BTreeSet::from([user]));
-    }
-}
+mod tests;

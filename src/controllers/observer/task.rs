@@ -5,55 +5,65 @@ use std::pin::pin;
 use std::sync::Weak;
 
 use futures::{Stream, StreamExt as _};
-use kube::api::{DynamicObject, PartialObjectMeta};
-use kube::runtime::watcher::{self, Event};
 use objects::ObjectId;
-use serde_json::Value;
 
-use super::{Observer, WatchKey};
+use super::{Observer, WatchKey, version_of};
+use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
-use crate::cluster::watch::Sighting;
+use crate::cluster::item::Sighted;
+use crate::cluster::watch::Seen;
 
 /// Runs until it is aborted or the observer is gone.
 pub(super) async fn follow(
     observer: Weak<Observer>,
     key: WatchKey,
     resource: Resource,
-    stream: impl Stream<Item = Result<Sighting, watcher::Error>>,
+    stream: impl Stream<Item = Result<Seen<Sighted>, ClusterError>>,
 ) {
     let mut stream = pin!(stream);
     let mut listing = BTreeSet::new();
-    while let Some(event) = stream.next().await {
+    while let Some(seen) = stream.next().await {
         let Some(observer) = observer.upgrade() else { return };
-        match event {
-            Ok(Event::Init) => listing.clear(),
-            Ok(Event::InitApply(object)) => {
-                let (id, metadata) = identify(&resource, &object);
-                observer.saw(&key, &id, &metadata);
-                listing.insert(id);
+        let saw = |object: &Sighted| {
+            let id = identify(&resource, object);
+            if key.is_for_references() {
+                observer.saw_reference(&key, &id, Some(version_of(&object.metadata)));
+            } else {
+                observer.saw(&key, &id, &object.metadata);
             }
-            Ok(Event::InitDone) => observer.listed(&key, &std::mem::take(&mut listing)),
-            Ok(Event::Apply(object)) => {
-                let (id, metadata) = identify(&resource, &object);
-                observer.saw(&key, &id, &metadata);
+            id
+        };
+        match seen {
+            Ok(Seen::Listing) => listing.clear(),
+            Ok(Seen::Listed(object)) => {
+                listing.insert(saw(&object));
             }
-            Ok(Event::Delete(object)) => observer.lost(&key, &identify(&resource, &object).0),
+            Ok(Seen::ListEnded) => observer.listed(&key, &std::mem::take(&mut listing)),
+            Ok(Seen::Applied(object)) => drop(saw(&object)),
+            Ok(Seen::Deleted(object)) => {
+                let id = identify(&resource, &object);
+                if key.is_for_references() {
+                    observer.saw_reference(&key, &id, None);
+                } else {
+                    observer.lost(&key, &id);
+                }
+            }
+            Ok(Seen::Live) => observer.set_live(&key, true),
+            Ok(Seen::Interrupted) => observer.set_live(&key, false),
             Err(error) => {
                 // Without a watch its objects are verified at the interval, so nothing is lost but time.
                 tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");
                 observer.set_live(&key, false);
+                if key.is_for_references() && error.code() == Some(403) {
+                    observer.refused(&key, &error);
+                    return;
+                }
             }
         }
     }
 }
 
-fn identify(resource: &Resource, object: &PartialObjectMeta<DynamicObject>) -> (ObjectId, Value) {
-    let meta = &object.metadata;
-    let id = ObjectId::new(
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default(),
-        &resource.gvk.group,
-        &resource.gvk.kind,
-    );
-    (id, serde_json::to_value(meta).unwrap_or_default())
+fn identify(resource: &Resource, object: &Sighted) -> ObjectId {
+    let group = &resource.gvk.group;
+    ObjectId::new(&object.namespace, &object.name, group, &resource.gvk.kind)
 }

@@ -26,7 +26,9 @@ fn would_be_created(dry: &Object) -> bool {
 fn word(error: &ClusterError) -> &str {
     match error {
         ClusterError::Refused(status) => &status.reason,
-        ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_) => "",
+        ClusterError::NoSuchKind { .. }
+        | ClusterError::Unreadable(_)
+        | ClusterError::NoAnswer(_) => "",
     }
 }
 

@@ -1,0 +1,213 @@
+//! What a watch tells of an API server that answers by a script.
+
+use std::sync::{Arc, Mutex};
+
+use crds::helm::HelmRelease;
+use http::Response;
+use kube::Client;
+
+use super::*;
+
+/// An API server that gives these answers, one after the other, and then none; and what it was asked.
+struct Script {
+    answers: VecDeque<(u16, String)>,
+    asked: Vec<String>,
+}
+
+type Story = Vec<Result<Seen<String>, Option<u16>>>;
+
+fn metadata(name: &str, version: u64) -> String {
+    format!(
+        r#"{{"metadata":{{"namespace":"shop","name":"{name}","resourceVersion":"{version}"}}}}"#
+    )
+}
+
+fn page(items: &[String], more: &str) -> (u16, String) {
+    let items = items.join(",");
+    (200, format!(r#"{{"metadata":{{"resourceVersion":"10"{more}}},"items":[{items}]}}"#))
+}
+
+fn events(lines: &[(&str, String)]) -> (u16, String) {
+    let line =
+        |(kind, object): &(&str, String)| format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+    (200, lines.iter().map(line).collect())
+}
+
+fn pool(script: &Arc<Mutex<Script>>) -> Pool {
+    let script = script.clone();
+    Pool::new(move || {
+        let script = script.clone();
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let next = {
+                let mut script = script.lock().unwrap();
+                script.asked.push(request.uri().to_string());
+                script.answers.pop_front()
+            };
+            async move {
+                let Some((code, text)) = next else { return std::future::pending().await };
+                let answer = Response::builder().status(code).body(Body::from(text.into_bytes()));
+                Ok::<_, std::io::Error>(answer.unwrap())
+            }
+        });
+        Ok(Client::new(server, "default"))
+    })
+}
+
+/// Follows a watch of metadata until so much was told.
+async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
+    let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
+    let (path, accept) = ("/api/v1/secrets".to_owned(), (METADATA_LIST, METADATA));
+    let watch = Watch::<Sighted>::new(pool(&script), path, String::new(), accept);
+    let name = |seen: Seen<Sighted>| match seen {
+        Seen::Listing => Seen::Listing,
+        Seen::Listed(object) => Seen::Listed(object.name),
+        Seen::ListEnded => Seen::ListEnded,
+        Seen::Live => Seen::Live,
+        Seen::Applied(object) => Seen::Applied(object.name),
+        Seen::Deleted(object) => Seen::Deleted(object.name),
+        Seen::Interrupted => Seen::Interrupted,
+    };
+    let story = watch.follow().take(count).map(|seen| seen.map(name).map_err(|it| it.code()));
+    let story = story.collect().await;
+    let asked = script.lock().unwrap().asked.clone();
+    (story, asked)
+}
+
+fn is(name: &str, seen: impl Fn(String) -> Seen<String>) -> Result<Seen<String>, Option<u16>> {
+    Ok(seen(name.to_owned()))
+}
+
+#[tokio::test]
+async fn a_list_of_pages_is_told_whole_and_the_watch_is_live_once_it_is_answered() {
+    let deep = format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400));
+    let deep =
+        metadata("deep", 3).replace("\"name\"", &format!("\"managedFields\":{deep},\"name\""));
+    let answers = vec![
+        page(&[metadata("a", 1), deep], r#","continue":"next one""#),
+        page(&[metadata("b", 2)], ""),
+        events(&[("MODIFIED", metadata("a", 11)), ("DELETED", metadata("b", 12))]),
+    ];
+    let (story, asked) = told(answers, 9).await;
+    let expected = [
+        Ok(Seen::Listing),
+        is("a", Seen::Listed),
+        is("deep", Seen::Listed),
+        is("b", Seen::Listed),
+        Ok(Seen::ListEnded),
+        Ok(Seen::Live),
+        is("a", Seen::Applied),
+        is("b", Seen::Deleted),
+        Ok(Seen::Interrupted),
+    ];
+    assert_eq!(story, expected);
+    assert!(asked[1].ends_with("limit=500&continue=next%20one"), "{asked:?}");
+    assert!(
+        asked[2].contains("watch=true") && asked[2].contains("resourceVersion=10"),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_watch_that_ended_goes_on_where_it_was_and_is_not_live_in_between() {
+    let bookmark = r#"{"metadata":{"resourceVersion":"20"}}"#.to_owned();
+    let answers = vec![
+        page(&[], ""),
+        events(&[("ADDED", metadata("a", 11)), ("BOOKMARK", bookmark)]),
+        (503, "busy".to_owned()),
+        events(&[("DELETED", metadata("a", 21))]),
+    ];
+    let (story, asked) = told(answers, 8).await;
+    let expected = [
+        Ok(Seen::Listing),
+        Ok(Seen::ListEnded),
+        Ok(Seen::Live),
+        is("a", Seen::Applied),
+        Ok(Seen::Interrupted),
+        Err(Some(503)),
+        Ok(Seen::Live),
+        is("a", Seen::Deleted),
+    ];
+    assert_eq!(story, expected);
+    assert!(asked[2].ends_with("resourceVersion=20"), "{asked:?}");
+    assert!(asked[3].ends_with("resourceVersion=20"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_is_too_old_is_listed_again_whether_an_answer_or_an_event_says_so() {
+    let gone = r#"{"kind":"Status","code":410,"message":"too old"}"#.to_owned();
+    let answers = vec![
+        page(&[], ""),
+        (410, gone.clone()),
+        page(&[metadata("a", 9)], ""),
+        events(&[("ERROR", gone)]),
+        page(&[], ""),
+    ];
+    let (story, _) = told(answers, 10).await;
+    let expected = [
+        Ok(Seen::Listing),
+        Ok(Seen::ListEnded),
+        Err(Some(410)),
+        Ok(Seen::Listing),
+        is("a", Seen::Listed),
+        Ok(Seen::ListEnded),
+        Ok(Seen::Live),
+        Err(Some(410)),
+        Ok(Seen::Listing),
+        Ok(Seen::ListEnded),
+    ];
+    assert_eq!(story, expected);
+}
+
+#[tokio::test]
+async fn what_is_no_list_and_no_event_is_an_error_and_asked_again() {
+    let answers = vec![
+        (200, "<html>".to_owned()),
+        (403, r#"{"kind":"Status","code":403,"message":"may not"}"#.to_owned()),
+        page(&[], ""),
+        (200, "<html>\n".to_owned()),
+        page(&[], ""),
+    ];
+    let (story, _) = told(answers, 8).await;
+    let expected = [
+        Err(None),
+        Err(Some(403)),
+        Ok(Seen::Listing),
+        Ok(Seen::ListEnded),
+        Ok(Seen::Live),
+        Err(None),
+        Ok(Seen::Listing),
+        Ok(Seen::ListEnded),
+    ];
+    assert_eq!(story, expected);
+}
+
+#[tokio::test]
+async fn one_of_our_objects_that_cannot_be_read_is_told_beside_the_others() {
+    let release = |name: &str, interval: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","resourceVersion":"3"}},
+                "spec":{{"interval":{interval}}}}}"#
+        )
+        .replace('\n', " ")
+    };
+    let answers = vec![
+        page(&[release("odd", "{}"), release("well", "\"1m\"")], ""),
+        events(&[("MODIFIED", release("well", "{}")), ("DELETED", release("odd", "{}"))]),
+    ];
+    let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
+    let accept = ("application/json", "application/json");
+    let watch = Watch::<Item<HelmRelease>>::new(pool(&script), "/x".into(), String::new(), accept);
+    let told: Vec<_> = watch.follow().take(7).collect().await;
+    let unreadable = |it: &Item<HelmRelease>| match it {
+        Item::Unreadable(object) => object.meta.name.clone(),
+        Item::Read(object) => panic!("{object:?}"),
+    };
+    let (Ok(Seen::Listed(odd)), Ok(Seen::Listed(Item::Read(_)))) = (&told[1], &told[2]) else {
+        panic!("{told:?}")
+    };
+    assert_eq!(unreadable(odd), "odd");
+    let (Ok(Seen::Applied(well)), Ok(Seen::Deleted(odd))) = (&told[5], &told[6]) else {
+        panic!("{told:?}")
+    };
+    assert_eq!((unreadable(well), unreadable(odd)), ("well".to_owned(), "odd".to_owned()));
+}

@@ -1,0 +1,258 @@
+//! Secrets, ConfigMaps and ServiceAccounts that specs name: who read which version, and which watch sees them.
+//!
+//! One watch of a kind sees all that is named in a namespace, and one sees all namespaces where many are; a watch for
+//! each object would be thousands. Of what they see only what is named is remembered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::ObjectId;
+use reconcile::Node;
+
+use super::state::{Moment, Recent, WatchKey, is_news};
+use crate::cluster::discovery::Resource;
+use crate::cluster::watch::Selection;
+
+/// In how many namespaces a kind is watched by itself.
+const NAMESPACES: usize = 32;
+
+/// What a run read.
+pub(crate) struct Referred {
+    /// Its kind.
+    pub(crate) resource: Resource,
+    /// Its id.
+    pub(crate) id: ObjectId,
+    /// The version that was read; none if it was not there.
+    pub(crate) version: Option<u64>,
+    /// The moment before it was read.
+    pub(crate) since: Moment,
+}
+
+struct Reference {
+    resource: Resource,
+    /// Who named it, and the version that was read.
+    users: BTreeMap<Node, Option<u64>>,
+    /// As last seen: its version, or that it is not there. `None` before it was seen.
+    seen: Option<Option<u64>>,
+}
+
+/// Group and kind.
+type Kind = (String, String);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct References {
+    named: BTreeMap<ObjectId, Reference>,
+    /// What a node named.
+    by_user: BTreeMap<Node, BTreeSet<ObjectId>>,
+    /// How many objects of a kind are named in a namespace.
+    places: BTreeMap<Kind, BTreeMap<String, usize>>,
+    /// Kinds that are watched in all namespaces at once.
+    wide: BTreeSet<Kind>,
+    /// Watches that the API server refused.
+    refused: BTreeSet<WatchKey>,
+    /// What watches for references saw last.
+    recent: Recent,
+}
+
+fn kind_of(id: &ObjectId) -> Kind {
+    (id.group.clone(), id.kind.clone())
+}
+
+impl References {
+    /// The moment before something is read.
+    pub(super) fn now(&self) -> Moment {
+        self.recent.now()
+    }
+
+    /// A node names an object. Returns whether it is known to have changed since it was read.
+    pub(super) fn add(&mut self, user: &Node, referred: &Referred) -> bool {
+        let Referred { resource, id, version, since } = referred;
+        self.by_user.entry(user.clone()).or_default().insert(id.clone());
+        let places = &mut self.places;
+        let reference = self.named.entry(id.clone()).or_insert_with(|| {
+            let place = places.entry(kind_of(id)).or_default().entry(id.namespace.clone());
+            *place.or_default() += 1;
+            Reference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
+        });
+        reference.users.insert(user.clone(), *version);
+        // That it is not there may be old news: a watch lags, and tells when it is.
+        let is_later =
+            matches!((reference.seen, version), (Some(Some(seen)), Some(read)) if seen > *read);
+        is_later || self.recent.differs_since(id, *since, *version)
+    }
+
+    /// A node names nothing any more.
+    pub(super) fn forget(&mut self, user: &Node) {
+        for id in self.by_user.remove(user).unwrap_or_default() {
+            let Some(reference) = self.named.get_mut(&id) else { continue };
+            reference.users.remove(user);
+            if !reference.users.is_empty() {
+                continue;
+            }
+            self.named.remove(&id);
+            let Some(places) = self.places.get_mut(&kind_of(&id)) else { continue };
+            if let Some(count) = places.get_mut(&id.namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    places.remove(&id.namespace);
+                }
+            }
+        }
+    }
+
+    /// The watch that sees an object which is named.
+    pub(super) fn key_of(&self, id: &ObjectId) -> Option<WatchKey> {
+        let resource = &self.named.get(id)?.resource;
+        let named = Selection::Named(id.namespace.clone(), id.name.clone());
+        let mut ways = Vec::new();
+        if !id.namespace.is_empty() {
+            if self.wide.contains(&kind_of(id)) {
+                ways.push(Selection::All);
+            }
+            ways.push(Selection::InNamespace(id.namespace.clone()));
+        }
+        let mut keys = ways.into_iter().map(|way| WatchKey::new(resource, way));
+        let allowed = keys.find(|key| !self.refused.contains(key));
+        Some(allowed.unwrap_or_else(|| WatchKey::new(resource, named)))
+    }
+
+    /// The watches that see what a node named.
+    pub(super) fn needed_by(&self, user: &Node) -> BTreeSet<WatchKey> {
+        self.by_user.get(user).into_iter().flatten().filter_map(|id| self.key_of(id)).collect()
+    }
+
+    /// What a node named, with its kind.
+    pub(super) fn of(&self, user: &Node) -> Vec<(Resource, ObjectId)> {
+        let own = self.by_user.get(user).into_iter().flatten();
+        own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()
+    }
+
+    /// Chooses one watch of all namespaces for kinds that are named in many. Returns whose watches change.
+    pub(super) fn widen(&mut self) -> BTreeSet<Node> {
+        let many: Vec<Kind> = (self.places.iter())
+            .filter(|(kind, places)| places.len() > NAMESPACES && !self.wide.contains(*kind))
+            .map(|(kind, _)| kind.clone())
+            .collect();
+        if many.is_empty() {
+            return BTreeSet::new();
+        }
+        let affected = self.named.iter().filter(|(id, _)| many.contains(&kind_of(id)));
+        let users = affected.flat_map(|(_, reference)| reference.users.keys().cloned()).collect();
+        self.wide.extend(many);
+        users
+    }
+
+    /// The API server refuses a watch, so that narrower ones are needed.
+    pub(super) fn refuse(&mut self, key: &WatchKey) {
+        self.refused.insert(key.clone());
+    }
+
+    /// A watch saw how an object is now; none: it is gone. Returns whom that wakes.
+    pub(super) fn note(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
+        self.recent.add(id, now);
+        let Some(reference) = self.named.get_mut(id) else { return BTreeSet::new() };
+        reference.seen = Some(now);
+        let woken = reference.users.iter().filter(|(_, read)| is_news(now, **read));
+        woken.map(|(user, _)| user.clone()).collect()
+    }
+
+    /// What a watch should have seen.
+    pub(super) fn expected(&self, key: &WatchKey) -> BTreeSet<&ObjectId> {
+        let is_selected = |id: &ObjectId| match &key.selection {
+            Selection::All => true,
+            Selection::InNamespace(namespace) => id.namespace == *namespace,
+            Selection::Named(..) | Selection::Labelled(_) => false,
+        };
+        let of_kind = |id: &&ObjectId| id.kind == key.kind && id.group == key.group;
+        self.named.keys().filter(of_kind).filter(|id| is_selected(id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::Gvk;
+
+    use super::*;
+
+    fn referred(references: &References, namespace: &str, version: Option<u64>) -> Referred {
+        let resource = Resource {
+            gvk: Gvk::new("v1", "Secret"),
+            plural: "secrets".to_owned(),
+            namespaced: true,
+            watchable: true,
+        };
+        let id = ObjectId::new(namespace, "password", "", "Secret");
+        Referred { resource, id, version, since: references.now() }
+    }
+
+    fn node(name: &str) -> Node {
+        Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", name)
+    }
+
+    #[test]
+    fn a_referred_object_wakes_when_it_is_another_than_was_read() {
+        let (mut references, user) = (References::default(), node("app"));
+        let read = referred(&references, "shop", Some(7));
+        assert!(!references.add(&user, &read));
+        assert_eq!(references.note(&read.id, Some(7)), BTreeSet::new());
+        assert_eq!(references.note(&read.id, Some(6)), BTreeSet::new(), "the watch lags");
+        assert_eq!(references.note(&read.id, Some(8)), BTreeSet::from([user.clone()]));
+        assert_eq!(references.note(&read.id, None), BTreeSet::from([user]));
+    }
+
+    #[test]
+    fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
+        let (mut references, user) = (References::default(), node("app"));
+        let read = referred(&references, "shop", None);
+        assert!(!references.add(&user, &read));
+        assert_eq!(references.note(&read.id, None), BTreeSet::new());
+        assert_eq!(references.note(&read.id, Some(1)), BTreeSet::from([user]));
+    }
+
+    #[test]
+    fn what_changes_between_the_look_and_the_naming_is_noticed() {
+        let (mut references, user) = (References::default(), node("app"));
+        let read = referred(&references, "shop", Some(7));
+        references.note(&read.id, Some(8));
+        assert!(references.add(&user, &read), "nobody had named it when it changed");
+        let read = referred(&references, "shop", Some(8));
+        references.note(&read.id, Some(8));
+        assert!(!references.add(&user, &read), "the list shows what was read");
+        let read = referred(&references, "shop", Some(8));
+        references.note(&read.id, None);
+        assert!(references.add(&user, &read), "it is gone since");
+    }
+
+    #[test]
+    fn many_namespaces_are_seen_by_one_watch_unless_that_is_refused() {
+        let mut references = References::default();
+        let named: Vec<(Node, Referred)> = (0..=NAMESPACES)
+            .map(|at| {
+                let read = referred(&references, &format!("ns-{at}"), Some(1));
+                (node(&at.to_string()), read)
+            })
+            .collect();
+        for (user, read) in &named[..NAMESPACES] {
+            references.add(user, read);
+        }
+        assert_eq!(references.widen(), BTreeSet::new());
+        let (last, read) = &named[NAMESPACES];
+        references.add(last, read);
+        assert_eq!(references.widen().len(), NAMESPACES + 1);
+        let all = references.key_of(&read.id).unwrap();
+        assert_eq!(all.selection, Selection::All);
+        assert_eq!(references.needed_by(last), BTreeSet::from([all.clone()]));
+        assert_eq!(references.expected(&all).len(), NAMESPACES + 1);
+        references.refuse(&all);
+        let own = references.key_of(&read.id).unwrap();
+        assert_eq!(own.selection, Selection::InNamespace(read.id.namespace.clone()));
+        references.refuse(&own);
+        let one = references.key_of(&read.id).unwrap();
+        assert!(matches!(one.selection, Selection::Named(..)));
+        for (user, _) in &named {
+            references.forget(user);
+        }
+        assert!(references.named.is_empty() && references.by_user.is_empty());
+        assert!(references.places.values().all(BTreeMap::is_empty));
+    }
+}

@@ -1,0 +1,110 @@
+//! Keeps the store of a kind as its watch sees it, and says what that means.
+//!
+//! An object that cannot be read is in no store: no run uses how it was before, and whoever depends on it finds it
+//! missing. What becomes of it is told on it (`super::unreadable`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::core::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
+use kube::runtime::watcher::Event;
+use reconcile::Node;
+
+use super::{Controlled, Notices, node_named};
+use crate::cluster::ClusterError;
+use crate::cluster::item::{Item, Unreadable};
+use crate::cluster::watch::Seen;
+
+/// How long the same trouble of a watch is told once: a definition may not be installed, and never be.
+const TOLD_FOR: Duration = Duration::from_secs(600);
+
+/// Whether the trouble of a watch is worth a line in the log, after the one that was told last.
+fn is_news(told: Option<&(String, Instant)>, trouble: &str) -> bool {
+    told.is_none_or(|(last, at)| last != trouble || at.elapsed() > TOLD_FOR)
+}
+
+/// See the module.
+pub(super) struct Keeper<K: Controlled> {
+    writer: Writer<K>,
+    store: Store<K>,
+    notices: Arc<Notices>,
+    trouble: Option<(String, Instant)>,
+    /// What cannot be read of the list that comes in.
+    unreadable: BTreeSet<Node>,
+}
+
+impl<K: Controlled> Keeper<K> {
+    pub(super) fn new(writer: Writer<K>, notices: Arc<Notices>) -> Self {
+        let store = writer.as_reader();
+        Self { writer, store, notices, trouble: None, unreadable: BTreeSet::new() }
+    }
+
+    /// The store changes before anybody is woken, so that a run never looks for what is not stored yet.
+    pub(super) fn take(&mut self, seen: Result<Seen<Item<K>>, ClusterError>) {
+        match seen {
+            Ok(Seen::Listing) => {
+                self.unreadable.clear();
+                self.writer.apply_watcher_event(&Event::Init);
+            }
+            Ok(Seen::Listed(Item::Read(object))) => {
+                self.writer.apply_watcher_event(&Event::InitApply(object));
+            }
+            Ok(Seen::Listed(Item::Unreadable(object))) => {
+                self.unreadable.insert(node_of::<K>(&object));
+                self.notices.unreadable::<K>(*object);
+            }
+            Ok(Seen::ListEnded) => {
+                self.trouble = None;
+                self.writer.apply_watcher_event(&Event::InitDone);
+                let present = self.store.state();
+                self.notices.listed(&present, &std::mem::take(&mut self.unreadable));
+            }
+            Ok(Seen::Applied(Item::Read(object))) => {
+                let event = Event::Apply(object);
+                self.writer.apply_watcher_event(&event);
+                if let Event::Apply(object) = &event {
+                    self.notices.applied(object);
+                }
+            }
+            Ok(Seen::Applied(Item::Unreadable(object))) => {
+                self.drop_stored(&object.meta.namespace, &object.meta.name);
+                self.notices.unreadable::<K>(*object);
+            }
+            Ok(Seen::Deleted(Item::Read(object))) => {
+                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                self.drop_stored(&namespace, &name);
+                self.notices.deleted::<K>(&node_named::<K>(&namespace, &name));
+            }
+            Ok(Seen::Deleted(Item::Unreadable(object))) => {
+                self.drop_stored(&object.meta.namespace, &object.meta.name);
+                self.notices.deleted::<K>(&node_of::<K>(&object));
+            }
+            Ok(Seen::Live) => self.notices.is_live::<K>(true),
+            Ok(Seen::Interrupted) => self.notices.is_live::<K>(false),
+            Err(error) => {
+                self.notices.is_live::<K>(false);
+                self.tell(&error);
+            }
+        }
+    }
+
+    fn drop_stored(&mut self, namespace: &str, name: &str) {
+        if let Some(stored) = self.store.get(&ObjectRef::<K>::new(name).within(namespace)) {
+            self.writer.apply_watcher_event(&Event::Delete((*stored).clone()));
+        }
+    }
+
+    fn tell(&mut self, error: &ClusterError) {
+        let text = error.to_string();
+        if is_news(self.trouble.as_ref(), &text) {
+            tracing::error!(controller_kind = %K::kind(&()), error = text, "watch failed, retrying");
+            self.trouble = Some((text, Instant::now()));
+        }
+    }
+}
+
+fn node_of<K: Controlled>(object: &Unreadable) -> Node {
+    node_named::<K>(&object.meta.namespace, &object.meta.name)
+}
