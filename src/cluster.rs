@@ -1,8 +1,9 @@
 //! The only code that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), statuses and finalizers ([`status`]), Kubernetes Events ([`events`]), watching ([`watch`]: over
-//! connections of a [`pool`], object by object as [`item`] reads them), what an answer may cost ([`bounded`]),
+//! ([`objects`]), whether one is there at all (`presence`), statuses and finalizers ([`status`]), Kubernetes Events
+//! ([`events`]), watching ([`watch`]: over connections of a [`pool`], object by object as [`item`] reads them), what an
+//! answer may cost ([`bounded`]), when a server wants to be asked again (`retry`),
 //! kubeconfigs from Secrets ([`kubeconfig`]), who of several processes acts ([`lease`], [`leadership`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
@@ -18,6 +19,8 @@ pub(crate) mod leadership;
 pub(crate) mod lease;
 pub(crate) mod objects;
 mod pool;
+mod presence;
+mod retry;
 pub(crate) mod status;
 pub(crate) mod watch;
 

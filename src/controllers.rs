@@ -9,6 +9,7 @@
 
 pub(crate) mod artifact;
 pub(crate) mod bucket;
+mod contest;
 pub(crate) mod context;
 pub(crate) mod expressions;
 pub(crate) mod external_artifact;

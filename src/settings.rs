@@ -128,6 +128,11 @@ pub(crate) struct Settings {
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_cross_namespace_refs: bool,
 
+    /// Refuse builds without a single object where something was applied before, instead of deleting all of it
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) no_empty_builds: bool,
+
     /// Refuse bases on other servers in kustomizations
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]

@@ -129,6 +129,7 @@ fn tell(settings: &Settings) {
         insecure_kubeconfig_exec = settings.insecure_kubeconfig_exec,
         insecure_kubeconfig_tls = settings.insecure_kubeconfig_tls,
         no_remote_bases = settings.no_remote_bases,
+        no_empty_builds = settings.no_empty_builds,
         insecure_remote_bases = settings.insecure_remote_bases,
         watch_label_selector = settings.watch_label_selector.text(),
         "flags of tenancy and sharding"

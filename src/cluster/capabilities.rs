@@ -31,7 +31,8 @@ const FOR: Duration = Duration::from_secs(600);
 /// The last answer.
 pub(super) type Known = std::sync::Mutex<Option<(Instant, Arc<Served>)>>;
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+/// What is accepted where aggregated discovery is asked for.
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 impl Cluster {
@@ -61,7 +62,8 @@ impl Cluster {
         Ok(served)
     }
 
-    async fn ask(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
+    /// One question beside those about objects.
+    pub(super) async fn ask(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
         let request = Request::get(path)
             .header(http::header::ACCEPT, accept)
             .body(Vec::new())

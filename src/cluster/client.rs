@@ -26,6 +26,7 @@ use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use super::leadership::{Leadership, Silenced};
 use super::pool::Pool;
+use super::retry::Listen;
 use crate::metrics::{ApiRequests, Metrics};
 
 /// Longest time that a request with an answer may take.
@@ -180,6 +181,7 @@ impl Connection {
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
+            .layer(Listen)
             // Innermost, so that nothing can take time between the check and the sending.
             .layer(self.leadership.clone())
             .map_err(BoxError::from)

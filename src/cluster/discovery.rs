@@ -56,6 +56,7 @@ pub(crate) struct Discovery {
     /// By `apiVersion`.
     kinds: Mutex<BTreeMap<String, Kinds>>,
     served: super::capabilities::Known,
+    absent: super::presence::Absent,
 }
 
 impl Discovery {
@@ -77,9 +78,15 @@ impl Discovery {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, served));
     }
 
+    /// Kinds that were found to be nowhere.
+    pub(super) fn absent(&self) -> &super::presence::Absent {
+        &self.absent
+    }
+
     /// Forgets what was learned about a group, because its definitions changed.
     pub(crate) fn forget_group(&self, group: &str) {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.absent.forget_group(group);
         let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|api_version, _| api_version.split_once('/').is_none_or(|(g, _)| g != group));
     }
@@ -108,7 +115,7 @@ impl Cluster {
             self.unary.list_api_group_resources(&api_version).await
         };
         let listed = match listed.map_err(ClusterError::from) {
-            Err(error) if error.is_not_found() => return Err(missing()),
+            Err(error) if error.code() == Some(404) => return Err(missing()),
             other => other?,
         };
         let kinds: BTreeMap<String, Resource> = listed

@@ -1,5 +1,7 @@
 //! What a request to the API server can come to, in words for a person.
 
+use std::time::Duration;
+
 use kube::core::Status;
 
 /// Why a request did not do what was asked.
@@ -55,6 +57,12 @@ impl ClusterError {
         }
     }
 
+    /// What serves or admits this object is at fault, such as an aggregated API server or a webhook that is down;
+    /// about other objects the API server may well answer.
+    pub(crate) fn is_of_object(&self) -> bool {
+        matches!(self.code(), Some(500 | 503 | 504))
+    }
+
     /// The server is at fault, and not what it was asked: that is asked again. A webhook that fails is another matter,
     /// since it fails for this object.
     pub(crate) fn is_of_server(&self) -> bool {
@@ -63,9 +71,35 @@ impl ClusterError {
         self.is_busy() || (self.is_transient() && !is_of_webhook)
     }
 
-    /// The object is not there.
+    /// The server says of the object itself that it is not there.
+    ///
+    /// The 404 of a path that is not served (a version that is gone, a proxy in between) says nothing about objects.
     pub(crate) fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        match self {
+            Self::Refused(status) => {
+                let names_it = status.details.as_ref().is_some_and(|it| !it.name.is_empty());
+                status.code == 404 && status.reason == "NotFound" && names_it
+            }
+            Self::NoSuchKind { .. } | Self::NoAnswer(_) => false,
+        }
+    }
+
+    /// Nothing is served at the path that was asked.
+    pub(crate) fn is_unserved(&self) -> bool {
+        self.code() == Some(404) && !self.is_not_found()
+    }
+
+    /// For how long the server wants to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let Self::Refused(status) = self else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// The server understood what was asked, and would say the same again: only a change of the manifest, of rights
+    /// or of a policy helps.
+    pub(crate) fn is_permanent(&self) -> bool {
+        matches!(self.code(), Some(400 | 403 | 422))
     }
 }
 
@@ -135,5 +169,27 @@ mod tests {
         assert!(matches!(deep, ClusterError::Unreadable(_)) && !deep.is_of_server(), "{deep}");
         assert!(matches!(read("[1"), ClusterError::NoAnswer(_)));
         assert!(matches!(read("<html>"), ClusterError::NoAnswer(_)));
+    }
+
+    #[test]
+    fn only_what_the_server_says_of_the_object_itself_means_that_it_is_gone() {
+        let answer = |json: serde_json::Value| {
+            ClusterError::Refused(Box::new(serde_json::from_value(json).unwrap()))
+        };
+        let details = serde_json::json!({"name": "web", "group": "apps", "kind": "deployments"});
+        let of_object = serde_json::json!({"code": 404, "reason": "NotFound", "details": details});
+        assert!(answer(of_object.clone()).is_not_found() && !answer(of_object).is_unserved());
+        // A path without a handler, as the API server and kube's client tell it, and a proxy's page.
+        for (reason, message) in [
+            ("NotFound", "the server could not find the requested resource"),
+            ("Failed to parse error data", "404 page not found"),
+            ("Failed to parse error data", "<html>no such host</html>"),
+        ] {
+            let told = serde_json::json!({"code": 404, "reason": reason, "message": message, "details": {}});
+            let error = answer(told);
+            assert!(!error.is_not_found() && error.is_unserved(), "{error}");
+        }
+        let busy = serde_json::json!({"code": 503, "reason": "NotFound", "details": details});
+        assert!(!answer(busy).is_not_found());
     }
 }

@@ -1,10 +1,11 @@
 //! Reading and writing any object, as JSON and without types.
 
 use http::{Method, Request};
-use objects::{Gvk, Object, ObjectId};
+use objects::Object;
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
+use super::retry::{self, Told};
 use super::{Cluster, ClusterError};
 
 /// Attempts at a request that the server could not take right now.
@@ -31,16 +32,18 @@ impl Cluster {
         let mut attempt = 0;
         loop {
             attempt += 1;
+            let told = Told::default();
             let request = Request::builder()
                 .method(method.clone())
                 .uri(path)
                 .header(http::header::ACCEPT, "application/json")
                 .header(http::header::CONTENT_TYPE, content_type)
+                .extension(told.clone())
                 .body(body.clone())
                 .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
             let error = match self.unary.request::<Value>(request).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => ClusterError::from(error),
+                Err(error) => told.into(ClusterError::from(error)),
             };
             // A reply may have been lost after the write, and every write here may be repeated.
             let busy = matches!(error.code(), Some(429 | 503 | 504));
@@ -48,14 +51,15 @@ impl Cluster {
             if attempt >= ATTEMPTS || !(busy || lost) {
                 return Err(error);
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
+            let Some(delay) = retry::delay(&error, attempt, path) else { return Err(error) };
+            tokio::time::sleep(delay).await;
         }
     }
 
     /// One object as it is now; `None` when it is not there.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer.
+    /// Every refusal but "not found", and no answer; [`ClusterError::NoSuchKind`] when the path is not served any more.
     pub(crate) async fn get(
         &self,
         resource: &Resource,
@@ -66,24 +70,19 @@ impl Cluster {
         match self.send(Method::GET, &path, "application/json", Vec::new()).await {
             Ok(value) => to_object(value).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(self.unserved(resource, error)),
         }
     }
 
-    /// The same by id, in a version.
-    ///
-    /// # Errors
-    /// As [`Self::get`]; a kind that is not served means the object is not there.
-    pub(crate) async fn get_by_id(
-        &self,
-        id: &ObjectId,
-        version: &str,
-    ) -> Result<Option<Object>, ClusterError> {
-        let gvk = Gvk { group: id.group.clone(), version: version.into(), kind: id.kind.clone() };
-        match self.resource(&gvk).await {
-            Ok(resource) => self.get(&resource, &id.namespace, &id.name).await,
-            Err(ClusterError::NoSuchKind { .. }) => Ok(None),
-            Err(error) => Err(error),
+    /// A path that is not served any more: what was known of its group is forgotten, and the kind is what is missing.
+    fn unserved(&self, resource: &Resource, error: ClusterError) -> ClusterError {
+        if !error.is_unserved() {
+            return error;
+        }
+        self.forget_group(&resource.gvk.group);
+        ClusterError::NoSuchKind {
+            api_version: resource.gvk.api_version(),
+            kind: resource.gvk.kind.clone(),
         }
     }
 
@@ -163,7 +162,8 @@ impl Cluster {
         let path = resource.path(object.namespace(), Some(object.name()));
         let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
         let body = body_of(object)?;
-        to_object(self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await?)
+        let answer = self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await;
+        to_object(answer.map_err(|error| self.unserved(resource, error))?)
     }
 
     /// Changes an object by a JSON patch (RFC 6902).
@@ -267,7 +267,7 @@ impl Cluster {
         {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(self.unserved(resource, error)),
         }
     }
 }

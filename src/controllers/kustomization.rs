@@ -11,15 +11,16 @@ mod manifests;
 mod pause;
 mod report;
 mod resolve;
+mod retry;
 mod substitution;
 pub(super) mod wish;
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use apply::{Apply, Desired};
+use apply::{Apply, Desired, FailedWait};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, Reconciled as _};
 use futures::FutureExt as _;
@@ -27,14 +28,18 @@ use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
+    Edge, Facts, Gate, Node, Rest, Retries, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
+    reason,
 };
 use tree::Trace;
 
 use self::build::Built;
+use self::retry::Judged;
 use self::substitution::Substitution;
+pub(super) use self::wish::ALLOW_EMPTY;
 use self::wish::{Pace, Wish};
 use self::world::{Verify, Wishes, World};
+use super::contest::Contests;
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
 use super::record::Latest;
@@ -55,8 +60,16 @@ pub(crate) struct Memory {
     verified: Option<Time>,
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
-    /// Objects of a build that were healthy while others were awaited.
-    healthy: Option<(String, BTreeSet<ObjectId>)>,
+    /// The last wish that was applied to its end; what differs from it is drift.
+    applied: Option<Judged>,
+    /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
+    healthy: Option<(Judged, BTreeMap<ObjectId, u64>)>,
+    /// The wait that failed last, until it is repeated.
+    failed_wait: Option<(Judged, FailedWait)>,
+    /// Refusals in a row.
+    retries: Retries,
+    /// Objects that somebody else changes again and again.
+    contests: Arc<Mutex<Contests>>,
     /// Where and as whom it was applied last.
     target: Option<Arc<Target>>,
     /// What is applied and waited for.
@@ -79,7 +92,8 @@ impl Memory {
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
             before.observer().release_objects(node);
             (self.settled, self.verify_at, self.healthy) = (None, None, None);
-            self.waiting = None;
+            (self.waiting, self.failed_wait, self.applied) = (None, None, None);
+            self.contests = Arc::default();
         }
     }
 }
@@ -91,6 +105,8 @@ struct SettledBuild {
     trace: Trace,
     is_remote: bool,
     inputs: String,
+    /// Whether the health of objects counts that are not among those applied, so that no watch of theirs tells of it.
+    asks_others: bool,
 }
 
 impl Controlled for Kustomization {
@@ -140,6 +156,8 @@ struct Ended {
     revision: String,
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
+    /// It was refused, and will be for as long as nobody changes anything.
+    is_permanent: bool,
 }
 
 impl Ended {
@@ -150,6 +168,7 @@ impl Ended {
             revision: revision.to_owned(),
             digest: None,
             changes: Vec::new(),
+            is_permanent: false,
         }
     }
 }
@@ -255,6 +274,7 @@ impl Session {
             Ok(named) => named,
             Err(rest) => return Ended::early(object, revision, rest),
         };
+        self.end_failed_wait(object);
         let wish = match self.build(object, pace, &artifact, &target, substitution).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
@@ -306,16 +326,17 @@ impl Session {
         let digest = &wish.digest;
         let verify = self.verify(object);
         let generation = object.meta().generation.unwrap_or_default();
-        // Another spec may judge the same objects by other expressions.
-        let judged = format!("{generation} {digest}");
-        let healthy = {
+        let revision = artifact.revision.clone();
+        let judged = Judged { generation, digest: digest.clone(), revision };
+        let (healthy, is_correction, contests) = {
             let mut memory = self.memory();
             memory.settled = None;
-            memory
-                .healthy
-                .take()
-                .filter(|(of, _)| *of == judged && verify == Verify::Drifted)
-                .map(|(_, ids)| ids)
+            let healthy = memory.healthy.take();
+            let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
+            let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
+            let is_correction = memory.applied.as_ref().is_some_and(|it| it.is_same_build(&judged))
+                || report::was_applied(object, &judged.revision, digest);
+            (healthy, is_correction, memory.contests.clone())
         };
         let wishes = Wishes {
             verify,
@@ -324,26 +345,33 @@ impl Session {
             health_versions: wish.health_versions.iter().cloned().collect(),
             expressions: self.expressions.clone(),
             healthy: healthy.unwrap_or_default(),
+            failed_wait: self.failed_wait(&judged),
+            is_correction,
+            contests,
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(pace.retry),
         };
-        let (ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let (mut ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        self.remember_failure(object, &judged, &mut ended, (pace, verify));
         let mut memory = self.memory();
         memory.waiting = None;
         match &ended.rest {
             Rest::Settled(..) => {
                 let (digest, trace) = (digest.clone(), wish.trace.clone());
                 let (is_remote, inputs) = (wish.is_remote, wish.inputs.clone());
-                let settled = SettledBuild { generation, digest, trace, is_remote, inputs };
-                memory.settled = Some(settled);
+                let asks_others = wish.asks_others();
+                let settled =
+                    SettledBuild { generation, digest, trace, is_remote, inputs, asks_others };
+                (memory.settled, memory.applied) = (Some(settled), Some(judged));
             }
-            Rest::Running(..) => {
+            rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
                 let looked_at = Instant::now();
                 memory.waiting = Some(Waiting { generation, artifact, wish, looked_at });
             }
-            Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
+            Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied = Some(judged),
+            Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
         if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
         {
@@ -359,7 +387,7 @@ impl Session {
         desired: Arc<Desired>,
         wishes: Wishes,
         target: &Arc<Target>,
-    ) -> (Ended, BTreeSet<ObjectId>) {
+    ) -> (Ended, BTreeMap<ObjectId, u64>) {
         let place = target.applying().place(&self.node.namespace).await;
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
@@ -369,9 +397,10 @@ impl Session {
             World::new(context, (target, place), node, latest, object.clone(), desired.clone(), wishes);
         let world = match world {
             Ok(world) => world,
-            Err(rest) => return (Ended::early(object, &revision, rest), BTreeSet::new()),
+            Err(rest) => return (Ended::early(object, &revision, rest), BTreeMap::new()),
         };
         let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
+        let rest = world.sooner(rest);
         self.context.hub.set_edges(&self.node, Edge::Waits, world.missing());
         let awaited = match rest.wake() {
             Some(wake) => world.places(wake).await,
@@ -384,6 +413,7 @@ impl Session {
             revision,
             digest: None,
             changes: world.changes(),
+            is_permanent: world.is_permanent(),
         };
         (ended, world.healthy())
     }
@@ -400,7 +430,7 @@ impl Session {
         ended: Ended,
         pace: Option<Pace>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, revision, digest, changes } = ended;
+        let Ended { object, rest, revision, digest, changes, is_permanent: _ } = ended;
         let now = jiff::Timestamp::now();
         let (retry, interval) = match pace {
             Some(pace) => (pace.retry, self.interval(&object, pace)),

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::record::{Latest, conditions_of};
 use super::run::{Controlled, REQUESTED_AT};
-use super::{bucket, hold, window};
+use super::{bucket, hold, kustomization, window};
 use crate::cluster::ClusterError;
 
 /// Annotations that change what an object's runs do.
-pub(super) const ANNOTATIONS: [&str; 7] = [
+pub(super) const ANNOTATIONS: [&str; 8] = [
     window::WINDOW,
     window::BREAK_GLASS,
     window::MOMENTS,
@@ -24,6 +24,7 @@ pub(super) const ANNOTATIONS: [&str; 7] = [
     hold::REASON,
     hold::UNTIL,
     bucket::BUNDLE,
+    kustomization::ALLOW_EMPTY,
 ];
 
 /// The conditions that an object should have now.

@@ -176,11 +176,30 @@ impl Observer {
         }
     }
 
+    /// Whether a live watch has seen nothing of an object of an owner later than a resourceVersion.
+    pub(crate) fn confirms(&self, owner: &Node, id: &ObjectId, version: u64) -> bool {
+        let state = self.state();
+        let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
+            return false;
+        };
+        let seen = state.sighted(label_of(owner), id);
+        seen.is_some_and(|(seen, _)| seen <= version) && state.is_watched(tracked)
+    }
+
+    /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
+    pub(crate) fn hush(&self, owner: &Node, id: &ObjectId) {
+        let mut state = self.state();
+        if state.tracked.get(id).is_some_and(|it| it.owner == *owner) {
+            state.hushed.insert(id.clone());
+        }
+    }
+
     /// Stops remembering an object of an owner: it was deleted, skipped or given away.
     pub(crate) fn released(&self, owner: &Node, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
             state.tracked.remove(id);
+            state.hushed.remove(id);
             state.disown(owner, id);
         }
     }
@@ -323,6 +342,7 @@ impl Observer {
                 drifted = Some(tracked.owner.clone());
             }
         }
+        let drifted = drifted.filter(|_| !state.hushed.contains(id));
         let waiting = state.waiting_for(id);
         drop(state);
         self.tell(drifted, waiting);
@@ -356,6 +376,7 @@ impl Observer {
                 drifted = Some(tracked.owner.clone());
             }
         }
+        let drifted = drifted.filter(|_| !state.hushed.contains(id));
         let waiting = state.waiting_for(id);
         drop(state);
         self.tell(drifted, waiting);

@@ -59,6 +59,11 @@ impl Target {
         &self.place.observer
     }
 
+    /// The same cluster, spoken to as windlass or as the kubeconfig's own user.
+    pub(crate) fn as_ourselves(&self) -> &Cluster {
+        &self.place.cluster
+    }
+
     /// Whether it is windlass's own cluster, spoken to as windlass itself.
     pub(crate) fn is_home(&self) -> bool {
         self.key.place.is_empty() && self.key.user.is_empty()

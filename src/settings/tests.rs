@@ -135,6 +135,11 @@ fn booleans_are_given_as_go_takes_them() {
 }
 
 #[test]
+fn empty_builds_are_refused_where_that_is_asked_for() {
+    assert!(!settings(&[]).no_empty_builds && settings(&["--no-empty-builds"]).no_empty_builds);
+}
+
+#[test]
 fn bases_on_other_servers_are_refused_by_the_flag_of_flux() {
     assert!(!settings(&[]).no_remote_bases && !settings(&[]).insecure_remote_bases);
     assert!(settings(&["--no-remote-bases"]).no_remote_bases);

@@ -138,3 +138,24 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     story.expect(&Target::config_map("claimed")).await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_folder_deletes_nothing_where_an_annotation_forbids_it() -> Result<()> {
+    let story = Story::with_windlass("emptied").await?;
+    let files = [("app/a.yaml", config_map("kept", "1")), ("app/readme.txt", "folder".to_owned())];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = Target::kustomization("app");
+    let guard = |says: Option<&str>| json!({"metadata": {"annotations": {"windlass.dev/allow-empty": says}}});
+    story.merge(&app, guard(Some("false"))).await?;
+    story.await_ready(&app).await?;
+    let empty = upstream.remove(&["app/a.yaml"]).await?;
+    let message = story.await_failure(&app, "BuildFailed").await?;
+    ensure!(message.contains("put manifests back or correct spec.path"), "{message}");
+    story.expect(&Target::config_map("kept")).await?;
+    // Flux's meaning is back as soon as the annotation is gone.
+    story.merge(&app, guard(None)).await?;
+    story.await_gone(&Target::config_map("kept"), SOON).await?;
+    story.await_applied("app", &empty).await?;
+    story.end().await
+}

@@ -136,3 +136,125 @@ async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<(
     story.await_applied("app", &fixed).await?;
     story.end().await
 }
+
+/// How often a Kustomization was looked at.
+async fn looks(story: &Story, name: &str) -> Result<u64> {
+    let text = story.windlass().await?.metrics().await?;
+    let of = [format!("name=\"{name}\""), format!("namespace=\"{}\"", story.namespace)];
+    let is_it = |line: &&str| {
+        line.starts_with("gotk_reconcile_duration_seconds_count")
+            && line.contains("kind=\"Kustomization\"")
+            && of.iter().all(|label| line.contains(label))
+    };
+    let line = text.lines().find(is_it).unwrap_or_default();
+    Ok(line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
+}
+
+/// Does something to an object that is waited for, and waits until windlass has looked since.
+async fn seen(story: &Story, deed: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
+    let before = looks(story, "app").await?;
+    deed.await?;
+    story
+        .await_until("a look", SOON, async || {
+            Ok((looks(story, "app").await? > before).then_some(()))
+        })
+        .await
+}
+
+/// A story with a definition of Widgets, and Widgets that somebody else made and that are not ready.
+async fn widgets(name: &str, names: &[&str]) -> Result<(Story, Target, Vec<Target>)> {
+    let story = Story::with_windlass(name).await?;
+    let group = format!("{}.test", story.namespace);
+    let crd = format!("widgets.{group}");
+    let definition = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
+    story.apply(&widget_definition(&group)).await?;
+    story.await_condition(&definition, "Established", "True", SOON).await?;
+    let mut targets = Vec::new();
+    for name in names {
+        story.apply(&widget(&group, name)).await?;
+        let target = Target::new(&format!("{group}/v1"), "Widget", name);
+        story.merge_status(&target, ready("False")).await?;
+        targets.push(target);
+    }
+    Ok((story, definition, targets))
+}
+
+fn ready(status: &str) -> serde_json::Value {
+    let ready = json!({"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    json!({"status": {"conditions": [ready]}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result<()> {
+    let (story, definition, all) = widgets("relapse", &["early", "late"]).await?;
+    let [early, late] = &all[..] else { anyhow::bail!("two were made") };
+    let group = format!("{}.test", story.namespace);
+    let files = [("a.yaml", widget(&group, "early")), ("b.yaml", widget(&group, "late"))];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    let app = Target::kustomization("app");
+    story.await_waiting("app", &first).await?;
+    seen(&story, story.merge_status(early, ready("True"))).await?;
+    // A look that began before may have been counted, so another one is asked for.
+    seen(&story, story.merge_status(late, json!({"status": {"round": 2}}))).await?;
+    story.merge_status(early, ready("False")).await?;
+    seen(&story, story.merge_status(late, ready("True"))).await?;
+    seen(&story, story.merge_status(early, json!({"status": {"round": 2}}))).await?;
+    let object = story.expect(&app).await?;
+    ensure!(condition(&object, "Ready")["status"] == "Unknown", "{:?}", object.data["status"]);
+    story.merge_status(early, ready("True")).await?;
+    story.await_applied("app", &first).await?;
+    story.delete(&definition).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> {
+    let (story, definition, all) = widgets("fails", &["wheel"]).await?;
+    let group = format!("{}.test", story.namespace);
+    let upstream = story.follow("app", &[("a.yaml", widget(&group, "wheel"))]).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    story.await_waiting("app", &first).await?;
+    let stalled = json!({"type": "Stalled", "status": "True", "reason": "R", "message": "broken", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    story.merge_status(&all[0], json!({"status": {"conditions": [stalled]}})).await?;
+    let app = Target::kustomization("app");
+    story.await_failure(&app, "HealthCheckFailed").await?;
+    let failed = story.expect(&app).await?;
+    for round in 0..3 {
+        seen(&story, story.merge_status(&all[0], ready("False"))).await?;
+        let touched = json!({"status": {"round": round}});
+        seen(&story, story.merge_status(&all[0], touched)).await?;
+    }
+    let still = story.expect(&app).await?;
+    ensure!(
+        condition(&still, "Ready") == condition(&failed, "Ready"),
+        "{:?}",
+        still.data["status"]
+    );
+    ensure!(still.metadata.resource_version == failed.metadata.resource_version, "it was written");
+    story.merge_status(&all[0], ready("True")).await?;
+    story.await_applied("app", &first).await?;
+    story.delete(&definition).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_others_are_asked_about_at_the_interval() -> Result<()> {
+    let (story, definition, all) = widgets("others", &["wheel"]).await?;
+    let group = format!("{}.test", story.namespace);
+    story.merge_status(&all[0], ready("True")).await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget", "name": "wheel", "namespace": story.namespace}]);
+    let more = json!({"healthChecks": checks, "timeout": "10m", "interval": "2s"});
+    story.kustomization("app", "app", more).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    story.await_applied("app", &first).await?;
+    story.merge_status(&all[0], ready("False")).await?;
+    story.await_waiting("app", &first).await?;
+    story.merge_status(&all[0], ready("True")).await?;
+    story.await_applied("app", &first).await?;
+    story.delete(&definition).await?;
+    story.end().await
+}

@@ -1,7 +1,7 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
 //! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), health ([`health`]),
+//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), whoever undoes what is applied ([`rival`]), health ([`health`]),
 //! and the plan of one run that follows from all of them ([`plan`]).
 //! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
@@ -16,6 +16,7 @@ pub mod normalize;
 pub mod order;
 pub mod plan;
 pub mod refusal;
+pub mod rival;
 pub mod stages;
 pub mod takeover;
 
@@ -27,6 +28,6 @@ pub use mask::mask;
 pub use meta::{Ssa, Switches, is_owned, switches};
 pub use normalize::normalize;
 pub use order::prune_order;
-pub use plan::{Apply, Desired, HealthWish, Observed, Seen, SeenState, Step};
+pub use plan::{Apply, Desired, FailedWait, HealthWish, Observed, Seen, SeenState, Step};
 pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
 pub use takeover::take_over;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::ObjectId;
-use reconcile::{Kind, Rest, Time, Verdict, Wake, reason};
+use reconcile::{Kind, Node, Rest, Time, Verdict, Wake, reason};
 use sha2::{Digest, Sha256};
 
 use crate::health::Report;
@@ -86,6 +86,23 @@ pub struct Observed {
     pub waiting_since: Option<Time>,
     /// Since when this revision has waited for the stage it is at; `None` before that.
     pub stage_waiting_since: Option<Time>,
+    /// The wait of this revision and spec that failed last, until it is repeated.
+    pub failed_wait: Option<FailedWait>,
+    /// This very build was applied to its end before, so what differs now is drift.
+    pub is_correction: bool,
+    /// Objects that somebody else changes again and again, how that is told, and when it is worth another look.
+    pub contested: BTreeMap<ObjectId, (String, Time)>,
+}
+
+/// A wait for health that failed, and stays so until its objects are well or it is repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedWait {
+    /// What was said about it.
+    pub text: String,
+    /// The objects that it was about.
+    pub on: BTreeSet<Node>,
+    /// When it is repeated.
+    pub until: Time,
 }
 
 /// One object as the look found it.
@@ -154,7 +171,8 @@ pub enum Step {
 ///
 /// # Guarantees
 /// After every single write, what is live and ours is in the recorded inventory.
-/// Nothing of a stage is written while one of its objects is refused.
+/// Nothing of a stage is written while one of its objects is refused, unless all of it was applied before: one
+/// object that cannot be compared does not keep the drift of others.
 /// Nothing is deleted because something could not be computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Apply;
@@ -168,8 +186,8 @@ impl Kind for Apply {
         let recorded = observed.recorded.len();
         if desired.stages.is_empty() && recorded > 0 && !desired.empty_is_intended {
             let text = format!(
-                "the build gave no objects, and the {recorded} of the inventory would be given up; \
-                 to remove them all, delete the Kustomization"
+                "the build gave no objects, and the {recorded} of the inventory would be given up; put manifests \
+                 back or correct spec.path; to remove them all, delete the Kustomization"
             );
             return failed(desired, observed, reason::BUILD_FAILED, text, BTreeSet::new());
         }
@@ -190,10 +208,17 @@ fn failed(
     observed: &Observed,
     why: reconcile::Reason,
     text: String,
-    on: BTreeSet<reconcile::Node>,
+    on: BTreeSet<Node>,
 ) -> Verdict<Step> {
     let wake = Wake { at: Some(later(observed.now, desired.retry)), on };
     Verdict::Rest(Rest::Failed(why, text, wake))
+}
+
+/// A wait that failed, now or earlier.
+fn failed_wait(desired: &Desired, observed: &Observed, failed: FailedWait) -> Verdict<Step> {
+    let until = failed.until.min(later(observed.now, desired.retry));
+    let wake = Wake { at: Some(until), on: failed.on };
+    Verdict::Rest(Rest::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -229,7 +254,7 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         }
     }
     let why = reason::RECONCILIATION_FAILED;
-    if !refused.is_empty() {
+    if !refused.is_empty() && !observed.is_correction {
         return Some(failed(desired, observed, why, refused.join("\n"), BTreeSet::new()));
     }
     if !unseen.is_empty() {
@@ -250,16 +275,14 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         return None;
     }
     let since = observed.stage_waiting_since;
-    match wait::judge(&waited, observed, since, desired.stage_timeout, desired.fail_fast) {
+    match wait::judge(&waited, desired, observed, (since, desired.stage_timeout)) {
         Wait::Over => None,
         Wait::On(wake) => {
             let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
             Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
-        Wait::Failed(text, on) => {
-            Some(failed(desired, observed, reason::HEALTH_CHECK_FAILED, text, on))
-        }
+        Wait::Failed(wait) => Some(failed_wait(desired, observed, wait)),
     }
 }
 
@@ -303,8 +326,43 @@ fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
     Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
 }
 
+/// Drift that cannot be corrected: what is refused while everything else is as it should be.
+fn uncorrected(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
+    let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+    let refused =
+        manifests.filter_map(|manifest| match &observed.objects.get(&manifest.id)?.state {
+            SeenState::Refused(text) => Some(text.as_str()),
+            _ => None,
+        });
+    let refused: Vec<&str> = refused.collect();
+    let why = reason::RECONCILIATION_FAILED;
+    (!refused.is_empty())
+        .then(|| failed(desired, observed, why, refused.join("\n"), BTreeSet::new()))
+}
+
+/// Everything is as it should be; what somebody else keeps undoing is not called so.
+fn settled(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+    let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+    let contested: Vec<&(String, Time)> =
+        manifests.filter_map(|manifest| observed.contested.get(&manifest.id)).collect();
+    let texts: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
+    match contested.iter().map(|(_, at)| *at).min() {
+        Some(at) => {
+            let rest = Rest::Failed(reason::CONTESTED, texts.join("\n"), Wake::at(at));
+            Verdict::Rest(rest)
+        }
+        None => {
+            let text = format!("Applied revision: {}", desired.revision);
+            Verdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+        }
+    }
+}
+
 /// Everything is applied and cleared away: waits for health, or settles.
 fn at_end(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+    if let Some(fault) = uncorrected(desired, observed) {
+        return fault;
+    }
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let is_waited_for = |id: &&ObjectId| {
         let state = observed.objects.get(*id).map(|seen| &seen.state);
@@ -323,16 +381,13 @@ fn at_end(desired: &Desired, observed: &Observed) -> Verdict<Step> {
             unique.into_iter().collect()
         }
     };
-    match wait::judge(&ids, observed, observed.waiting_since, desired.timeout, desired.fail_fast) {
-        Wait::Over => {
-            let text = format!("Applied revision: {}", desired.revision);
-            Verdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
-        }
+    match wait::judge(&ids, desired, observed, (observed.waiting_since, desired.timeout)) {
+        Wait::Over => settled(desired, observed),
         Wait::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
             Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake))
         }
-        Wait::Failed(text, on) => failed(desired, observed, reason::HEALTH_CHECK_FAILED, text, on),
+        Wait::Failed(wait) => failed_wait(desired, observed, wait),
     }
 }
 

@@ -133,6 +133,20 @@ impl<'a> Conditions<'a> {
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
 
+    /// The same for what begins anew with each generation, such as a wait: what another generation said, even in
+    /// the same words, does not lend its transition time.
+    #[must_use]
+    pub fn begin(mut self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+        let is_older = Condition::find(self.before, kind)
+            .is_some_and(|was| was.observed_generation != self.generation);
+        self = self.set(kind, status, why, text);
+        let now = self.now;
+        if let Some(condition) = self.next.get_mut(kind).filter(|_| is_older && !is_derived(kind)) {
+            condition.last_transition_time = now;
+        }
+        self
+    }
+
     /// Carries an owned condition over as it was, if it was there.
     #[must_use]
     pub fn keep(mut self, kind: &str) -> Self {

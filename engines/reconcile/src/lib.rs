@@ -7,12 +7,13 @@
 //! ```
 //!
 //! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
-//! [`Conditions`], who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
+//! [`Conditions`], how often drift is corrected ([`Corrections`]), and refusals repeated ([`Retries`]), who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
 //! and what people ask for besides the spec: [`Windows`], [`Moments`], [`Hold`].
 //! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
 //! timers, events and metrics (the program).
 
 mod conditions;
+mod corrections;
 mod cron;
 mod drive;
 mod duration;
@@ -24,6 +25,7 @@ mod moments;
 mod node;
 pub mod reason;
 mod rest;
+mod retries;
 mod schedule;
 mod time;
 mod window;
@@ -31,6 +33,7 @@ mod window;
 pub use conditions::{
     Condition, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED, Status, WINDOW,
 };
+pub use corrections::{Corrections, contested_pause};
 pub use cron::{Cron, CronError};
 pub use drive::{Kind, Outcome, Verdict, World, drive};
 pub use duration::{DurationError, format_duration, parse_duration};
@@ -42,6 +45,7 @@ pub use moments::{Moments, MomentsError};
 pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
+pub use retries::Retries;
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout};
 pub use time::Time;
 pub use window::{Until, WindowError, WindowState, Windows};

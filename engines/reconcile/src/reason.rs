@@ -116,6 +116,8 @@ reasons! {
     INVALID_WINDOW = "InvalidWindow";
     /// The annotation that names moments cannot be read.
     INVALID_SCHEDULE = "InvalidSchedule";
+    /// Somebody else undoes what is applied, again and again.
+    CONTESTED = "Contested";
     /// A window is open.
     OPEN = "Open";
     /// No window is open.

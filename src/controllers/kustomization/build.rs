@@ -149,6 +149,10 @@ impl Session {
         }
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
+        // Nothing tells of the health of objects that others made, so they are asked at the interval.
+        if settled.asks_others && verify != Verify::Drifted {
+            return None;
+        }
         // Servers are asked again for each revision and at the interval, not whenever an object stirs.
         let applied = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
         if settled.is_remote && (verify != Verify::Drifted || applied != Some(revision)) {

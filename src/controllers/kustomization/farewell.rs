@@ -1,6 +1,6 @@
 //! A Kustomization that is deleted: what it applied goes with it, by policy.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +48,10 @@ impl Session {
             await_end,
             health_versions: BTreeMap::new(),
             expressions: self.expressions.clone(),
-            healthy: BTreeSet::new(),
+            healthy: BTreeMap::new(),
+            failed_wait: None,
+            is_correction: false,
+            contests: Arc::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(pace.retry),
         };
@@ -82,18 +85,25 @@ impl Session {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
         let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
-        if let Some(name) = wanted.service_account {
+        let mut references = References::default();
+        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        references.watch(&self.context, &self.node);
+        if let (Ok(target), Some(name)) = (&target, wanted.service_account) {
             let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
-            if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
+            // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
+            let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
+                Ok(found) => found.is_none(),
+                // A kubeconfig's user may act in its name without being allowed to look at it.
+                Err(error) if error.code() == Some(403) => false,
+                Err(error) => return Err(error),
+            };
+            if is_gone {
                 // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
                 let news = report::left_behind(object, name);
                 self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news);
                 return Ok(Ok(None));
             }
         }
-        let mut references = References::default();
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
-        references.watch(&self.context, &self.node);
         Ok(target.map(Some).map_err(|rest| match rest {
             Rest::Failed(reason, text, wake) => {
                 let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::{Action, Inventory};
+use crds::Reconciled as _;
 use crds::kustomize::Kustomization;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
@@ -48,6 +49,18 @@ pub(super) struct Run<'a> {
     pub(super) interval: Duration,
 }
 
+/// Whether a build was applied to its end at this revision of the source and of the spec, as the status tells.
+pub(super) fn was_applied(object: &Kustomization, revision: &str, digest: &str) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let history =
+        serde_json::to_value(status).ok().and_then(|mut it| it.get_mut("history").map(Value::take));
+    let history: History =
+        history.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+    status.last_applied_revision.as_deref() == Some(revision)
+        && object.observed_generation() == object.meta().generation
+        && history.0.iter().any(|it| it.digest == digest)
+}
+
 /// What is written and told.
 pub(super) struct Report {
     pub(super) before: Value,
@@ -55,11 +68,14 @@ pub(super) struct Report {
     pub(super) news: Vec<News>,
 }
 
-/// Since when something has been waited for, and what: the transition of Healthy=Unknown.
+/// Since when something has been waited for, and what: the transition of Healthy=Unknown. A wait of another
+/// generation is none: its deadline is not inherited.
 pub(super) fn waiting_since(object: &Kustomization) -> Option<(String, Time)> {
     let status = serde_json::to_value(&object.status).ok()?;
     let conditions = conditions_of(&status);
-    let healthy = Condition::find(&conditions, HEALTHY).filter(|c| c.status == Status::Unknown)?;
+    let generation = object.meta().generation.unwrap_or_default();
+    let healthy = Condition::find(&conditions, HEALTHY)
+        .filter(|c| c.status == Status::Unknown && c.observed_generation == generation)?;
     Some((healthy.message.clone(), healthy.last_transition_time))
 }
 
@@ -91,7 +107,7 @@ pub(super) fn progress(
             (revision, conditions.keep(HEALTHY).finish_progress(reason::PROGRESSING, &text))
         }
         Progress::Awaiting(revision, text) => {
-            let conditions = conditions.set(HEALTHY, Status::Unknown, reason::PROGRESSING, text);
+            let conditions = conditions.begin(HEALTHY, Status::Unknown, reason::PROGRESSING, text);
             (revision, conditions.finish_progress(reason::PROGRESSING, text))
         }
         Progress::Unchanged => return (before, after),
@@ -170,7 +186,7 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
             let text = format!("Health check passed in {}", reconcile::format_duration(waited));
             conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &text)
         }
-        Rest::Running(why, text, _) => conditions.set(HEALTHY, Status::Unknown, *why, text),
+        Rest::Running(why, text, _) => conditions.begin(HEALTHY, Status::Unknown, *why, text),
         Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
             conditions.set(HEALTHY, Status::False, *why, text)
         }

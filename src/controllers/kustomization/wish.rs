@@ -1,5 +1,6 @@
 //! What a Kustomization asks for, checked and built; every field without support is refused by its name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ use crate::time_limit::TIME_LIMIT;
 /// How long definitions and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Annotation of a Kustomization: `"false"` keeps a build without a single object from deleting everything.
+pub(crate) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
+
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
@@ -47,6 +51,16 @@ pub(super) struct Wish {
     pub(super) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
+}
+
+impl Wish {
+    /// Whether the health of objects counts that are not among the manifests.
+    pub(super) fn asks_others(&self) -> bool {
+        let HealthWish::These(ids) = &self.desired.health else { return false };
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        let ours: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
+        ids.iter().any(|id| !ours.contains(id))
+    }
 }
 
 /// Fields that were given and have no support, in the spec's order.
@@ -147,6 +161,15 @@ pub(super) fn farewell(object: &Kustomization, pace: Pace) -> Desired {
     }
 }
 
+/// Whether a build without a single object deletes what was applied before.
+///
+/// Parity(flux): it does, by default. Neither the annotation nor anything else that a tenant may write weakens the
+/// flag, and what cannot be read is no permission.
+fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
+    let says = object.annotations().get(ALLOW_EMPTY);
+    !settings.no_empty_builds && says.is_none_or(|says| says == "true")
+}
+
 /// Steps that substituting in an object costs, besides the account of its own that each text has.
 const SUBSTITUTION: u64 = 100_000;
 
@@ -197,8 +220,8 @@ pub(super) fn wish(
     let desired = Arc::new(Desired {
         own: own_id(object),
         stages,
-        // A folder that is there and holds no manifest says so; one that is missing was refused above.
-        empty_is_intended: true,
+        // A folder that is missing was refused above, whatever is said here.
+        empty_is_intended: may_be_empty(object, settings),
         prune: spec.prune,
         health,
         fail_fast: true,

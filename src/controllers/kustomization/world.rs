@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use apply::plan::{health_text, is_passed, stage_text};
 use apply::{
-    Action, Apply, Desired, HealthWish, Inventory, Manifest, Observed, Report, Seen, SeenState,
-    Step,
+    Action, Apply, Desired, FailedWait, HealthWish, Inventory, Manifest, Observed, Report, Seen,
+    SeenState, Step,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
@@ -24,6 +24,7 @@ use reconcile::{Node, Rest, Time, Wake, reason};
 use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
+use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
 use crate::controllers::observer::{Awaited, Labelled};
@@ -47,7 +48,16 @@ struct Known {
     live: BTreeMap<ObjectId, Object>,
     /// Versions of live objects that were not read, as their dry-runs told them.
     tried: BTreeMap<ObjectId, String>,
-    healthy: BTreeSet<ObjectId>,
+    /// Objects that were healthy when last read, and the resourceVersions in which they were.
+    healthy: BTreeMap<ObjectId, u64>,
+    /// Who holds fields of objects that drifted, as it is told.
+    rivals: BTreeMap<ObjectId, String>,
+    /// Something was refused through no fault of the spec.
+    is_transient: bool,
+    /// Something was refused for as long as nobody changes anything.
+    is_permanent: bool,
+    /// For how long the API server wants to be left alone.
+    retry_after: Option<Duration>,
     /// resourceVersions in which health was last read; 0 for what was not there.
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
@@ -85,8 +95,14 @@ pub(super) struct Wishes {
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Expressions that judge objects in place of the usual rules.
     pub(super) expressions: Arc<Expressions>,
-    /// Objects of this very build that were healthy at an earlier look.
-    pub(super) healthy: BTreeSet<ObjectId>,
+    /// Objects of this very build that were healthy at an earlier look, and the resourceVersions in which they were.
+    pub(super) healthy: BTreeMap<ObjectId, u64>,
+    /// The wait for this very wish that failed, until it is repeated.
+    pub(super) failed_wait: Option<FailedWait>,
+    /// This very build was applied to its end before.
+    pub(super) is_correction: bool,
+    /// Objects that somebody else changes again and again.
+    pub(super) contests: Arc<Mutex<Contests>>,
     /// Which fields others may change.
     pub(super) ignore: Arc<apply::ignore::Rules>,
     /// When a failed request is tried again.
@@ -157,9 +173,36 @@ impl World {
         self.known().changes.clone()
     }
 
-    /// Objects that were healthy when last looked at.
-    pub(super) fn healthy(&self) -> BTreeSet<ObjectId> {
+    /// Objects that were healthy when last looked at, and the resourceVersions in which they were.
+    pub(super) fn healthy(&self) -> BTreeMap<ObjectId, u64> {
         self.known().healthy.clone()
+    }
+
+    /// Whether what was refused will be for as long as nobody changes anything.
+    pub(super) fn is_permanent(&self) -> bool {
+        let known = self.known();
+        known.is_permanent && !known.is_transient
+    }
+
+    /// A failure through no fault of the spec is repeated soon, one that the API server put off not before.
+    pub(super) fn sooner(&self, rest: Rest) -> Rest {
+        let Rest::Failed(why, text, wake) = rest else { return rest };
+        let (is_transient, retry_after) = {
+            let known = self.known();
+            (known.is_transient, known.retry_after)
+        };
+        let wake = if is_transient { wake.and_at(self.again_at(true)) } else { wake };
+        let not_before = retry_after.and_then(|by| jiff::Timestamp::now().saturating_add(by).ok());
+        let at = wake.at.max(wake.at.and(not_before));
+        Rest::Failed(why, text, Wake { at, ..wake })
+    }
+
+    /// Notes what an error says about when to try again.
+    fn note(&self, error: &ClusterError) {
+        let mut known = self.known();
+        known.is_transient |= error.is_transient();
+        known.is_permanent |= error.is_permanent();
+        known.retry_after = known.retry_after.max(error.retry_after());
     }
 
     /// Where to watch the objects of a rest's wake, and in which version they were seen.
@@ -190,13 +233,15 @@ impl World {
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
     fn no_answer(&self, error: &ClusterError) -> Rest {
+        self.note(error);
         let at = self.again_at(error.is_transient());
         Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
     /// When what failed is tried again: soon, if the API server or the way to it was at fault.
     fn again_at(&self, is_transient: bool) -> Time {
-        let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
+        let soon = super::retry::soon(&self.object(), SOON);
+        let soon = jiff::Timestamp::now().saturating_add(soon).unwrap_or(Time::MAX);
         if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
 
@@ -230,7 +275,11 @@ impl World {
         for result in results {
             let (id, report) = result.map_err(|error| self.no_answer(&error))?;
             if report.is_current() {
-                self.known().healthy.insert(id.clone());
+                let mut known = self.known();
+                let version = known.examined.get(&id).copied();
+                if let Some(version) = version {
+                    known.healthy.insert(id.clone(), version);
+                }
             }
             found.insert(id, report);
         }
@@ -273,7 +322,40 @@ impl World {
                 super::report::TERMINATION.to_owned(),
             ]),
             stage_waiting_since: waited_for(&stage_texts),
+            failed_wait: self.settings.failed_wait.clone(),
+            is_correction: self.settings.is_correction,
+            contested: self.contests().standing(now),
         }
+    }
+
+    fn contests(&self) -> MutexGuard<'_, Contests> {
+        self.settings.contests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When everything seems to be well, what was so at an earlier look is read again if it moved since: it may have
+    /// fallen ill while others were awaited.
+    async fn confirm(
+        &self,
+        ids: &[ObjectId],
+        reports: &mut BTreeMap<ObjectId, Report>,
+    ) -> Result<(), Rest> {
+        if !ids.iter().all(|id| reports.get(id).is_some_and(Report::is_current)) {
+            return Ok(());
+        }
+        let observer = self.target.observer();
+        let moved: Vec<ObjectId> = {
+            let mut known = self.known();
+            let earlier = ids.iter().filter(|id| !known.examined.contains_key(*id));
+            let moved = earlier.filter(|id| {
+                let version = known.healthy.get(*id);
+                version.is_some_and(|at| !observer.confirms(&self.node, id, *at))
+            });
+            let moved: Vec<ObjectId> = moved.cloned().collect();
+            known.healthy.retain(|id, _| !moved.contains(id));
+            moved
+        };
+        reports.extend(self.examine(moved).await?);
+        Ok(())
     }
 
     /// Ids whose health decides, and that have to be asked for.
@@ -330,7 +412,8 @@ impl reconcile::World<Apply> for World {
             self.look_for_leavers().await?;
         }
         let ids = self.health_of_interest();
-        reports.extend(self.examine(ids).await?);
+        reports.extend(self.examine(ids.clone()).await?);
+        self.confirm(&ids, &mut reports).await?;
         Ok(self.observed(jiff::Timestamp::now(), &reports))
     }
 

@@ -94,7 +94,7 @@ impl Recent {
     }
 
     fn is_forgotten(&self, moment: Moment) -> bool {
-        self.count - moment.0 > RECENT as u64
+        self.count.saturating_sub(moment.0) > RECENT as u64
     }
 }
 
@@ -117,6 +117,8 @@ pub(super) struct State {
     /// The newest that watches by a label saw of every object, tracked or not: a look may be overtaken by what it
     /// looks at.
     sightings: BTreeMap<Sort, BTreeMap<ObjectId, (u64, Fingerprint)>>,
+    /// Objects whose drift wakes nobody, because their owner comes back by itself.
+    pub(super) hushed: BTreeSet<ObjectId>,
     /// Which objects a node applied.
     pub(super) owned: BTreeMap<Node, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<WatchKey, Running>,
@@ -133,6 +135,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn track(&mut self, id: ObjectId, tracked: Tracked) {
         let owner = tracked.owner.clone();
+        self.hushed.remove(&id);
         if let Some(before) = self.tracked.insert(id.clone(), tracked) {
             self.disown(&before.owner, &id);
         }
@@ -152,6 +155,7 @@ impl State {
     pub(super) fn untrack_all(&mut self, owner: &Node) {
         for id in self.owned.remove(owner).unwrap_or_default() {
             self.tracked.remove(&id);
+            self.hushed.remove(&id);
         }
     }
 

@@ -56,6 +56,9 @@ struct Sim {
     now: i64,
     waiting_since: Option<Time>,
     stage_waiting_since: Option<Time>,
+    failed_wait: Option<FailedWait>,
+    is_correction: bool,
+    contested: BTreeMap<ObjectId, (String, Time)>,
 }
 
 impl Sim {
@@ -81,6 +84,9 @@ impl Sim {
             leaving: BTreeSet::new(),
             waiting_since: self.waiting_since,
             stage_waiting_since: self.stage_waiting_since,
+            failed_wait: self.failed_wait.clone(),
+            is_correction: self.is_correction,
+            contested: self.contested.clone(),
         };
         if let HealthWish::These(ids) = &wish.health {
             observed.objects.extend(ids.iter().map(|id| (id.clone(), self.see(id, None))));
@@ -281,7 +287,7 @@ fn an_empty_build_deletes_nothing_unless_it_is_meant() {
     check(
         &sim.plan(&wish),
         &expect![[r#"
-        BuildFailed: the build gave no objects, and the 1 of the inventory would be given up; to remove them all, delete the Kustomization
+        BuildFailed: the build gave no objects, and the 1 of the inventory would be given up; put manifests back or correct spec.path; to remove them all, delete the Kustomization
         wake at Some(120) on []"#]],
     );
     wish.empty_is_intended = true;
@@ -401,6 +407,75 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
         HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [ConfigMap/shop/a status: 'Unknown': odd, Deployment/shop/web status: 'Failed': Progress deadline exceeded]
         wake at Some(420) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
     );
+}
+
+#[test]
+fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated() {
+    let (mut sim, wish, web) = rollout();
+    sim.health.insert(web.clone(), report(Health::Failed, "crashed"));
+    let Verdict::Rest(Rest::Failed(_, text, wake)) = sim.plan(&wish) else { panic!("it failed") };
+    let first = Rest::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
+    sim.failed_wait = Some(FailedWait { text, on: wake.on, until: wake.at.unwrap() });
+    // Its Pods come and go, and the world says so each time.
+    for status in
+        [Health::InProgress, Health::Failed, Health::NotFound, Health::Unknown("x".into())]
+    {
+        sim.now += 20;
+        sim.health.insert(web.clone(), report(status, "another Pod"));
+        assert_eq!(sim.plan(&wish), Verdict::Rest(first.clone()), "at {}", sim.now);
+    }
+    // Then it is waited for anew.
+    sim.now = 120;
+    sim.health.insert(web.clone(), report(Health::InProgress, ""));
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    // Others than those that failed are waited for, too.
+    sim.now = 20;
+    sim.health.remove(&web);
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+    sim.health.insert(config("a").id(), report(Health::InProgress, ""));
+    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+}
+
+#[test]
+fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
+    let wish = wish(vec![config("a"), config("b"), object("v1", "Namespace", "", "shop")]);
+    let mut sim = Sim::default();
+    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    let namespace = object("v1", "Namespace", "", "shop").id();
+    sim.refused.insert(namespace, "the webhook does not answer".into());
+    sim.live.insert(config("a").id(), "edited".into());
+    sim.live.remove(&config("b").id());
+    assert!(
+        matches!(sim.plan(&wish), Verdict::Rest(Rest::Failed(..))),
+        "a new build is all or nothing"
+    );
+    sim.is_correction = true;
+    check(&sim.plan(&wish), &expect!["Apply 1 ConfigMap/shop/a ConfigMap/shop/b"]);
+    let rest = sim.run(&wish, usize::MAX).unwrap();
+    assert_eq!(sim.live.len(), 3);
+    check(
+        &Verdict::Rest(rest),
+        &expect![[r#"
+        ReconciliationFailed: the webhook does not answer
+        wake at Some(120) on []"#]],
+    );
+}
+
+#[test]
+fn what_is_contested_is_told_and_keeps_nothing_else() {
+    let mut sim = Sim::settle(vec![config("a"), config("old")]);
+    let wish = wish(vec![config("a"), config("new")]);
+    let told = ("a is contested".to_owned(), time(30));
+    sim.contested = BTreeMap::from([(config("a").id(), told.clone()), (config("gone").id(), told)]);
+    let rest = sim.run(&wish, usize::MAX).unwrap();
+    check(
+        &Verdict::Rest(rest),
+        &expect![[r#"
+        Contested: a is contested
+        wake at Some(30) on []"#]],
+    );
+    let live: Vec<String> = sim.live.keys().map(ObjectId::subject).collect();
+    assert_eq!(live, ["ConfigMap/shop/a", "ConfigMap/shop/new"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use objects::{Gvk, ObjectId};
 use reconcile::{Node, Time, Wake, format_duration};
 
-use super::{Observed, later};
+use super::{Desired, FailedWait, Observed, later};
 use crate::StageKind;
 use crate::health::{Health, Report, related_kinds};
 
@@ -23,7 +23,7 @@ pub(super) enum Wait {
     /// It goes on.
     On(Wake),
     /// It has failed: why, and whose change would be worth another look.
-    Failed(String, BTreeSet<Node>),
+    Failed(FailedWait),
 }
 
 /// The text while health is waited for; constant for a revision, so that its transition time is the wait's beginning.
@@ -72,13 +72,16 @@ fn told(id: &ObjectId, report: Option<&Report>) -> String {
 }
 
 /// Judges how the wait for `ids` stands; an object without a report is not healthy.
+///
+/// A wait that failed stays so until the objects that it was about are well or it is repeated: whatever happens to
+/// them on the way is no news, else nobody could be alarmed by a failure that lasts.
 pub(super) fn judge(
     ids: &[&ObjectId],
+    desired: &Desired,
     observed: &Observed,
-    since: Option<Time>,
-    timeout: Duration,
-    fail_fast: bool,
+    (since, timeout): (Option<Time>, Duration),
 ) -> Wait {
+    let fail_fast = desired.fail_fast;
     let report = |id: &ObjectId| observed.objects.get(id).and_then(|seen| seen.health.as_ref());
     let open: Vec<&ObjectId> =
         ids.iter().copied().filter(|id| !report(id).is_some_and(Report::is_current)).collect();
@@ -88,20 +91,28 @@ pub(super) fn judge(
     let has_failed = |id: &ObjectId| report(id).is_some_and(|r| r.status == Health::Failed);
     let failed: Vec<&ObjectId> = open.iter().copied().filter(|id| has_failed(id)).collect();
     let nodes: BTreeSet<Node> = open.iter().map(|id| node_of(id)).collect();
+    if let Some(failed) = &observed.failed_wait
+        && observed.now < failed.until
+        && !failed.on.is_disjoint(&nodes)
+    {
+        return Wait::Failed(failed.clone());
+    }
     let since = since.unwrap_or(observed.now);
     let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
     let ends_with = |what: &str, ids: &[&ObjectId]| {
         let list: Vec<_> = ids.iter().map(|id| told(id, report(id))).collect();
         // Parts of a second would make each repetition another text.
         let waited = format_duration(Duration::from_secs(waited.as_secs()));
-        format!("health check failed after {waited}: {what}: [{}]", list.join(", "))
+        let text = format!("health check failed after {waited}: {what}: [{}]", list.join(", "));
+        let until = later(observed.now, desired.retry);
+        Wait::Failed(FailedWait { text, on: nodes.clone(), until })
     };
     let is_stuck = if fail_fast { !failed.is_empty() } else { failed.len() == open.len() };
     if is_stuck {
-        return Wait::Failed(ends_with("failed early due to stalled resources", &failed), nodes);
+        return ends_with("failed early due to stalled resources", &failed);
     }
     if waited >= timeout {
-        return Wait::Failed(ends_with("timeout waiting for", &open), nodes);
+        return ends_with("timeout waiting for", &open);
     }
     let wake = Wake::on(nodes).and_at(later(since, timeout));
     let is_polled = open.iter().any(|id| is_polled(id));

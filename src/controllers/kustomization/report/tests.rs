@@ -104,6 +104,39 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
 }
 
 #[test]
+fn a_wait_of_another_generation_lends_nobody_its_beginning() {
+    let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
+    let waiting = Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    let first = report(&kustomization(json!({})), &run(&waiting, &[]));
+    let mut edited = kustomization(first.after);
+    assert_eq!(waiting_since(&edited), Some((text.to_owned(), time(2))));
+    edited.meta_mut().generation = Some(4);
+    assert_eq!(waiting_since(&edited), None);
+    let later = Run { now: time(250), ..run(&waiting, &[]) };
+    let mut second = kustomization(report(&edited, &later).after);
+    second.meta_mut().generation = Some(4);
+    assert_eq!(waiting_since(&second), Some((text.to_owned(), time(250))));
+    // An announcement in the middle of a run begins it, too.
+    let announced = Progress::Awaiting("main@sha1:abc", text);
+    let (_, after) = progress(&edited, &Inventory::default(), announced, time(260));
+    let mut third = kustomization(after);
+    third.meta_mut().generation = Some(4);
+    assert_eq!(waiting_since(&third), Some((text.to_owned(), time(260))));
+}
+
+#[test]
+fn a_build_counts_as_applied_only_at_its_own_revision_and_generation() {
+    let object =
+        kustomization(report(&kustomization(json!({})), &run(&settled(), &changes())).after);
+    assert!(was_applied(&object, "main@sha1:abc", "sha256:123"));
+    assert!(!was_applied(&object, "main@sha1:def", "sha256:123"));
+    assert!(!was_applied(&object, "main@sha1:abc", "sha256:456"));
+    let mut edited = object;
+    edited.meta_mut().generation = Some(4);
+    assert!(!was_applied(&edited, "main@sha1:abc", "sha256:123"));
+}
+
+#[test]
 fn a_failure_is_told_once() {
     let failed =
         Rest::Failed(reason::BUILD_FAILED, "a.yaml:3: nonsense".to_owned(), Wake::at(time(60)));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::settings::tests::settings;
 
 fn spec(more: &Value) -> KustomizationSpec {
     let mut spec = json!({"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}});
@@ -91,4 +92,23 @@ fn a_timeout_is_the_interval_less_half_a_minute_unless_given() {
         check(&spec(&json!({"retryInterval": "1m"}))).unwrap().retry,
         Duration::from_secs(60)
     );
+}
+
+#[test]
+fn an_empty_build_deletes_everything_unless_the_annotation_or_the_flag_says_no() {
+    let allowed = |flag: &[&str], says: Option<&str>| {
+        let settings = settings(flag);
+        let mut object = Kustomization::new("app", spec(&json!({})));
+        if let Some(says) = says {
+            object.annotations_mut().insert(ALLOW_EMPTY.to_owned(), says.to_owned());
+        }
+        may_be_empty(&object, &settings)
+    };
+    assert!(allowed(&[], None) && allowed(&[], Some("true")));
+    for says in ["false", "", "no", "TRUE?"] {
+        assert!(!allowed(&[], Some(says)), "{says:?}");
+    }
+    for says in [None, Some("true"), Some("false")] {
+        assert!(!allowed(&["--no-empty-builds"], says), "{says:?} weakens the flag");
+    }
 }

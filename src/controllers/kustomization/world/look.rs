@@ -2,6 +2,7 @@
 
 use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
+use apply::rival::contested_text;
 use apply::{Manifest, Report, SeenState, health};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -38,9 +39,36 @@ impl World {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
-        let state = self.compare(manifest).await?;
+        let state = match self.compare(manifest).await {
+            // Of drift, one object that cannot be compared does not keep the others.
+            Err(error) if self.settings.is_correction && error.is_of_object() => {
+                self.refused(manifest, &error)
+            }
+            state => state?,
+        };
+        let state = self.within_measure(manifest, state);
         self.known().seen.insert(manifest.id.clone(), state);
         Ok(())
+    }
+
+    /// Drift is corrected, but not without end where somebody else undoes it each time.
+    fn within_measure(&self, manifest: &Manifest, state: SeenState) -> SeenState {
+        let (id, digest) = (&manifest.id, &manifest.digest);
+        let is_wrong =
+            matches!(state, SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated);
+        let observer = self.target.observer();
+        let is_drift = is_wrong && observer.had_applied(&self.node, id, digest);
+        if !is_drift || self.settings.verify != Verify::Drifted {
+            return state;
+        }
+        let pause = reconcile::contested_pause(self.desired.retry);
+        let rival = self.known().rivals.remove(id);
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, pause));
+        if self.contests().allows((id, digest), jiff::Timestamp::now(), pause, text) {
+            return state;
+        }
+        observer.hush(&self.node, id);
+        SeenState::InSync
     }
 
     async fn compare(&self, manifest: &Manifest) -> Result<SeenState, ClusterError> {
@@ -109,6 +137,7 @@ impl World {
                 None => Ok(SeenState::Missing),
             },
             Err(error) if error.is_busy() => Err(error),
+            Err(error @ ClusterError::NoSuchKind { .. }) => Ok(self.refused(manifest, &error)),
             Err(error) => {
                 let live = cluster.get(&resource, &id.namespace, &id.name).await?;
                 self.judge_refusal(manifest, live, &resource, &error).await
@@ -142,6 +171,7 @@ impl World {
             (Ok(_), None) => Ok(SeenState::Missing),
             (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, (live, &dry), since)),
             (Err(error), _) if error.is_busy() => Err(error),
+            (Err(error @ ClusterError::NoSuchKind { .. }), _) => Ok(self.refused(manifest, &error)),
             (Err(error), live) => self.judge_refusal(manifest, live, resource, &error).await,
         }
     }
@@ -170,6 +200,10 @@ impl World {
             self.is_foreign(manifest, &live) || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
             observer.applied(&self.node, resource, manifest.digest.clone(), &live, since);
+        } else if observer.had_applied(&self.node, id, &manifest.digest) {
+            let pause = reconcile::contested_pause(self.desired.retry);
+            let text = contested_text(id, Some((&live, dry)), MANAGER, pause);
+            self.known().rivals.insert(id.clone(), text);
         }
         self.known().live.insert(id.clone(), live);
         if drifted { SeenState::Differs } else { SeenState::InSync }
@@ -224,6 +258,12 @@ impl World {
 
     fn refused(&self, manifest: &Manifest, error: &ClusterError) -> SeenState {
         let id = &manifest.id;
+        {
+            let mut known = self.known();
+            known.is_permanent |= error.is_permanent();
+            // A webhook that is down refuses for this object, and is not asked any sooner for that.
+            known.is_transient |= error.is_busy();
+        }
         SeenState::Refused(describe(
             id,
             word(error),
@@ -238,7 +278,7 @@ impl World {
     }
 
     async fn health(&self, id: &ObjectId) -> Result<Report, ClusterError> {
-        if self.known().healthy.contains(id) {
+        if self.known().healthy.contains_key(id) {
             return Ok(current());
         }
         let resource = match self.resource(id).await {
@@ -251,7 +291,11 @@ impl World {
         let fresh = known.is_some();
         let live = match known {
             Some(live) => Some(live),
-            None => self.target.cluster.get(&resource, &id.namespace, &id.name).await?,
+            None => match self.target.cluster.get(&resource, &id.namespace, &id.name).await {
+                Ok(live) => live,
+                Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
+                Err(error) => return Err(error),
+            },
         };
         let version = live.as_ref().and_then(|l| l.meta("resourceVersion")?.as_str()?.parse().ok());
         self.known().examined.insert(id.clone(), version.unwrap_or_default());

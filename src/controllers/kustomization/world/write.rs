@@ -73,9 +73,10 @@ impl World {
 
     /// Writes one object; an error names it.
     async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), Failure> {
-        self.write(manifest, recreate).await.map_err(|error| Failure {
-            text: format!("{}: {error}", manifest.id.subject()),
-            is_transient: error.is_transient(),
+        self.write(manifest, recreate).await.map_err(|error| {
+            self.note(&error);
+            let text = format!("{}: {error}", manifest.id.subject());
+            Failure { text, is_transient: error.is_transient() }
         })
     }
 
@@ -196,8 +197,9 @@ impl World {
     /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Rest> {
         let mut failed = Vec::new();
-        for (id, version) in ids {
-            if let Err(error) = self.remove(id, version).await {
+        for (id, _) in ids {
+            if let Err(error) = self.remove(id).await {
+                self.note(&error);
                 failed.push(Failure {
                     text: format!("{} delete failed: {error}", id.subject()),
                     is_transient: error.is_transient(),
@@ -207,16 +209,11 @@ impl World {
         self.failed(reason::PRUNE_FAILED, &failed)
     }
 
-    async fn remove(&self, id: &ObjectId, version: &str) -> Result<(), ClusterError> {
-        let gvk = objects::Gvk {
-            group: id.group.clone(),
-            version: version.to_owned(),
-            kind: id.kind.clone(),
-        };
+    async fn remove(&self, id: &ObjectId) -> Result<(), ClusterError> {
+        let found = self.known().live.get(id).map(|live| (live.gvk(), live.uid().to_owned()));
+        let Some((gvk, uid)) = found else { return Ok(()) };
+        // In the version in which it was found: that of the inventory may be served no more.
         let resource = self.target.cluster.resource(&gvk).await?;
-        let Some(uid) = self.known().live.get(id).map(|live| live.uid().to_owned()) else {
-            return Ok(());
-        };
         // From here on its end is our doing, not drift.
         self.target.observer().released(&self.node, id);
         self.target.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;

@@ -1,0 +1,64 @@
+//! An object is gone when the API server says so of the object; a version that is served no more says nothing.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::widget_definition;
+use e2e::harness::{Story, Target};
+use serde_json::{Value, json};
+
+/// The definition of Widgets in two versions, of which `v1` is stored.
+fn definition(group: &str, served: [bool; 2]) -> Result<Value> {
+    let mut definition: Value = serde_saphyr::from_str(&widget_definition(group))?;
+    let mut old = definition["spec"]["versions"][0].clone();
+    old["name"] = json!("v1alpha1");
+    old["storage"] = json!(false);
+    old["served"] = json!(served[0]);
+    definition["spec"]["versions"][0]["served"] = json!(served[1]);
+    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        versions.push(old);
+    }
+    Ok(definition)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_along() -> Result<()> {
+    let story = Story::with_windlass("gone").await?;
+    let group = format!("{}.test", story.namespace);
+    let of = Target::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    );
+    story.apply_value(definition(&group, [true, true])?).await?;
+    story.await_condition(&of, "Established", "True", SOON).await?;
+    let text =
+        format!("{{apiVersion: {group}/v1alpha1, kind: Widget, metadata: {{name: wheel}}}}\n");
+    let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    let wheel = Target::new(&format!("{group}/v1"), "Widget", "wheel");
+    story.expect(&wheel).await?;
+
+    // Nobody serves it for a while, and it lives on.
+    story.apply_value(definition(&group, [false, false])?).await?;
+    story
+        .await_until("the kind to be served no more", SOON, async || {
+            Ok(story.read(&wheel).await.is_err().then_some(()))
+        })
+        .await?;
+    story.delete(&app).await?;
+    let object = story
+        .await_object(&app, SOON, |object| condition(object, "Ready")["reason"] == "PruneFailed")
+        .await?;
+    let ready = condition(&object, "Ready");
+    let message = ready["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("serves no version of it"), "{ready}");
+
+    // The version in which it was applied does not come back.
+    story.apply_value(definition(&group, [false, true])?).await?;
+    story.await_gone(&app, SOON * 2).await?;
+    ensure!(story.read(&wheel).await?.is_none(), "it was left behind");
+    story.delete(&of).await?;
+    story.end().await
+}

@@ -1,0 +1,219 @@
+//! Who else writes the fields that we write: the field managers that took them from us, as `managedFields` tells.
+//!
+//! Here: reading that from a live object and the answer to a dry-run, and saying it. Elsewhere: how often a field is
+//! corrected (`reconcile::Corrections`), taking fields over for good ([`crate::takeover`]).
+
+use std::time::Duration;
+
+use objects::{Object, ObjectId};
+use reconcile::format_duration;
+use serde_json::{Map, Value};
+
+use crate::diff_paths;
+
+/// How many fields of a rival are named.
+const SHOWN: usize = 3;
+
+/// A field manager that holds fields of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rival {
+    /// Its name.
+    pub manager: String,
+    /// Some of the fields that it took, such as `.spec.replicas`; values are never among them.
+    pub fields: Vec<String>,
+}
+
+/// The managers that hold fields which an apply by `manager` would take back.
+///
+/// `dry_run` is the API server's answer to that apply, with `managedFields`.
+pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<Rival> {
+    let empty = Value::Object(Map::new());
+    let (Some(wanted), held) = (ours(dry_run, manager), ours(live, manager).unwrap_or(&empty))
+    else {
+        return Vec::new();
+    };
+    let others = entries(live).filter(|entry| !is_ours(entry, manager));
+    let rivals = others.filter_map(|entry| {
+        let fields = taken(wanted, held, entry.get("fieldsV1")?);
+        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        (!fields.is_empty()).then(|| Rival { manager: name.to_owned(), fields })
+    });
+    rivals.collect()
+}
+
+fn entries(object: &Object) -> impl Iterator<Item = &Value> {
+    object.meta("managedFields").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn is_ours(entry: &Value, manager: &str) -> bool {
+    let is = |key: &str, value: &str| entry.get(key).and_then(Value::as_str) == Some(value);
+    is("manager", manager) && is("operation", "Apply") && entry.get("subresource").is_none()
+}
+
+fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
+    entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
+}
+
+/// Fields that are wanted and held by somebody else only, in document order, at most [`SHOWN`].
+fn taken(wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
+    let mut fields = Vec::new();
+    let mut work = vec![(String::new(), wanted, Some(held), theirs)];
+    while let Some((path, wanted, held, theirs)) = work.pop() {
+        if fields.len() == SHOWN {
+            break;
+        }
+        let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
+            continue;
+        };
+        if wanted.is_empty() || theirs.is_empty() {
+            // The one holds the whole of what the other holds, or a part of it.
+            if held.is_none() && !path.is_empty() {
+                fields.push(path);
+            }
+            continue;
+        }
+        for (key, wanted) in wanted.iter().rev().filter(|(key, _)| *key != ".") {
+            if let Some(theirs) = theirs.get(key) {
+                let held = held.and_then(|held| held.get(key));
+                work.push((format!("{path}{}", shown(key)), wanted, held, theirs));
+            }
+        }
+    }
+    fields
+}
+
+/// A member of a path as people write it; members of sets are values, which are not shown.
+fn shown(key: &str) -> String {
+    match key.split_once(':') {
+        Some(("f", name)) if name.contains(['.', '/']) => format!("[{name}]"),
+        Some(("f", name)) => format!(".{name}"),
+        Some(("k", keys)) => {
+            let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+            let keys = keys.iter().map(|(key, value)| match value.as_str() {
+                Some(text) => format!("{key}={text}"),
+                None => format!("{key}={value}"),
+            });
+            format!("[{}]", keys.collect::<Vec<_>>().join(","))
+        }
+        Some(("i", index)) => format!("[{index}]"),
+        _ => "[]".to_owned(),
+    }
+}
+
+/// Says who undoes what is applied, and what to do. Constant while the same is contested.
+///
+/// `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
+pub fn contested_text(
+    id: &ObjectId,
+    found: Option<(&Object, &Object)>,
+    manager: &str,
+    pause: Duration,
+) -> String {
+    let subject = id.subject();
+    let (what, advice) = match found {
+        None => (
+            "it is deleted again and again".to_owned(),
+            "find out who deletes it, or remove it from the manifests",
+        ),
+        Some((live, dry_run)) => {
+            let rivals = rivals(live, dry_run, manager);
+            let told: Vec<String> = rivals.iter().map(told).collect();
+            let what = match told.is_empty() {
+                false => told.join("; "),
+                true => {
+                    let paths = diff_paths(live, dry_run, SHOWN).join(", ");
+                    format!("somebody sets {paths} again and again")
+                }
+            };
+            (
+                what,
+                "stop that, or leave the field to them: remove it from the manifest or name it in spec.ignore",
+            )
+        }
+    };
+    let pause = format_duration(pause);
+    format!("{subject} is contested: {what}; it is corrected every {pause} only; {advice}")
+}
+
+fn told(rival: &Rival) -> String {
+    format!("field manager '{}' sets {} again and again", rival.manager, rival.fields.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const OURS: &str = "kustomize-controller";
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields})
+    }
+
+    fn object(spec: Value, managed: Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "Thing", "spec": spec,
+            "metadata": {"name": "a", "namespace": "shop", "resourceVersion": "1", "managedFields": managed}}))
+        .unwrap()
+    }
+
+    fn container(fields: Value) -> Value {
+        json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"main\"}": fields}}})
+    }
+
+    #[test]
+    fn a_rival_is_named_with_the_fields_that_it_took() {
+        let wanted = container(json!({".": {}, "f:name": {}, "f:image": {}}));
+        let dry = object(json!({"v": 1}), json!([entry(OURS, "Apply", wanted)]));
+        let held =
+            json!({"f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:name": {}}}}});
+        let theirs = container(json!({"f:image": {}, "f:name": {}, "f:ports": {}}));
+        let idle = json!({"f:spec": {"f:other": {}}});
+        let live = object(
+            json!({"v": 2}),
+            json!([
+                entry(OURS, "Apply", held),
+                entry("scaler", "Update", theirs),
+                entry("idle", "Update", idle)
+            ]),
+        );
+        let fields =
+            vec![".spec.containers[name=main].image".to_owned(), ".spec.replicas".to_owned()];
+        assert_eq!(rivals(&live, &dry, OURS), [Rival { manager: "scaler".to_owned(), fields }]);
+        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(600));
+        assert_eq!(
+            text,
+            "Thing/shop/a is contested: field manager 'scaler' sets .spec.containers[name=main].image, \
+             .spec.replicas again and again; it is corrected every 10m0s only; stop that, or leave the field to \
+             them: remove it from the manifest or name it in spec.ignore"
+        );
+    }
+
+    #[test]
+    fn who_holds_a_map_as_a_whole_holds_our_part_of_it() {
+        let dry =
+            object(json!({}), json!([entry(OURS, "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
+        let live = object(json!({}), json!([entry("x", "Apply", json!({"f:data": {}}))]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, [".data"]);
+        let live =
+            object(json!({}), json!([entry("x", "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, [".data[a.b/c]"]);
+    }
+
+    #[test]
+    fn where_nobody_is_on_record_the_fields_are_named() {
+        let (live, dry) = (object(json!({"v": 2}), json!([])), object(json!({"v": 1}), json!([])));
+        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(2));
+        assert!(text.contains("somebody sets /spec/v again and again"), "{text}");
+        let text = contested_text(&live.id(), None, OURS, Duration::from_secs(2));
+        assert!(text.contains("it is deleted again and again"), "{text}");
+    }
+
+    #[test]
+    fn no_value_is_shown() {
+        let set = json!({"f:spec": {"f:set": {"v:\"hunter2\"": {}}}});
+        let dry = object(json!({"p": "hunter2"}), json!([entry(OURS, "Apply", set.clone())]));
+        let live = object(json!({"p": "hunter3"}), json!([entry("x", "Update", set)]));
+        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(2));
+        assert!(!text.contains("hunter"), "{text}");
+    }
+}

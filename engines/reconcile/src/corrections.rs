@@ -1,0 +1,203 @@
+//! How often the same thing is put right before it is left alone for a while.
+//!
+//! Here: a bucket of tokens a thing. Elsewhere: noticing that something is wrong, and waking (the program).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Time;
+
+/// How many corrections in a row are free.
+const BURST: u32 = 10;
+
+/// How long it takes until another one is, unless the pause is shorter.
+const REFILL: Duration = Duration::from_secs(60);
+
+/// Longest time for which something contested is left alone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+
+/// Buckets of tokens by what is corrected.
+///
+/// # Guarantees
+/// Of one thing ten corrections are allowed at once, and one a minute after that; whatever needs more is contested,
+/// and left alone for a pause before each further one, until a whole pause has gone by without any.
+#[derive(Debug, Clone)]
+pub struct Corrections<K> {
+    buckets: BTreeMap<K, Bucket>,
+}
+
+#[derive(Debug, Clone)]
+struct Bucket {
+    /// What it should be; another wish is another matter.
+    wish: String,
+    tokens: u32,
+    /// Since when the next token fills.
+    filling_since: Time,
+    /// It is contested, and not corrected before.
+    contested_until: Option<Time>,
+}
+
+impl<K> Default for Corrections<K> {
+    fn default() -> Self {
+        Self { buckets: BTreeMap::new() }
+    }
+}
+
+/// How long something contested is left alone, given how soon a failed run is repeated.
+pub fn contested_pause(retry: Duration) -> Duration {
+    retry.clamp(crate::SHORTEST_INTERVAL, LONGEST_PAUSE)
+}
+
+fn later(time: Time, by: Duration) -> Time {
+    time.saturating_add(by).unwrap_or(Time::MAX)
+}
+
+impl Bucket {
+    fn full(wish: &str, now: Time) -> Self {
+        let wish = wish.to_owned();
+        Self { wish, tokens: BURST, filling_since: now, contested_until: None }
+    }
+
+    fn refill(&mut self, now: Time, pause: Duration) {
+        let refill = REFILL.min(pause);
+        let since = Duration::try_from(now.duration_since(self.filling_since)).unwrap_or_default();
+        let filled = u32::try_from(since.as_nanos() / refill.as_nanos().max(1)).unwrap_or(u32::MAX);
+        self.tokens = self.tokens.saturating_add(filled).min(BURST);
+        if self.tokens == BURST {
+            self.filling_since = now;
+        } else {
+            self.filling_since = later(self.filling_since, refill * filled);
+        }
+    }
+
+    /// Whether nothing of it matters any more.
+    fn is_over(&self, now: Time, pause: Duration) -> bool {
+        let calm = self.contested_until.is_none_or(|until| later(until, pause) <= now);
+        calm && later(self.filling_since, REFILL.min(pause) * BURST) <= now
+    }
+}
+
+impl<K: Ord + Clone> Corrections<K> {
+    /// Asks to correct something that is to be as `wish` names it. It is done when this says so.
+    ///
+    /// # Errors
+    /// When it is to be left alone, and until when.
+    pub fn take(&mut self, key: &K, wish: &str, now: Time, pause: Duration) -> Result<(), Time> {
+        self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
+        let bucket = self.buckets.entry(key.clone()).or_insert_with(|| Bucket::full(wish, now));
+        if bucket.wish != wish {
+            *bucket = Bucket::full(wish, now);
+        }
+        if bucket.contested_until.is_some_and(|until| later(until, pause) <= now) {
+            bucket.contested_until = None;
+        }
+        match bucket.contested_until {
+            Some(until) if now < until => return Err(until),
+            Some(_) => {
+                bucket.contested_until = Some(later(now, pause));
+                // It was paid for by the pause, so what filled meanwhile does not count besides.
+                (bucket.tokens, bucket.filling_since) = (0, now);
+                return Ok(());
+            }
+            None => bucket.refill(now, pause),
+        }
+        match bucket.tokens.checked_sub(1) {
+            Some(left) => {
+                bucket.tokens = left;
+                Ok(())
+            }
+            None => {
+                let until = later(now, pause);
+                bucket.contested_until = Some(until);
+                Err(until)
+            }
+        }
+    }
+
+    /// Until when something counts as contested, if it does.
+    pub fn contested_until(&self, key: &K, now: Time) -> Option<Time> {
+        self.buckets.get(key)?.contested_until.filter(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    fn at(millis: i64) -> Time {
+        Time::from_millisecond(1_800_000_000_000 + millis).unwrap()
+    }
+
+    fn take(corrections: &mut Corrections<u8>, millis: i64) -> Result<(), Time> {
+        corrections.take(&1, "a", at(millis), PAUSE)
+    }
+
+    #[test]
+    fn a_rival_that_never_rests_is_answered_ten_times_and_then_once_a_pause() {
+        let mut corrections = Corrections::default();
+        // An hour of a rival that writes ten times a second.
+        let done = (0..36_000).filter(|tick| take(&mut corrections, tick * 100).is_ok()).count();
+        assert_eq!(done, 10 + 59);
+    }
+
+    #[test]
+    fn something_is_contested_until_it_was_left_alone_for_a_whole_pause() {
+        let mut corrections = Corrections::default();
+        let contested = |it: &Corrections<u8>, millis| it.contested_until(&1, at(millis)).is_some();
+        for millis in 0..10 {
+            assert_eq!(take(&mut corrections, millis), Ok(()));
+            assert!(!contested(&corrections, millis));
+        }
+        assert_eq!(take(&mut corrections, 10), Err(at(60_010)));
+        assert_eq!(take(&mut corrections, 20), Err(at(60_010)));
+        assert!(contested(&corrections, 20));
+        assert_eq!(take(&mut corrections, 60_010), Ok(()));
+        assert_eq!(take(&mut corrections, 60_011), Err(at(120_010)));
+        assert!(contested(&corrections, 119_999));
+        assert!(!contested(&corrections, 120_010), "nobody touched it for a minute");
+        assert_eq!(take(&mut corrections, 600_000), Ok(()));
+        assert!(!contested(&corrections, 600_000), "a single edit later on is none");
+    }
+
+    #[test]
+    fn one_edit_a_minute_is_corrected_for_ever() {
+        let mut corrections = Corrections::default();
+        assert!((0..1000).all(|minute| take(&mut corrections, minute * 60_000).is_ok()));
+    }
+
+    #[test]
+    fn another_wish_for_the_same_thing_is_not_held_back() {
+        let mut corrections = Corrections::default();
+        while take(&mut corrections, 0).is_ok() {}
+        assert_eq!(corrections.take(&1, "b", at(1), PAUSE), Ok(()));
+        assert_eq!(corrections.take(&2, "a", at(1), PAUSE), Ok(()));
+    }
+
+    #[test]
+    fn the_pause_is_the_retry_and_a_quarter_of_an_hour_at_most() {
+        let seconds = |retry| contested_pause(Duration::from_secs(retry)).as_secs();
+        assert_eq!([0, 30, 600, 3600].map(seconds), [1, 30, 600, 900]);
+    }
+
+    proptest! {
+        #[test]
+        fn corrections_never_exceed_the_burst_and_one_a_pause(
+            steps in prop::collection::vec(0..90_000_i64, 1..200),
+        ) {
+            let (mut corrections, mut now, mut done) = (Corrections::default(), 0_i64, 0_i64);
+            for step in steps {
+                now += step;
+                let taken = take(&mut corrections, now);
+                done += i64::from(taken.is_ok());
+                prop_assert!(done <= 10 + 1 + now / 60_000);
+                if let Err(until) = taken {
+                    prop_assert!(until > at(now) && until <= at(now + 60_000));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Whether an object is there at all, whatever version of its kind is served now.
+//!
+//! Absence is concluded from an answer about the object itself, or from a discovery that is complete and has no such
+//! kind, together with the absence of its definition; never from a path that nothing is served at.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::Request;
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use super::capabilities::AGGREGATED;
+use super::{Cluster, ClusterError};
+
+/// How long it counts that a kind is not there, for the many objects of it that are asked about together.
+const FOR: Duration = Duration::from_secs(5);
+
+/// Longest time that a question about definitions may take.
+const LIMIT: Duration = Duration::from_secs(40);
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Kinds that were found to be absent, by group and kind.
+#[derive(Default)]
+pub(super) struct Absent(Mutex<BTreeMap<(String, String), Instant>>);
+
+impl Absent {
+    fn has(&self, id: &ObjectId) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.get(&(id.group.clone(), id.kind.clone()));
+        at.is_some_and(|at| at.elapsed() < FOR)
+    }
+
+    fn add(&self, id: &ObjectId) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, at| at.elapsed() < FOR);
+        known.insert((id.group.clone(), id.kind.clone()), Instant::now());
+    }
+
+    /// Definitions of a group changed.
+    pub(super) fn forget_group(&self, group: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| of != group);
+    }
+}
+
+/// How a group serves a kind.
+#[derive(Debug, PartialEq, Eq)]
+struct Offer {
+    /// Versions that serve the kind, the preferred one first.
+    versions: Vec<String>,
+    /// Versions of the group about which discovery could not find out anything new.
+    stale: Vec<String>,
+}
+
+impl Offer {
+    /// Reads an answer of aggregated discovery.
+    fn of(answer: &Value, group: &str, kind: &str) -> Result<Self, ClusterError> {
+        if answer.get("kind").and_then(Value::as_str) != Some("APIGroupDiscoveryList") {
+            let text =
+                "it does not know aggregated discovery; windlass needs Kubernetes 1.26 or later";
+            return Err(ClusterError::NoAnswer(text.to_owned()));
+        }
+        let (mut versions, mut stale) = (Vec::new(), Vec::new());
+        let text = |value: &Value, path: &str| {
+            value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let list = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_array).cloned().unwrap_or_default()
+        };
+        let groups = list(answer, "items");
+        for of_group in groups.iter().filter(|it| text(it, "/metadata/name") == group) {
+            for version in list(of_group, "versions") {
+                let resources = list(&version, "resources");
+                if resources.iter().any(|it| text(it, "/responseKind/kind") == kind) {
+                    versions.push(text(&version, "/version"));
+                }
+                if text(&version, "/freshness") == "Stale" {
+                    stale.push(text(&version, "/version"));
+                }
+            }
+        }
+        Ok(Self { versions, stale })
+    }
+}
+
+impl Cluster {
+    /// An object as it is now, in `version` or whichever version of its kind is served; `None` when it is not there.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer. A kind that is not served means that the object is not there
+    /// only when discovery is complete and no definition of the kind is left: where an aggregated API server is down
+    /// or a definition serves no version, the objects live on.
+    pub(crate) async fn get_by_id(
+        &self,
+        id: &ObjectId,
+        version: &str,
+    ) -> Result<Option<Object>, ClusterError> {
+        match self.get_in(id, version).await {
+            Err(ClusterError::NoSuchKind { .. }) => {}
+            answer => return answer,
+        }
+        if self.discovery.absent().has(id) {
+            return Ok(None);
+        }
+        let path = if id.group.is_empty() { "/api" } else { "/apis" };
+        let offer = Offer::of(&self.ask(path, AGGREGATED).await?, &id.group, &id.kind)?;
+        for other in &offer.versions {
+            match self.get_in(id, other).await {
+                Err(ClusterError::NoSuchKind { .. }) => {}
+                answer => return answer,
+            }
+        }
+        let why = if !offer.versions.is_empty() {
+            format!("discovery lists it in {}, where it is not served", offer.versions.join(", "))
+        } else if !offer.stale.is_empty() {
+            let stale = offer.stale.join(", ");
+            format!("the API server cannot reach what serves version {stale} of group {}", id.group)
+        } else if let Some(name) = self.definition_of(id).await? {
+            format!("CustomResourceDefinition {name} serves no version of it; let it serve one")
+        } else {
+            self.discovery.absent().add(id);
+            return Ok(None);
+        };
+        let subject = id.subject();
+        Err(ClusterError::NoAnswer(format!("whether {subject} is gone cannot be told: {why}")))
+    }
+
+    async fn get_in(&self, id: &ObjectId, version: &str) -> Result<Option<Object>, ClusterError> {
+        let gvk = Gvk { group: id.group.clone(), version: version.into(), kind: id.kind.clone() };
+        let resource = self.resource(&gvk).await?;
+        self.get(&resource, &id.namespace, &id.name).await
+    }
+
+    /// The name of the definition of a kind, if there is one.
+    async fn definition_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
+        let suffix = format!(".{}", id.group);
+        let told = |error: ClusterError| {
+            let subject = id.subject();
+            ClusterError::NoAnswer(format!(
+                "whether {subject} is gone cannot be told: its kind is not served, and definitions cannot be read: \
+                 {error}"
+            ))
+        };
+        let all = self.ask_ourselves(DEFINITIONS, METADATA_LIST).await.map_err(told)?;
+        let Some(items) = all.get("items").and_then(Value::as_array) else {
+            return Err(told(ClusterError::NoAnswer("the answer is not a list".to_owned())));
+        };
+        let names = items.iter().filter_map(|it| it.pointer("/metadata/name")?.as_str());
+        for name in names.filter(|name| name.ends_with(&suffix)) {
+            let path = format!("{DEFINITIONS}/{name}");
+            match self.ask_ourselves(&path, "application/json").await {
+                Ok(found) => {
+                    let kind = found.pointer("/spec/names/kind").and_then(Value::as_str);
+                    if kind == Some(&id.kind) {
+                        return Ok(Some(name.to_owned()));
+                    }
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(told(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks as windlass, or as the kubeconfig's own user: a tenant could hardly ever read definitions.
+    async fn ask_ourselves(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
+        let request = Request::get(path)
+            .header(http::header::ACCEPT, accept)
+            .body(Vec::new())
+            .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
+        match tokio::time::timeout(LIMIT, self.ourselves.request::<Value>(request)).await {
+            Ok(answer) => answer.map_err(ClusterError::from),
+            Err(_) => Err(ClusterError::NoAnswer(format!("{path} took longer than {LIMIT:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn offer(versions: &Value, kind: &str) -> Offer {
+        let group = json!({"metadata": {"name": "acme.io"}, "versions": versions});
+        let other = json!({"metadata": {"name": "b.io"}, "versions": [{"version": "v9", "freshness": "Stale",
+            "resources": [{"responseKind": {"kind": "Widget"}}]}]});
+        let answer = json!({"kind": "APIGroupDiscoveryList", "items": [other, group]});
+        Offer::of(&answer, "acme.io", kind).unwrap()
+    }
+
+    #[test]
+    fn every_version_that_serves_a_kind_is_found() {
+        let resources = |kind: &str| json!([{"resource": "x", "responseKind": {"kind": kind}}]);
+        let versions = json!([
+            {"version": "v2", "freshness": "Current", "resources": resources("Widget")},
+            {"version": "v1", "freshness": "Current", "resources": resources("Widget")},
+            {"version": "v0", "freshness": "Current", "resources": resources("Gadget")},
+        ]);
+        assert_eq!(offer(&versions, "Widget").versions, ["v2", "v1"]);
+        let none = Offer { versions: Vec::new(), stale: Vec::new() };
+        assert_eq!(offer(&versions, "Nothing"), none);
+    }
+
+    #[test]
+    fn an_aggregated_api_that_is_down_is_no_absence() {
+        let versions = json!([{"version": "v1", "freshness": "Stale"}]);
+        assert_eq!(offer(&versions, "Widget").stale, ["v1"]);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_discovery_is_no_absence() {
+        assert!(Offer::of(&json!({"kind": "APIGroupList"}), "acme.io", "Widget").is_err());
+        assert!(Offer::of(&json!({}), "acme.io", "Widget").is_err());
+    }
+}
