@@ -62,6 +62,22 @@ pub(crate) struct Sighted {
     pub(crate) metadata: Value,
 }
 
+/// An object of any kind in full.
+#[derive(Debug, Clone)]
+pub(crate) struct Whole {
+    version: String,
+    /// None where it cannot be read.
+    pub(crate) value: Option<Value>,
+}
+
+impl Whole {
+    /// An object that was read.
+    #[cfg(test)]
+    pub(crate) fn of(value: Value) -> Self {
+        Self { version: String::new(), value: Some(value) }
+    }
+}
+
 /// What a list or watch brings.
 pub(crate) trait Wire: Sized + Send + 'static {
     /// Reads one object.
@@ -91,6 +107,17 @@ impl<K: super::status::OurKind> Wire for Item<K> {
             Self::Read(object) => object.meta().resource_version.as_deref().unwrap_or_default(),
             Self::Unreadable(object) => &object.meta.resource_version,
         }
+    }
+}
+
+impl Wire for Whole {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let version = meta(json)?.resource_version;
+        Ok(Self { version, value: object(json).ok() })
+    }
+
+    fn version(&self) -> &str {
+        &self.version
     }
 }
 

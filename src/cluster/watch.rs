@@ -18,7 +18,7 @@ use self::lines::Lines;
 use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
 use super::error::chain;
-use super::item::{Item, Line, Page, Sighted, Wire};
+use super::item::{Item, Line, Page, Sighted, Whole, Wire};
 use super::objects::url_encode;
 use super::pool::{Place, Pool};
 use super::status::OurKind;
@@ -71,6 +71,7 @@ const PAGE: usize = 500;
 /// Most objects of a list.
 const LIST_LIMIT: usize = 1_000_000;
 
+const JSON: &str = "application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
@@ -85,8 +86,7 @@ impl Cluster {
         namespace: Option<&str>,
     ) -> impl Stream<Item = Result<Seen<Item<K>>, ClusterError>> + Send + use<K> {
         let path = K::url_path(&(), namespace);
-        let accept = ("application/json", "application/json");
-        Watch::new(self.own_watches.clone(), path, String::new(), accept).follow()
+        Watch::new(self.own_watches.clone(), path, String::new(), (JSON, JSON)).follow()
     }
 
     /// Metadata of the selected objects of a kind.
@@ -101,13 +101,40 @@ impl Cluster {
             }
             Selection::All => (resource.path("", None), String::new()),
             Selection::InNamespace(namespace) => (resource.path(namespace, None), String::new()),
-            Selection::Named(namespace, name) => {
-                let field = url_encode(&format!("metadata.name={name}"));
-                (resource.path(namespace, None), format!("&fieldSelector={field}"))
-            }
+            Selection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
         };
-        Watch::new(self.watches.clone(), path, query, (METADATA_LIST, METADATA)).follow()
+        at(self.watches.clone(), path, query, (METADATA_LIST, METADATA))
     }
+
+    /// One object in full, whenever it changes.
+    pub(crate) fn watch_object(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> impl Stream<Item = Result<Seen<Whole>, ClusterError>> + Send + use<> {
+        at(self.watches.clone(), resource.path(namespace, None), named(name), (JSON, JSON))
+    }
+}
+
+/// Follows what is at a path; where there can be none, that is told and nothing is ever seen.
+fn at<T: Wire>(
+    pool: Pool,
+    path: Result<String, ClusterError>,
+    query: String,
+    accept: (&'static str, &'static str),
+) -> impl Stream<Item = Result<Seen<T>, ClusterError>> + Send + use<T> {
+    match path {
+        Ok(path) => Watch::new(pool, path, query, accept).follow().left_stream(),
+        Err(error) => {
+            stream::once(std::future::ready(Err(error))).chain(stream::pending()).right_stream()
+        }
+    }
+}
+
+/// Selects one object.
+fn named(name: &str) -> String {
+    format!("&fieldSelector={}", url_encode(&format!("metadata.name={name}")))
 }
 
 /// Where a watch is.
@@ -200,7 +227,7 @@ impl<T: Wire> Watch<T> {
         };
         let answer = timeout(ANSWER_WITHIN, place.client().send(request)).await;
         let Ok(answer) = answer else {
-            place.is_crowded();
+            place.leave_crowded();
             let text = format!("nothing was answered within {} s", ANSWER_WITHIN.as_secs());
             return Err(ClusterError::NoAnswer(text));
         };

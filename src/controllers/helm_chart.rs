@@ -23,6 +23,7 @@ use sources::reason::{
 };
 
 use super::context::{Context, Memories};
+use super::source::catalog::currency;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{Memory, Sourced, Wished};
@@ -90,6 +91,11 @@ impl Sourced for HelmChart {
 
     async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
         world::fetch(run, found).await
+    }
+
+    fn also_announces(&self) -> Vec<String> {
+        // A HelmRelease takes the artifact of the generation that it sees, and no other.
+        vec![currency(self)]
     }
 
     fn shape(&self) -> Option<Shape> {

@@ -9,11 +9,13 @@ mod culprit;
 mod deadline;
 mod drift;
 mod farewell;
+mod hook_watch;
 mod hooks;
 mod legacy;
 mod look;
 mod members;
 mod merge;
+mod pause;
 mod postrender;
 mod prepare;
 mod report;
@@ -47,6 +49,7 @@ use release::{Desired, Release};
 
 pub(crate) use self::chart::Charts;
 use self::chart::Loaded;
+use self::hook_watch::HookWatch;
 use self::postrender::PostRenderers;
 use self::storage::Storage;
 use self::ways::Ways;
@@ -56,9 +59,9 @@ use super::context::Context;
 use super::expressions::{Expressions, Kept};
 use super::record::Latest;
 use super::reference::References;
-use super::run::{Controlled, node_named, node_of, usual_trigger};
+use super::run::{Controlled, REQUESTED_AT, node_named, node_of, usual_trigger};
 use super::target::{Target, Wanted};
-use super::{gate, hold, marks, window};
+use super::{gate, hold, window};
 use crate::cluster::ClusterError;
 
 /// What a HelmRelease remembers between runs.
@@ -72,6 +75,10 @@ pub(crate) struct Memory {
     wait: Option<Wait>,
     /// What names the chart that was released last.
     source: Option<String>,
+    /// Follows the hook that is due.
+    hook_watch: Option<Arc<HookWatch>>,
+    /// Whether an operation is under way, as far as this process knows.
+    under_way: Option<bool>,
 }
 
 /// What a run that waits leaves to the next one.
@@ -80,9 +87,18 @@ struct Wait {
     wished: String,
     generation: Option<i64>,
     looked_at: Instant,
+    /// The requests that it has seen.
+    asked: Vec<Option<String>>,
     /// Objects that were ready while others were awaited.
     healthy: BTreeSet<ObjectId>,
     records: Option<Arc<Storage>>,
+}
+
+impl Wait {
+    /// Whether it knows the spec and whatever is asked for: a request has one look taken, and the wait goes on after that.
+    fn has_seen(&self, object: &HelmRelease) -> bool {
+        self.generation == object.meta().generation && self.asked == asked(object)
+    }
 }
 
 /// What a run wishes for.
@@ -229,11 +245,11 @@ impl Session {
 
     /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
     fn pause(&self, object: &HelmRelease) -> Option<Duration> {
-        if hold::is_suspended(object, self.began) || marks::is_asked(object) {
+        if hold::is_suspended(object, self.began) {
             return None;
         }
         let memory = self.memory();
-        let wait = memory.wait.as_ref().filter(|it| it.generation == object.meta().generation)?;
+        let wait = memory.wait.as_ref().filter(|it| it.has_seen(object))?;
         PAUSE.checked_sub(wait.looked_at.elapsed())
     }
 
@@ -244,19 +260,21 @@ impl Session {
         let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
         let Some(object) = lifted else { return Ok(None) };
         self.edges(&object);
-        let facts = self.facts(&object);
-        let is_suspended = match before_resolve(&facts) {
-            // What is under way comes to the next place at which nothing is half done.
-            Gate::Suspended if status::is_under_way(&object) => true,
+        let is_shut = hold::is_suspended(&*object, self.began)
+            || matches!(window::state(&*object, self.began), Some(WindowState::Closed { .. }));
+        let is_under_way = is_shut && self.is_under_way(&object).await?;
+        let facts = self.facts(&object, is_under_way);
+        match before_resolve(&facts) {
+            Gate::Suspended if is_under_way => return self.stop(&object).await,
             Gate::Suspended => return self.rest_suspended(&object).await,
             Gate::Closed => return self.rest_closed(&object).await,
             Gate::Rest(rest) => return self.finish(Ended::early(&object, rest), None).await,
-            Gate::Open => false,
-        };
+            Gate::Open => {}
+        }
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
-        let pace = match wish::check(&object.spec) {
+        let pace = match status::check(&object).and_then(|()| wish::check(&object.spec)) {
             Ok(pace) => pace,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
@@ -265,13 +283,11 @@ impl Session {
         if let Err(rest) = read.await {
             return self.finish(Ended::early(&object, rest), None).await;
         }
-        let Some(ended) = self.reconcile(&object, facts, pace, is_suspended).await else {
+        let ended = self.reconcile(&object, facts, pace).await?;
+        let Some(ended) = ended.and_then(|ended| self.outside(ended)) else {
             // Something changed meanwhile: the next run decides anew.
             return Ok(Some(Duration::ZERO));
         };
-        if is_suspended && !matches!(ended.rest, Rest::Running(..)) {
-            return self.rest_suspended(&ended.object).await;
-        }
         self.finish(ended, Some(pace)).await
     }
 
@@ -292,71 +308,20 @@ impl Session {
         self.context.hub.set_edges(&self.node, Edge::Source, source);
     }
 
-    /// What the gate asks about before anything is resolved.
-    fn facts(&self, object: &HelmRelease) -> Facts {
-        let facts = Facts {
-            suspended: hold::is_suspended(object, self.began),
-            cycle: self.context.hub.cycle(&self.node),
-            window: window::state(object, self.began),
-            ..Facts::default()
-        };
-        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
-        // An operation that began while a window was open comes to its end.
-        if status::is_under_way(object) {
-            return Facts { window: None, ..facts };
-        }
-        let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
-            && object.observed_generation() == object.meta().generation;
-        let source = chart::source(&self.context, object, self.began).ok();
-        let is_known = source.is_none_or(|source| {
-            self.memory().source.as_ref().is_none_or(|known| *known == source.key())
-        });
-        if is_ready && is_known {
-            return facts;
-        }
-        let waiting = match is_ready {
-            true => "the chart's new version".to_owned(),
-            false => "what the spec asks for".to_owned(),
-        };
-        Facts { waiting: Some(waiting), ..facts }
-    }
-
-    /// A suspended object is left as it is, but for what its hold says; nothing it waited for wakes it.
-    async fn rest_suspended(
-        &self,
-        object: &Arc<HelmRelease>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        if let Some(target) = &self.memory().target {
-            target.observer().await_objects(&self.node, &[]);
-        }
-        marks::show(&self.context, &self.latest, object, self.began, false).await?;
-        Ok(None)
-    }
-
-    /// Outside of its windows an object without anything new is left as it is.
-    async fn rest_closed(
-        &self,
-        object: &Arc<HelmRelease>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        marks::show(&self.context, &self.latest, object, self.began, true).await?;
-        Ok(None)
-    }
-
     /// A run behind the gate; nothing where the spec changed meanwhile.
     async fn reconcile(
         &self,
         object: &Arc<HelmRelease>,
         facts: Facts,
         pace: Pace,
-        is_suspended: bool,
-    ) -> Option<Ended> {
+    ) -> Result<Option<Ended>, ClusterError> {
         let helm_chart = match template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
-            Err(rest) => return Some(Ended::early(object, rest)),
+            Err(rest) => return Ok(Some(Ended::early(object, rest))),
         };
         let early = |rest| {
             let helm_chart = Some(helm_chart.clone());
-            Some(Ended { helm_chart, ..Ended::early(object, rest) })
+            Ok(Some(Ended { helm_chart, ..Ended::early(object, rest) }))
         };
         let requeue = self.in_future(self.context.settings.requeue_dependency);
         let depends_on = &object.spec.depends_on;
@@ -365,8 +330,8 @@ impl Session {
         let dependencies =
             gate::named_by(&self.context, store, object, depends_on, expressions, |_| None).await;
         let facts = Facts { dependencies, suspended: false, ..facts };
-        if !status::is_under_way(object)
-            && let Gate::Rest(rest) = after_resolve(&facts, requeue)
+        if let Gate::Rest(rest) = after_resolve(&facts, requeue)
+            && !self.is_under_way(object).await?
         {
             return early(rest);
         }
@@ -392,7 +357,8 @@ impl Session {
             artifact_digest: source.artifact.digest.clone(),
         };
         let settings = &self.context.settings;
-        let desired = wish::desired(object, parts, &pace, is_suspended, settings);
+        let desired = wish::desired(object, parts, &pace, false, settings);
+        let desired = Desired { closes: self.closes(object), ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),
@@ -409,8 +375,8 @@ impl Session {
             secrets: values.secrets,
         });
         self.memory().source = Some(source.key());
-        let ended = self.drive(object, wish, &target).await?;
-        Some(Ended { helm_chart: Some(helm_chart), ..ended })
+        let ended = self.drive(object, wish, &target).await;
+        Ok(ended.map(|ended| Ended { helm_chart: Some(helm_chart), ..ended }))
     }
 
     /// What the spec names: where and as whom, and the values.
@@ -435,6 +401,8 @@ impl Session {
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
             before.observer().release_objects(&self.node);
             memory.wait = None;
+            memory.hook_watch = None;
+            memory.under_way = None;
         }
     }
 
@@ -456,10 +424,18 @@ impl Session {
         if let Some(wait) = wait {
             world.resume(wait.healthy, wait.records);
         }
+        world.known().hook_watch = self.memory().hook_watch.take();
         if !wish.is_observed() {
             target.observer().release_objects(&self.node);
         }
         let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
+        let hook_watch = world.known().hook_watch.take();
+        let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
+        {
+            let mut memory = self.memory();
+            memory.hook_watch = hook_watch;
+            memory.under_way = world.known().under_way;
+        }
         if world.is_outdated() {
             return None;
         }
@@ -471,10 +447,12 @@ impl Session {
         self.context.hub.set_edges(&self.node, Edge::Waits, in_the_way);
         let awaited = rest.wake().map(|wake| world.places(wake)).unwrap_or_default();
         target.observer().await_objects(&self.node, &awaited);
-        if matches!(rest, Rest::Running(..)) && !awaited.is_empty() {
+        if matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty()) {
             let (healthy, records) = world.left();
             let (generation, looked_at) = (object.meta().generation, Instant::now());
-            self.memory().wait = Some(Wait { wished, generation, looked_at, healthy, records });
+            let asked = asked(object);
+            self.memory().wait =
+                Some(Wait { wished, generation, looked_at, asked, healthy, records });
         }
         Some(Ended { object: world.object(), rest, wish: Some(wish), helm_chart: None })
     }
@@ -515,7 +493,48 @@ impl Session {
     }
 }
 
+/// What somebody asks for by annotations.
+fn asked(object: &HelmRelease) -> Vec<Option<String>> {
+    let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
+    annotations.map(|key| object.annotations().get(key).cloned()).into()
+}
+
 fn until(wake: &Wake, now: Time) -> Duration {
     let at = wake.earliest().unwrap_or(now);
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn release(generation: i64, requested: Option<&str>) -> HelmRelease {
+        serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps", "generation": generation,
+                "annotations": {REQUESTED_AT: requested.unwrap_or("")}},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_request_interrupts_the_pauses_of_a_wait_once() {
+        let wait = |object: &HelmRelease| Wait {
+            wished: String::new(),
+            generation: object.meta().generation,
+            looked_at: Instant::now(),
+            asked: asked(object),
+            healthy: BTreeSet::new(),
+            records: None,
+        };
+        let (before, asking) = (release(1, None), release(1, Some("now")));
+        assert!(wait(&before).has_seen(&before));
+        assert!(!wait(&before).has_seen(&asking));
+        assert!(wait(&asking).has_seen(&asking));
+        assert!(!wait(&asking).has_seen(&release(2, Some("now"))));
+        assert!(!wait(&asking).has_seen(&release(1, Some("later"))));
+    }
 }

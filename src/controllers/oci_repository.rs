@@ -18,6 +18,7 @@ use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::{Context, Memories};
 use super::login::login;
+use super::source::catalog::currency;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
@@ -74,6 +75,11 @@ impl Sourced for OCIRepository {
 
     async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
         world::fetch(run, found).await
+    }
+
+    fn also_announces(&self) -> Vec<String> {
+        // A HelmRelease takes the artifact of the generation that it sees, and no other.
+        vec![currency(self)]
     }
 
     fn shape(&self) -> Option<Shape> {

@@ -92,6 +92,7 @@ pub(crate) struct Targets {
 }
 
 /// What a spec says about where and as whom.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     /// Namespace of the object; Secret and ServiceAccount are there.
     pub(crate) namespace: &'a str,

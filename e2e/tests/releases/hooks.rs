@@ -66,6 +66,42 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
     story.end().await
 }
 
+/// A hook whose Job Kubernetes deletes as soon as it has ended.
+fn vanishing(name: &str, events: &str, pods: Pods) -> String {
+    hook(name, events, 0, "", pods).replacen(
+        "  backoffLimit: 0\n",
+        "  backoffLimit: 0\n  ttlSecondsAfterFinished: 0\n",
+        1,
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result<()> {
+    let story = Story::with_windlass("release-hook-ttl").await?;
+    let charts = Charts::of(&story).await?;
+    let before = vanishing("before", "pre-install,pre-upgrade", Pods::Ready);
+    let after = vanishing("after", "post-install", Pods::Ready);
+    let mut files = vec![
+        ("templates/a.yaml", CONFIG),
+        ("templates/b.yaml", &before),
+        ("templates/c.yaml", &after),
+    ];
+    charts.publish("1.0.0", &files).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    ensure!(ran(&story, "app")? == succeeded(&["before", "after"]));
+    for name in ["before", "after"] {
+        story.await_gone(&Target::new("batch/v1", "Job", name), SOON).await?;
+    }
+    let broken = vanishing("broken", "pre-upgrade", Pods::Fail);
+    files.push(("templates/d.yaml", &broken));
+    charts.publish("1.1.0", &files).await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    let named = format!("Job/{}/broken status: 'Failed'", story.namespace);
+    ensure!(text.contains(&named), "how it ended is told: {text}");
+    story.end().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let story = Story::with_windlass("release-hook-fails").await?;

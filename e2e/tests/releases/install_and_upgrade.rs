@@ -63,3 +63,28 @@ async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
     ensure!(story.helm(&["status", "app"])?.status.code() == Some(1));
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_wait_for_the_version_that_they_came_with() -> Result<()> {
+    let story = Story::with_windlass("release-stale").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
+    story.await_revision(&app, 1).await?;
+    let next = json!({"chart": {"spec": {"version": "1.1.0"}}, "values": {"value": "two"}});
+    story.merge(&app, json!({"spec": next})).await?;
+    // There is no such version yet, and the artifact is still that of the former one.
+    let text = story.await_told(&app, "is not ready").await?;
+    ensure!(text.starts_with("SourceNotReady: "), "{text}");
+    ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_revision(&app, 2).await?;
+    let live = story.expect(&Target::config_map("app-config")).await?;
+    ensure!(live.data["data"] == json!({"value": "two", "chart": "1.1.0"}), "{:?}", live.data);
+    let history = story.history("app")?;
+    ensure!(
+        history.len() == 2 && history[1].starts_with("2 | deployed | app-1.1.0"),
+        "{history:?}"
+    );
+    story.end().await
+}

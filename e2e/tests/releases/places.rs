@@ -128,3 +128,21 @@ async fn a_chart_of_another_name_is_installed_anew_unless_the_spec_says_otherwis
     ensure!(story.expect(&config).await?.metadata.uid == second, "it was not updated in place");
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_another_name_leaves_nothing_of_the_former_one_behind() -> Result<()> {
+    let story = Story::with_windlass("release-chart-objects").await?;
+    let charts = charts_of(&story).await?;
+    let renamed = "apiVersion: v2\nname: renamed\nversion: 1.0.0\n";
+    let other = CONFIG.replace("-config", "-renamed");
+    charts.publish_files(&[("Chart.yaml", renamed), ("templates/a.yaml", &other)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    story.merge(&app, json!({"spec": {"chart": {"spec": {"chart": "renamed"}}}})).await?;
+    let is_renamed = |it: &kube::api::DynamicObject| newest(it)["chartName"] == "renamed";
+    story.await_object(&app, SOON, is_renamed).await?;
+    story.await_revision(&app, 1).await?;
+    story.expect(&Target::config_map("app-renamed")).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was left behind");
+    story.end().await
+}

@@ -51,6 +51,52 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -> Result<()> {
+    let story = Story::with_windlass("release-latched").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let (definition, [a, b]) = (widget_definition(&group), ["a", "b"].map(|it| widget(&group, it)));
+    let files = [
+        ("crds/w.yaml", definition.as_str()),
+        ("templates/v.yaml", a.as_str()),
+        ("templates/w.yaml", b.as_str()),
+        ("templates/z.yaml", CONFIG),
+    ];
+    charts.publish("1.0.0", &files).await?;
+    let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "current": "status.phase == 'Up'"}]);
+    let timeouts =
+        json!({"healthCheckExprs": checks, "timeout": "10m", "upgrade": {"timeout": "15s"}});
+    let app = charts.release("app", timeouts).await?;
+    let widget = |name: &str| Target::new(&format!("{group}/v1"), "Widget", name);
+    let is = async |name: &str, phase: &str| {
+        story.merge_status(&widget(name), json!({"status": {"phase": phase}})).await.map(drop)
+    };
+    for name in ["a", "b"] {
+        story.await_object(&widget(name), SOON, |_| true).await?;
+        is(name, "Up").await?;
+    }
+    story.await_revision(&app, 1).await?;
+    is("b", "Starting").await?;
+    story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
+    let config = Target::config_map("app-config");
+    story.await_object(&config, SOON, |it| it.data["data"]["value"] == "x").await?;
+    // Meanwhile the first look of the wait is taken, which finds `a` ready.
+    story.history("app")?;
+    is("a", "Starting").await?;
+    is("b", "Up").await?;
+    let text = story.await_failure(&app, "UpgradeFailed").await?;
+    ensure!(text.contains(&format!("Widget/{}/a", story.namespace)), "{text}");
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    let name = format!("widgets.{group}");
+    story
+        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
     let story = Story::with_windlass("release-jobs").await?;
     let charts = Charts::of(&story).await?;

@@ -81,3 +81,24 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     ensure!(now == ["app.v8", "web.v1"], "{now:?}");
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
+    let story = Story::with_windlass("release-unreadable").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let whole = story.expect(&record).await?.data["data"].clone();
+    story.merge(&record, json!({"data": {"release": "b2Rk"}})).await?;
+    story.delete(&app).await?;
+    let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be read", story.namespace);
+    story.await_told(&app, &name).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    story.merge(&record, json!({"data": whole})).await?;
+    story.await_gone(&app, SOON).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&record).await?.is_none());
+    story.end().await
+}

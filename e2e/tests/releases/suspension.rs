@@ -41,6 +41,7 @@ async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
     story.delete(&app).await?;
     story.await_gone(&app, SOON).await?;
     story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&Target::helm_chart(&format!("{}-app", story.namespace))).await?;
     ensure!(story.history("app")? == ["1 | deployed | app-1.0.0 | Install complete"]);
     story.end().await
 }
@@ -97,6 +98,14 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     story.await_object(&record, SOON, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
+    // It says where it stopped, and that nothing is under way any more.
+    let is_at_rest = |it: &DynamicObject| {
+        let ready = condition(it, "Ready");
+        ready["status"] == "False" && condition(it, "Reconciling").is_null()
+    };
+    let object = story.await_object(&app, SOON, is_at_rest).await?;
+    let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
+    ensure!(text.contains("suspended during the upgrade"), "{text}");
     // A new version is not looked at while it is suspended.
     charts.publish("1.2.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
     let chart = Target::helm_chart(&format!("{}-app", story.namespace));
@@ -150,4 +159,56 @@ async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
 
 fn deployment_that_is_ready() -> String {
     deployment("web", Pods::Ready)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -> Result<()> {
+    let story = Story::with_windlass("release-held-moved").await?;
+    let charts = Charts::of(&story).await?;
+    let web = by_value();
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &web)]).await?;
+    let app = charts.release("app", json!({"timeout": "10m"})).await?;
+    story.await_revision(&app, 1).await?;
+    story.merge(&app, json!({"spec": {"values": {"pods": "unready"}}})).await?;
+    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    story.await_object(&record, SOON, |_| true).await?;
+    let edit = json!({"suspend": true, "releaseName": "other", "storageNamespace": "default"});
+    story.merge(&app, json!({"spec": edit})).await?;
+    let is_at_rest = |it: &DynamicObject| {
+        condition(it, "Ready")["status"] == "False" && condition(it, "Reconciling").is_null()
+    };
+    story.await_object(&app, SOON, is_at_rest).await?;
+    story.expect(&Target::config_map("app-config")).await?;
+    let history = story.history("app")?;
+    let stopped = "2 | failed | app-1.0.0 | Upgrade \"app\" failed: suspended during the upgrade";
+    ensure!(history.len() == 2 && history[1] == stopped, "{history:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()> {
+    let story = Story::with_windlass("release-said-running").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let window = json!({"annotations": {"windlass.dev/window": "0 0 1 1 * 1s"}});
+    let held = json!({"suspend": true, "values": {"value": "x"}});
+    story.merge(&app, json!({"metadata": window, "spec": held})).await?;
+    let is_shown = |it: &DynamicObject| !condition(it, "windlass.dev/Window").is_null();
+    story.await_object(&app, SOON, is_shown).await?;
+    let said = |kind: &str, status: &str| {
+        json!({"type": kind, "status": status, "reason": "Progressing", "observedGeneration": 2,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "message": "Running 'upgrade' action with timeout of 5m0s"})
+    };
+    let conditions = [said("Reconciling", "True"), said("Ready", "Unknown")];
+    story.merge_status(&app, json!({"status": {"conditions": conditions}})).await?;
+    story.merge(&app, suspend(false)).await?;
+    let text = story.await_told(&app, "outside its window").await?;
+    ensure!(text.starts_with("WindowClosed: "), "{text}");
+    let config = story.expect(&Target::config_map("app-config")).await?;
+    ensure!(config.data["data"]["value"] == "none", "{:?}", config.data);
+    ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
+    story.end().await
 }

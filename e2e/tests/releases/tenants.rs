@@ -121,3 +121,36 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
     story.expect(&Target::config_map("app-config")).await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()> {
+    let story = Story::with_windlass("release-tenant-leaving").await?;
+    let charts = Charts::of(&story).await?;
+    account(&story).await?;
+    allow(&story, &["secrets", "configmaps"]).await?;
+    let other = CONFIG.replace("-config", "-other");
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/b.yaml", &other)]).await?;
+    let app = charts.release("app", as_tenant(json!({}))).await?;
+    story.await_revision(&app, 1).await?;
+    let mut rules = Vec::new();
+    rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}));
+    let verbs = ["get", "list", "create", "update", "patch"];
+    rules.push(json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}));
+    let role =
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "tenant"}, "rules": rules});
+    story.apply_value(role).await?;
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let text = story.await_told(&app, "failed to delete resource").await?;
+    ensure!(text.starts_with("UpgradeFailed: ") && text.contains("app-other"), "{text}");
+    story.await_event("HelmRelease", "app", "failed to delete resource").await?;
+    let left = Target::config_map("app-other");
+    story.expect(&left).await?;
+    let object = story.expect(&app).await?;
+    let id = format!("{}_app-other__ConfigMap", story.namespace);
+    let known = e2e::harness::flux::inventory(&object);
+    ensure!(known.contains(&id.as_str()), "what is left stays in the inventory: {known:?}");
+    allow(&story, &["secrets", "configmaps"]).await?;
+    story.await_condition(&app, "Ready", "True", SOON).await?;
+    ensure!(story.read(&left).await?.is_none());
+    story.end().await
+}

@@ -5,9 +5,10 @@ use e2e::control_plane::{self, ControlPlane};
 use e2e::harness::flux::SOON;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target, Windlass, await_until};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up() -> Result<()> {
@@ -48,5 +49,49 @@ async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up()
     let near = charts.release("near", json!({})).await?;
     story.await_revision(&near, 1).await?;
     story.await_condition(&far, "Ready", "False", 2 * SOON).await?;
+    story.end().await
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
+{
+    let object: K = serde_json::from_value(object)?;
+    api.create(&Default::default(), &object).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> Result<()> {
+    let story = Story::begin("release-remote-account").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let plane = ControlPlane::start().await?;
+    let remote = control_plane::client(&plane.kubeconfig()).await?;
+    let own = story.namespace.as_str();
+    let namespaces = Api::<Namespace>::all(remote.clone());
+    create(&namespaces, json!({"metadata": {"name": own}})).await?;
+    let accounts = Api::<ServiceAccount>::namespaced(remote.clone(), own);
+    create(&accounts, json!({"metadata": {"name": "tenant"}})).await?;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "cluster-admin"});
+    let tenant = json!([{"kind": "ServiceAccount", "name": "tenant", "namespace": own}]);
+    let binding = json!({"metadata": {"name": "tenant"}, "roleRef": role, "subjects": tenant});
+    create(&Api::<ClusterRoleBinding>::all(remote.clone()), binding).await?;
+    let kubeconfig = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
+            "stringData": {"value": kubeconfig}}))
+        .await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let there = json!({"kubeConfig": {"secretRef": {"name": "remote"}},
+        "serviceAccountName": "tenant"});
+    let far = charts.release("far", there).await?;
+    story.await_revision(&far, 1).await?;
+    let maps = Api::<ConfigMap>::namespaced(remote.clone(), own);
+    ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
+    story.delete(&far).await?;
+    story.await_gone(&far, SOON).await?;
+    ensure!(maps.get_opt("far-config").await?.is_none(), "it was left behind");
     story.end().await
 }

@@ -126,8 +126,13 @@ fn said(desired: &Desired, status: Truth, reason: Reason, text: String) -> Optio
 /// What every end of an action observes. A request to force counts as handled only now: until then it is to be seen
 /// again, whatever is forgotten meanwhile.
 fn observe(desired: &Desired, next: &mut Status) {
-    if desired.requests.force.is_some() {
-        next.last_handled_force.clone_from(&desired.requests.force);
+    observe_with(desired, desired.requests.force.as_ref(), next);
+}
+
+/// The same, where not every request to force has been seen to.
+fn observe_with(desired: &Desired, forced: Option<&String>, next: &mut Status) {
+    if forced.is_some() {
+        next.last_handled_force = forced.cloned();
     }
     if !desired.test.enable {
         next.tested = None;
@@ -190,7 +195,8 @@ pub fn ended(
         Action::Rollback => ended.rollback(&mut next, revisions)?,
         Action::Uninstall | Action::UninstallRemediation => ended.removal(&mut next),
     };
-    observe(desired, &mut next);
+    // What was asked for meanwhile has still to be done.
+    observe_with(desired, journal.force.as_ref(), &mut next);
     let warning = error.is_some() && counts;
     let event = match (journal.action, warning) {
         (Action::Install | Action::Upgrade, true) => wished_event(desired, reason, text),

@@ -20,7 +20,7 @@ use reconcile::Status as Truth;
 
 use crate::journal::Action;
 use crate::record::{Record, Status as Life};
-use crate::revisions::Revisions;
+use crate::revisions::{Broken, Revisions};
 use crate::settings::{Active, Desired, DriftMode, RemediationStrategy};
 use crate::snapshot::{DigestError, Match, Snapshot, latest, previous};
 use crate::status::Status;
@@ -92,7 +92,7 @@ impl fmt::Display for State {
 pub enum StateError {
     /// The newest Secret cannot be read.
     #[error(
-        "failed to retrieve last release from storage: Secret {secret} cannot be read: {problem}; restore the Secret, or delete it if the release is to be upgraded from the revision before it"
+        "failed to retrieve last release from storage: Secret {secret} cannot be read: {problem}; restore the Secret, or delete it if the release is to go on from the revision before it"
     )]
     Unreadable {
         /// The Secret.
@@ -111,6 +111,13 @@ pub enum StateError {
     Drift(String),
 }
 
+impl StateError {
+    pub(crate) fn unreadable(broken: &Broken) -> Self {
+        let (secret, problem) = (broken.secret.clone(), broken.problem.clone());
+        Self::Unreadable { secret, problem }
+    }
+}
+
 /// The state of a release on which no operation of ours is under way.
 ///
 /// # Errors
@@ -122,8 +129,7 @@ pub fn state(
     drift: Option<&Drift>,
 ) -> Result<State, StateError> {
     if let Some(broken) = revisions.unreadable_last() {
-        let (secret, problem) = (broken.secret.clone(), broken.problem.clone());
-        return Err(StateError::Unreadable { secret, problem });
+        return Err(StateError::unreadable(broken));
     }
     let Some(last) = revisions.last() else {
         return Ok(State::Absent("no release in storage for object"));

@@ -182,6 +182,9 @@ pub struct Journal {
     pub attempt: i64,
     /// What the counter of all failures will be if it fails.
     pub failures: i64,
+    /// The request to force that it answers: `reconcile.fluxcd.io/forceAt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<String>,
     /// The digest of the artifact of the chart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oci_digest: String,
@@ -196,6 +199,10 @@ pub struct Journal {
     /// The uid of the present hook's object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_uid: Option<String>,
+    /// Whether the present hook's object may have been created: written before that is done, where the object may be
+    /// gone again before anybody looks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hook_begun: bool,
     /// Inventory ids of what was created, where that is to be cleaned up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<String>,
@@ -295,11 +302,13 @@ mod tests {
             plan: Plan { selected: Some(vec![1]), ..Plan::default() },
             attempt: 1,
             failures: 2,
+            force: Some("now".to_owned()),
             oci_digest: String::new(),
             started: Time::UNIX_EPOCH,
             since: "2026-02-03T04:05:06.789Z".parse().unwrap(),
             at: 3,
             hook_uid: Some("u".to_owned()),
+            hook_begun: true,
             created: vec!["ns_a__Secret".to_owned()],
             faults: vec!["a".to_owned()],
             failure: Some(Failure { at: 2, hook_ended: true, text: "b".to_owned(), counts: true }),

@@ -38,8 +38,8 @@
 //! # After a crash
 //! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes nothing:
 //! an object that this operation created is told by its annotation and awaited; applying and deleting are
-//! idempotent; statuses are set to what the journal says, never counted up. A hook whose uid was written and whose
-//! object is gone has an unknown outcome and fails. A pending record without a journal of ours is somebody else's
+//! idempotent; statuses are set to what the journal says, never counted up. A hook that was begun, whose object is
+//! gone and that nobody saw end has an unknown outcome and fails. A pending record without a journal of ours is somebody else's
 //! unfinished work, and is unlocked as Flux does.
 //!
 //! Here: all that can be said without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the steps

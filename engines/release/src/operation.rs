@@ -195,7 +195,7 @@ impl Write {
     fn advance(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
         self.journal.at += 1;
         self.journal.since = now;
-        self.journal.hook_uid = None;
+        (self.journal.hook_uid, self.journal.hook_begun) = (None, false);
         self.settle(record, deployed, now)
     }
 

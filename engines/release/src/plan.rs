@@ -150,6 +150,19 @@ impl Kind for Release {
     }
 }
 
+/// What a decision would begin that may have to wait for a window.
+fn begins(decision: &Decision, desired: &Desired) -> Option<&'static str> {
+    match decision {
+        Decision::Begin(Action::Test, _) => Some("a test"),
+        Decision::Begin(action, _) if action.is_release() => Some("what the spec asks for"),
+        Decision::Unlock(_) => Some("the end of an operation that was left unfinished"),
+        Decision::Drift { .. } if desired.drift == DriftMode::Enabled => {
+            Some("a correction of drift")
+        }
+        _ => None,
+    }
+}
+
 /// A wish and a look.
 struct Run<'r> {
     desired: &'r Desired,
@@ -168,8 +181,17 @@ impl Run<'_> {
                 return Ok(self.account(&revision.record, journal)?);
             }
         }
+        if let Some(broken) = revisions.unreadable_last() {
+            // Whatever is to be done, what cannot be read must not count as nothing.
+            return Err(StateError::unreadable(broken));
+        }
         if self.desired.deleted {
             return Ok(self.removal(None));
+        }
+        if self.desired.suspended {
+            let text = "reconciliation is suspended".to_owned();
+            let wake = Wake::at(self.later(self.desired.interval));
+            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
         }
         let status = &self.observed.status;
         let changed = change(
@@ -180,7 +202,8 @@ impl Run<'_> {
         );
         let in_place = self.desired.upgrade.in_place_chart_name_change;
         if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
-            return Ok(self.removal(Some(changed)));
+            let what = format!("another {}", changed.as_str());
+            return Ok(self.closed(&what).unwrap_or_else(|| self.removal(Some(changed))));
         }
         let attempted = account::attempted(self.desired, status);
         if attempted != *status {
@@ -188,6 +211,14 @@ impl Run<'_> {
             return self.decided(&attempted);
         }
         self.decided(status)
+    }
+
+    /// Where a run rests that would begin something outside of its windows.
+    fn closed(&self, what: &str) -> Option<Verdict<Step>> {
+        let is_closed = self.desired.closes.is_some_and(|at| at <= self.observed.now);
+        let wake = || Wake::at(self.later(self.desired.interval));
+        let rest = || Rest::Blocked(reason::WINDOW_CLOSED, what.to_owned(), wake());
+        is_closed.then(|| Verdict::Rest(rest()))
     }
 
     /// Writes the status and what follows from it.
@@ -210,6 +241,11 @@ impl Run<'_> {
         let is_purge = operation::present(journal, record) == Some(Task::Purge);
         if is_purge && !journal.accounted {
             return self.account(record, journal);
+        }
+        if let Some(journal) = self.with_new_timeout(journal) {
+            let (version, changes, others) = (record.version, Vec::new(), Vec::new());
+            let write = Write { version, changes, others, journal };
+            return Ok(Verdict::Act(vec![Step::Write(Box::new(write))]));
         }
         let stop = self.stop(journal);
         let stop = stop.as_deref();
@@ -239,6 +275,15 @@ impl Run<'_> {
                 self.failed(status::RECONCILE_ERROR, text)
             }
         })
+    }
+
+    /// The journal of an open operation for which the spec gives another time by now: from here on that counts.
+    fn with_new_timeout(&self, journal: &Journal) -> Option<Journal> {
+        let mut journal = journal.clone();
+        let timeout_ms = self.desired.plan(journal.action).timeout_ms;
+        let is_known = std::mem::replace(&mut journal.plan.timeout_ms, timeout_ms) == timeout_ms;
+        journal.since = self.observed.now;
+        (!is_known && !self.desired.suspended).then_some(journal)
     }
 
     /// Why an open operation should come to its end early.
@@ -302,11 +347,6 @@ impl Run<'_> {
         let Observed { revisions, drift, .. } = self.observed;
         let desired = self.desired;
         let forced = desired.requests.forces(&self.observed.status);
-        if desired.suspended {
-            let text = "reconciliation is suspended".to_owned();
-            let wake = Wake::at(self.later(desired.interval));
-            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
-        }
         if self.observed.ran.has_remediated() {
             return Ok(self.after_remediation(status));
         }
@@ -323,6 +363,9 @@ impl Run<'_> {
             true => Decision::Begin(Action::Upgrade, None),
             false => decide(&state, desired, status, revisions, forced)?,
         };
+        if let Some(closed) = begins(&decision, desired).and_then(|what| self.closed(what)) {
+            return Ok(closed);
+        }
         let is_held = !is_uncounted || self.observed.ran.failed_early;
         if let (true, Some(rest)) = (is_held, self.later_retry(&state, &decision, status)) {
             return Ok(rest);
@@ -429,7 +472,8 @@ impl Run<'_> {
             }
         }
         // Parity(flux): an action of one kind is done once in a run.
-        let is_repeated = (action.is_release() && ran.has_released())
+        let is_forced = self.desired.requests.forces(&self.observed.status);
+        let is_repeated = (action.is_release() && ran.has_released() && !is_forced)
             || (*action == Action::Test && ran.ended.contains(action));
         is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
     }

@@ -70,6 +70,15 @@ impl Revisions {
         self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
     }
 
+    /// All there are, those among them that cannot be read, oldest first.
+    pub fn versions(&self) -> Vec<i64> {
+        let known = self.known.iter().map(|it| it.record.version);
+        let mut all: Vec<i64> = known.chain(self.broken.iter().map(|it| it.version)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// Which one an upgrade compares with: the last one if it is deployed, else the newest that is, else the last
     /// if it failed or was superseded.
     pub fn current(&self) -> Option<&Revision> {

@@ -29,6 +29,7 @@ pub(crate) fn desired(version: &str, values: &str) -> Desired {
         target: Target::of("web", "apps", "", "", ""),
         deleted: false,
         suspended: false,
+        closes: None,
         chart_name: "c".to_owned(),
         chart_version: version.to_owned(),
         app_version: String::new(),
@@ -118,6 +119,10 @@ pub(crate) struct World {
     /// Events that were told.
     pub(crate) events: Vec<String>,
     jobs: BTreeMap<String, Job>,
+    /// Hooks whose objects are gone once they have ended.
+    pub(crate) vanishing: BTreeSet<String>,
+    /// The hook that is watched, by its operation and name, and how it was when it was seen last; lost with the program.
+    watched: Option<((String, String), Option<HookObject>)>,
     /// Operations with the hooks that they ever began.
     begun: BTreeSet<(String, String)>,
     uids: usize,
@@ -149,6 +154,8 @@ impl World {
             log: Vec::new(),
             events: Vec::new(),
             jobs: BTreeMap::new(),
+            vanishing: BTreeSet::new(),
+            watched: None,
             begun: BTreeSet::new(),
             uids: 0,
             applied: None,
@@ -193,17 +200,24 @@ impl World {
                 self.steps += 1;
                 let crash = self.crash.filter(|(at, _)| *at == self.steps);
                 if crash.is_some_and(|(_, is_done)| !is_done) {
-                    return End::Crash;
+                    return self.crashed();
                 }
                 outcome = Some(self.perform(&step));
                 if crash.is_some() {
-                    return End::Crash;
+                    return self.crashed();
                 }
                 ran.note(&step);
                 done.push(step);
             }
         }
         panic!("not settled: {:#?}", self.log);
+    }
+
+    /// The program ends; until it runs again hooks end that are gone then.
+    fn crashed(&mut self) -> End {
+        self.watched = None;
+        self.jobs.retain(|name, _| !self.vanishing.contains(name));
+        End::Crash
     }
 
     /// Runs again and again while time passes, until nothing wakes it but the interval.
@@ -256,37 +270,64 @@ impl World {
                 Health::Done
             }
         };
-        let (mut hook, mut objects) = (None, None);
+        let (mut hook, mut objects, mut hook_watched) = (None, None, false);
         match look {
             Look::Nothing => {}
             Look::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),
             Look::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
             Look::Hook(place) => {
-                let name = record.hooks[place].name.clone();
+                self.watched = None;
+                hook = Some(self.hook(&record.hooks[place].name, journal));
+            }
+            Look::Run(place) => {
+                let name = &record.hooks[place].name;
                 let operation = journal.map(|journal| journal.id.clone()).unwrap_or_default();
-                hook = Some(match self.jobs.get_mut(&name) {
-                    None => HookObject::Missing,
-                    Some(job) if job.operation != operation => HookObject::Theirs,
-                    Some(job) => {
-                        job.looks = job.looks.saturating_sub(1);
-                        let uid = job.uid.clone();
-                        let pending =
-                            Health::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
-                        let health = if self.slow.contains(&name) || job.looks > 0 {
-                            pending
-                        } else if self.faults.contains(&format!("run {name}")) {
-                            Health::Failed(format!("Job {name} failed"))
-                        } else {
-                            Health::Done
-                        };
-                        HookObject::Ours { uid, health }
-                    }
-                });
+                let key = (operation, name.clone());
+                let seen = self.watched.take().filter(|(watched, _)| *watched == key);
+                let was_watched = seen.is_some();
+                let seen = seen.and_then(|(_, seen)| seen);
+                let found = match self.hook(name, journal) {
+                    HookObject::Missing => seen.clone().unwrap_or(HookObject::Missing),
+                    found => found,
+                };
+                let is_ours = matches!(found, HookObject::Ours { .. });
+                let has_ended = matches!(
+                    &found,
+                    HookObject::Ours { health: Health::Done | Health::Failed(_), .. }
+                );
+                if has_ended && self.vanishing.contains(name) {
+                    self.jobs.remove(name);
+                }
+                hook_watched = was_watched || !journal.is_some_and(|it| it.hook_begun);
+                self.watched = Some((key, is_ours.then(|| found.clone())));
+                hook = Some(found);
             }
         }
         // Polls each second.
         let again = self.now.checked_add(Duration::from_secs(1)).ok();
-        Live { hook, objects, again, ..Live::default() }
+        Live { hook, hook_watched, objects, again, ..Live::default() }
+    }
+
+    fn hook(&mut self, name: &str, journal: Option<&Journal>) -> HookObject {
+        let operation = journal.map_or("", |journal| journal.id.as_str());
+        match self.jobs.get_mut(name) {
+            None => HookObject::Missing,
+            Some(job) if job.operation != operation => HookObject::Theirs,
+            Some(job) => {
+                job.looks = job.looks.saturating_sub(1);
+                let uid = job.uid.clone();
+                let pending =
+                    Health::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
+                let health = if self.slow.contains(name) || job.looks > 0 {
+                    pending
+                } else if self.faults.contains(&format!("run {name}")) {
+                    Health::Failed(format!("Job {name} failed"))
+                } else {
+                    Health::Done
+                };
+                HookObject::Ours { uid, health }
+            }
+        }
     }
 
     fn perform(&mut self, step: &Step) -> Outcome {

@@ -13,6 +13,7 @@ use helm::render::Templates;
 use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Time, Wake, reason};
 
+use super::template;
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
 use crate::controllers::source::catalog::SOURCES;
@@ -130,6 +131,14 @@ pub(super) fn source(
         };
         return Err(blocked(reason::ARTIFACT_FAILED, text));
     };
+    // The watch may lag behind what was written a moment ago: the former version must not be released with new values.
+    let not_current = match template::is_seen(context, object) {
+        true => found.not_current,
+        false => Some("its latest generation has not been reconciled".to_owned()),
+    };
+    if let Some(why) = not_current {
+        return Err(blocked(SOURCE_NOT_READY, format!("{node} is not ready: {why}")));
+    }
     let Some(artifact) = found.artifact else {
         return Err(blocked(SOURCE_NOT_READY, format!("{node} is not ready: it has no artifact")));
     };

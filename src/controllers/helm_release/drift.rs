@@ -69,11 +69,15 @@ impl World {
                 Err(error) => faults.push(format!("{subject}: {error}")),
             }
         }
-        if !faults.is_empty() {
-            return Ok(Drift::Error(self.wish.masked(&faults.join("; "))));
-        }
         if drifted.is_empty() {
-            return Ok(Drift::None);
+            return Ok(match faults.is_empty() {
+                true => Drift::None,
+                false => Drift::Error(self.wish.masked(&faults.join("; "))),
+            });
+        }
+        // Differs(flux): what cannot be compared keeps nothing else from being corrected; the look after that tells of it.
+        for fault in faults {
+            line(&mut text, &self.wish.masked(&format!("{fault} (it could not be compared)")));
         }
         self.known().drifted = drifted;
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));

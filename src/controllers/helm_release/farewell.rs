@@ -6,18 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::ignore::Rules;
 use crds::helm::HelmRelease;
-use golang::value::Map;
 use kube::core::ResourceExt as _;
 use objects::ObjectId;
 use reconcile::Rest;
-use release::snapshot::latest;
 
-use super::postrender::PostRenderers;
-use super::ways::Ways;
-use super::wish::{self, Pace, Parts};
-use super::{AFTER_REFUSAL, Ended, Session, Wish, status, template};
+use super::wish::{self, Pace};
+use super::{AFTER_REFUSAL, Ended, Session, status, template};
 use crate::cluster::ClusterError;
 use crate::cluster::events::{News, Severity};
 use crate::controllers::hold;
@@ -39,7 +34,12 @@ impl Session {
         // Parity(flux): a suspended HelmRelease leaves its release behind. Without one there is nothing to remove, so it
         // goes even where its cluster cannot be reached.
         let has_nothing = known.storage_namespace.is_empty();
-        if hold::is_suspended(&*object, self.began) || has_nothing {
+        if hold::is_suspended(&*object, self.began) {
+            // Parity(flux): so does its HelmChart, for whoever takes over the release.
+            self.latest.set_finalizer(&self.context, &object, false).await?;
+            return Ok(None);
+        }
+        if has_nothing {
             return self.let_go(&object).await;
         }
         let target = match self.target_of_farewell(&object).await? {
@@ -47,30 +47,12 @@ impl Session {
             Ok(None) => return self.let_go(&object).await,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
+        if let Err(rest) = status::check(&object) {
+            return self.finish(Ended::early(&object, rest), None).await;
+        }
         // A spec that cannot be read must not keep its release for ever.
         let pace = wish::check(&object.spec).unwrap_or_else(|_| Pace::of_farewell());
-        let of = latest(&known.history);
-        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let parts = Parts {
-            chart_name: text(of.map(|it| &it.chart_name)),
-            chart_version: text(of.map(|it| &it.chart_version)),
-            app_version: text(of.map(|it| &it.app_version)),
-            oci_digest: text(of.map(|it| &it.oci_digest)),
-            config_digest: text(of.map(|it| &it.config_digest)),
-            artifact_digest: String::new(),
-        };
-        let settings = &self.context.settings;
-        let ways = Ways::of(&object.spec, settings);
-        let wish = Arc::new(Wish {
-            desired: wish::desired(&object, parts, &pace, false, settings),
-            ways,
-            values: Map::default(),
-            chart: None,
-            post: Arc::new(PostRenderers::of(&object, ways.post_render)),
-            expressions: self.expressions.clone(),
-            ignore: Rules::default(),
-            secrets: Vec::new(),
-        });
+        let wish = self.without_chart(&object, &pace, false);
         let Some(ended) = self.drive(&object, wish, &target).await else {
             return Ok(Some(Duration::ZERO));
         };
@@ -96,14 +78,33 @@ impl Session {
         let account = spec.service_account_name.as_deref();
         let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
         let secret = spec.kube_config.as_ref().and_then(|it| it.secret_ref.as_ref());
+        let mut references = References::default();
+        // The account is one of the cluster where the release is.
+        let as_itself = Wanted { service_account: None, ..wanted };
         let needed = [
-            (wanted.service_account, "ServiceAccount"),
             (secret.map(|secret| secret.name.as_str()), "Secret"),
+            (wanted.service_account, "ServiceAccount"),
         ];
         for (name, kind) in needed {
             let Some(name) = name else { continue };
             let id = ObjectId::new(&namespace, name, "", kind);
-            if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
+            let is_remote = kind == "ServiceAccount" && spec.kube_config.is_some();
+            let found = if is_remote {
+                let targets = &self.context.targets;
+                match targets.of(&self.context, &as_itself, &mut references).await {
+                    Ok(target) => target.cluster.get_by_id(&id, "v1").await,
+                    Err(rest) => return Ok(Err(rest)),
+                }
+            } else {
+                self.context.cluster.get_by_id(&id, "v1").await
+            };
+            let is_gone = match found {
+                Ok(found) => found.is_none(),
+                // Whoever may not look cannot say that it is gone: the removal tells.
+                Err(error) if is_remote && !error.is_of_server() => false,
+                Err(error) => return Err(error),
+            };
+            if is_gone {
                 // Parity(flux): nobody may remove it any more, so it stays and that is told.
                 self.context.cluster.announce(&**object, HelmRelease::CONTROLLER, News {
                     severity: Severity::Error,
@@ -116,7 +117,6 @@ impl Session {
                 return Ok(Ok(None));
             }
         }
-        let mut references = References::default();
         let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
         references.watch(&self.context, &self.node);
         Ok(target.map(Some))
@@ -125,7 +125,7 @@ impl Session {
 
 impl Pace {
     /// For a HelmRelease whose spec says nothing that could be read.
-    fn of_farewell() -> Self {
+    pub(super) fn of_farewell() -> Self {
         let timeout = Duration::from_secs(300);
         Self {
             interval: AFTER_REFUSAL,

@@ -3,6 +3,7 @@
 //! Elsewhere: when (engine `release`, `operation`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use apply::Health as State;
 use base64::Engine as _;
@@ -15,6 +16,7 @@ use release::operation::{Health, HookObject};
 use serde_json::Value;
 
 use super::culprit;
+use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
 use super::world::World;
 use crate::cluster::ClusterError;
@@ -67,16 +69,95 @@ impl World {
         self.saw(&member, live.as_ref(), since);
         let Some(live) = live else { return Ok(HookObject::Missing) };
         on.insert(member.node());
-        if live.meta("deletionTimestamp").is_some_and(|it| !it.is_null()) {
+        if is_leaving(&live) {
             return Ok(HookObject::Leaving);
         }
         if live.annotation(HOOK_ANNOTATION) != Some(operation) {
-            // A definition is never deleted, so it is changed instead of created.
-            let is_definition = member.id.kind == DEFINITION;
-            return Ok(if is_definition { HookObject::Missing } else { HookObject::Theirs });
+            return Ok(of_others(&member));
         }
         let health = self.hook_health(record, &member, &live).await;
         Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
+    }
+
+    /// How far the hook is that is due, also where its object is gone by now; and whether it could not come and go unseen
+    /// since the journal noted its beginning.
+    pub(super) async fn running_hook(
+        &self,
+        record: &Record,
+        place: usize,
+        operation: &str,
+        on: &mut BTreeSet<Node>,
+    ) -> Result<(HookObject, bool), Rest> {
+        let Ok(member) = self.hook_member(record, place).await? else {
+            return Ok((HookObject::Missing, false));
+        };
+        let is_noted = self.journal(record.version).is_some_and(|it| it.hook_begun);
+        let watch = self.hook_watch(&member, place, operation, is_noted).await;
+        let is_watched = watch.is_whole();
+        let (id, cluster) = (&member.id, &self.target.cluster);
+        let since = self.target.observer().now();
+        let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
+        let live = live.map_err(|error| self.no_answer(&error))?;
+        let is_ours = |it: &Object| it.annotation(HOOK_ANNOTATION) == Some(operation);
+        if !watch.wakes() || live.as_ref().is_some_and(|it| !is_ours(it)) {
+            self.saw(&member, live.as_ref(), since);
+            on.insert(member.node());
+        }
+        let found = match live {
+            Some(live) if is_ours(&live) => {
+                let health = self.hook_health(record, &member, &live).await;
+                HookObject::Ours { uid: live.uid().to_owned(), health }
+            }
+            Some(live) if is_leaving(&live) => HookObject::Leaving,
+            Some(_) => of_others(&member),
+            None => self.vanished(record, &member, &watch).await,
+        };
+        Ok((found, is_watched))
+    }
+
+    /// The watch of the hook that is due; a new one has listed what there is.
+    async fn hook_watch(
+        &self,
+        member: &Member,
+        place: usize,
+        operation: &str,
+        is_noted: bool,
+    ) -> Arc<HookWatch> {
+        let known = self.known().hook_watch.clone();
+        if let Some(watch) = known.filter(|it| it.is_of(operation, place)) {
+            return watch;
+        }
+        let follows = matches!(
+            (member.object.api_version(), member.object.kind()),
+            ("batch/v1", "Job") | ("v1", "Pod")
+        ) || crate::controllers::expressions::report(&self.wish.checks, &member.object).is_some();
+        let (cluster, hub) = (&self.target.cluster, self.context.hub.clone());
+        let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
+        let watch = HookWatch::begin((cluster, hub), &self.node, member, hook);
+        watch.began().await;
+        let watch = Arc::new(watch);
+        self.known().hook_watch = Some(watch.clone());
+        watch
+    }
+
+    /// How a hook ended whose object is not there.
+    async fn vanished(
+        &self,
+        record: &Record,
+        member: &Member,
+        watch: &HookWatch,
+    ) -> HookObject {
+        let seen = watch.seen();
+        let Some(object) = seen.object else { return HookObject::Missing };
+        let uid = object.uid().to_owned();
+        let health = match self.hook_health(record, member, &object).await {
+            Health::Pending(_) if seen.is_gone || !watch.wakes() => Health::Failed(format!(
+                "{} was deleted before it was seen to end; it is not run twice",
+                member.id.subject()
+            )),
+            health => health,
+        };
+        HookObject::Ours { uid, health }
     }
 
     /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
@@ -146,7 +227,13 @@ impl World {
             }
         };
         let error = match created {
-            Ok(_) => return Ok(None),
+            Ok(created) => {
+                let watch = self.known().hook_watch.clone();
+                if let Some(watch) = watch.filter(|it| it.is_of(operation, place)) {
+                    watch.created(created);
+                }
+                return Ok(None);
+            }
             Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
             Err(error) => error,
         };
@@ -183,6 +270,16 @@ impl World {
             Err(error) => Ok(Some(error.to_string())),
         }
     }
+}
+
+fn is_leaving(live: &Object) -> bool {
+    live.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
+}
+
+/// An object that another operation created, or somebody else.
+fn of_others(member: &Member) -> HookObject {
+    // A definition is never deleted, so it is changed instead of created.
+    if member.id.kind == DEFINITION { HookObject::Missing } else { HookObject::Theirs }
 }
 
 fn pending(member: &Member) -> String {

@@ -54,10 +54,18 @@ impl World {
         look: Look,
     ) -> Result<Live, Rest> {
         let mut live = Live::default();
+        if !matches!(look, Look::Run(_)) {
+            self.known().hook_watch = None;
+        }
         match look {
             Look::Nothing => return Ok(live),
             Look::Hook(place) => {
                 live.hook = Some(self.hook(record, place, journal, &mut live.on).await?);
+            }
+            Look::Run(place) => {
+                let (hook, is_watched) =
+                    self.running_hook(record, place, journal, &mut live.on).await?;
+                (live.hook, live.hook_watched) = (Some(hook), is_watched);
             }
             Look::Ready { jobs } => {
                 live.objects = Some(self.readiness(record, jobs, &mut live.on).await?);
@@ -112,8 +120,13 @@ impl World {
                 texts.join(", ")
             )));
         }
-        if unready.is_empty() {
+        if unready.is_empty() && healthy.is_empty() {
             return Ok(Health::Done);
+        }
+        if unready.is_empty() {
+            // What was ready while others were awaited may not be any more.
+            self.known().healthy.clear();
+            return Box::pin(self.readiness(record, jobs, on)).await;
         }
         let is_late = self.is_late(record);
         let mut texts = Vec::new();
@@ -218,7 +231,7 @@ impl World {
         Ok(if left.is_empty() { Health::Done } else { Health::Pending(left) })
     }
 
-    /// The objects that go with a revision, in the order in which they go. Kinds that are not served any more have none.
+    /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
     pub(super) async fn leaving(
         &self,
         record: &Record,
@@ -234,11 +247,8 @@ impl World {
                 Err(text) => return Ok(Err(text)),
             };
             for object in objects {
-                match members::placed(&self.target.cluster, object, &record.namespace).await {
-                    Ok((resource, object)) => {
-                        leaving.push(Member { id: object.id(), object, resource });
-                    }
-                    Err(ClusterError::NoSuchKind { .. }) => {}
+                match members::reached(&self.target.cluster, object, &record.namespace).await {
+                    Ok(reached) => leaving.extend(reached),
                     Err(error) => return Err(self.no_answer(&error)),
                 }
             }

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crds::helm::CrdsPolicy;
+use golang::meter::Stop;
 use golang::time::{Time as GoTime, Zone};
 use golang::value::Map;
 use helm::capabilities::{Capabilities, KubeVersion};
@@ -16,21 +17,21 @@ use helm::release::{Rendered, Request, render};
 use helm::render::{Mode, Release, STACK};
 use helm::values::coalesce;
 use helm::warning::Level;
-use objects::{Gvk, Object, manifest};
+use objects::{Gvk, Object, ObjectId, manifest};
 use reconcile::Rest;
 use release::Record;
 use release::journal::Action;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::deadline::{Deadline, RENDER_LIMIT};
 use super::members::{self, Member, MemberError};
 use super::world::World;
 use crate::cluster::capabilities::Served;
 use crate::cluster::objects::Mode as Write;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::permit::Place;
 use crate::controllers::observer::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
+use crate::controllers::permit::Place;
+use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a definition may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
@@ -112,8 +113,9 @@ impl World {
         served: &Served,
     ) -> Result<Rendered, Refusal> {
         let place = self.context.building.place(&self.node.namespace).await;
-        let deadline = Deadline::begin(&Handle::current(), RENDER_LIMIT);
-        let env = self.env(served, &place, &deadline);
+        let stop = Stop::default();
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+        let env = Env { stop, ..self.env(served, &place, &limit) };
         let skip_schema = self.wish.ways.way(action).skip_schema;
         let post = self.wish.post.clone();
         let known = self.wish.chart.as_ref().and_then(|loaded| {
@@ -136,7 +138,7 @@ impl World {
                 render(request, &env, &mut warnings)
             });
             // Nobody may wait any more, because the process ends.
-            drop(deadline);
+            drop(limit);
             tell.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
         };
         let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(STACK);
@@ -156,7 +158,7 @@ impl World {
         rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
     }
 
-    fn env(&self, served: &Served, place: &Place, deadline: &Deadline) -> Env {
+    fn env(&self, served: &Served, place: &Place, limit: &Arc<TimeLimit>) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = Capabilities {
@@ -170,7 +172,7 @@ impl World {
             ..Capabilities::default()
         };
         let (runtime, place) = (Handle::current(), place.clone());
-        let waits = Waits { runtime, place, deadline: deadline.clone() };
+        let waits = Waits { runtime, place, limit: limit.clone() };
         let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
         Env {
             now: GoTime::from_unix(
@@ -182,12 +184,8 @@ impl World {
             random: Arc::new(crate::random::fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
-            stop: deadline.stop(),
-            names: self
-                .context
-                .settings
-                .allows_dns_lookups()
-                .then(|| Arc::new(Names(waits)) as _),
+            stop: Stop::default(),
+            names: self.context.settings.allows_dns_lookups().then(|| Arc::new(Names(waits)) as _),
         }
     }
 
@@ -316,8 +314,9 @@ impl World {
         }
         let before = base.map(|base| members::read(&base.manifest).unwrap_or_default());
         let before = before.unwrap_or_default();
+        let base_namespace = base.map_or("", |base| base.namespace.as_str());
         let is_known = |member: &Member| {
-            before.iter().any(|it| it.kind() == member.id.kind && it.name() == member.id.name)
+            before.iter().any(|it| is_same_object(it, base_namespace, &member.id))
         };
         let new: Vec<Member> = all.into_iter().filter(|it| !is_known(it)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -356,6 +355,15 @@ impl World {
     }
 }
 
+/// Whether an object of the revision before, which was released into a namespace, is one of the new revision.
+fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
+    let ObjectId { namespace: at, name, group, kind } = id;
+    let own = Some(before.namespace()).filter(|it| !it.is_empty()).unwrap_or(namespace);
+    // What has no namespace is found by its name, whatever the manifest says.
+    let is_there = at.is_empty() || own == at;
+    before.kind() == kind && before.name() == name && before.gvk().group == *group && is_there
+}
+
 /// The values of the revision before stay where none are given.
 ///
 /// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
@@ -379,13 +387,14 @@ fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), S
 struct Waits {
     runtime: Handle,
     place: Place,
-    deadline: Deadline,
+    limit: Arc<TimeLimit>,
 }
 
 impl Waits {
     fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
-        let answer = tokio::time::timeout(limit, asked);
-        self.deadline.wait(|| self.runtime.block_on(self.place.aside(answer))).ok()
+        // The timer begins inside of the runtime, which the thread that renders is not in.
+        let answer = async { self.place.aside(tokio::time::timeout(limit, asked)).await };
+        self.limit.pause(|| self.runtime.block_on(answer)).ok()
     }
 }
 
@@ -441,5 +450,27 @@ impl Resolve for Names {
         let found = found.ok_or_else(|| missing("no answer in time"))?;
         let address = found.ok().flatten();
         address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_known_by_group_kind_namespace_and_name() {
+        let object = |version: &str, namespace: &str| {
+            let metadata = json!({"name": "a", "namespace": namespace});
+            Object::new(json!({"apiVersion": version, "kind": "K", "metadata": metadata})).unwrap()
+        };
+        let is_known = |before: &Object, group: &str, namespace: &str| {
+            let id = ObjectId::new(namespace, "a", group, "K");
+            is_same_object(before, "apps", &id)
+        };
+        assert!(is_known(&object("g/v1", ""), "g", "apps"));
+        assert!(is_known(&object("g/v2", "other"), "g", "other"));
+        assert!(is_known(&object("g/v1", "odd"), "g", ""), "cluster-wide");
+        assert!(!is_known(&object("g/v1", ""), "g", "other"));
+        assert!(!is_known(&object("h/v1", ""), "g", "apps"));
     }
 }

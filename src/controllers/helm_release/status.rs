@@ -4,7 +4,7 @@
 
 use crds::helm::HelmRelease;
 use kube::core::Resource as _;
-use reconcile::{Condition, Status as Truth, Time};
+use reconcile::{Condition, Rest, Status as Truth, Time};
 use release::journal::Action;
 use release::status::{self, DRIFTED, RELEASED, REMEDIATED, Said, Status, TEST_SUCCESS};
 use serde_json::{Value, json};
@@ -130,15 +130,60 @@ pub(super) fn conditions<'a>(
     })
 }
 
-/// Whether the status says that an operation is under way: its run may have been lost.
-pub(super) fn is_under_way(object: &HelmRelease) -> bool {
+/// Whether the status has not come to rest, so that an operation may be under way.
+pub(super) fn is_reconciling(object: &HelmRelease) -> bool {
     let conditions = conditions_of(&value_of(object));
     Condition::is(&conditions, reconcile::RECONCILING, Truth::True)
-        && Condition::find(&conditions, reconcile::RECONCILING)
-            .is_some_and(|it| it.message.starts_with("Running '"))
+}
+
+/// Whether the history can be read: one that cannot must not be taken for none, or the release would be left behind.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check(object: &HelmRelease) -> Result<(), Rest> {
+    let history = value_of(object).get("history").cloned();
+    let read = history.map(serde_json::from_value::<Vec<release::Snapshot>>).transpose();
+    read.map(drop).map_err(|error| {
+        let text = format!(
+            "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
+        );
+        Rest::Stalled(status::STATE_ERROR, text)
+    })
 }
 
 /// The generation of an object.
 pub(super) fn generation(object: &HelmRelease) -> i64 {
     object.meta().generation.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(status: &Value) -> HelmRelease {
+        serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps"},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_history_that_cannot_be_read_is_not_taken_for_none() {
+        assert_eq!(check(&release(&json!({}))), Ok(()));
+        let snapshot = |action: &str| {
+            json!({"history": [{"digest": "sha256:0", "name": "a", "namespace": "b", "version": 1,
+                "status": "deployed", "chartName": "c", "chartVersion": "1.0.0", "configDigest": "d",
+                "firstDeployed": "2026-11-01T00:00:00Z", "lastDeployed": "2026-11-01T00:00:00Z",
+                "action": action}]})
+        };
+        assert_eq!(check(&release(&snapshot("install"))), Ok(()));
+        let Err(Rest::Stalled(why, text)) = check(&release(&snapshot("transmute"))) else {
+            panic!()
+        };
+        assert_eq!(why, status::STATE_ERROR);
+        assert!(text.starts_with("status.history cannot be read: ") && text.contains("transmute"));
+    }
 }

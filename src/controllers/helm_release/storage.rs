@@ -36,6 +36,16 @@ pub(super) enum StorageError {
     Pack(#[from] PackError),
 }
 
+impl StorageError {
+    /// As an error of the cluster, where records are only read.
+    pub(super) fn into_cluster(self) -> ClusterError {
+        match self {
+            Self::Cluster(error, _) => error,
+            other => ClusterError::NoAnswer(other.to_string()),
+        }
+    }
+}
+
 /// A revision and its Secret.
 #[derive(Clone)]
 struct Stored {
@@ -67,6 +77,8 @@ pub(super) struct Storage {
 struct Known {
     stored: BTreeMap<i64, Stored>,
     broken: Vec<Broken>,
+    /// Names and uids of the Secrets that cannot be read, by the revisions that their labels name.
+    unreadable: Vec<(i64, String, String)>,
     read_at: Instant,
 }
 
@@ -154,8 +166,8 @@ impl Storage {
         let selector = storage::selector(&self.name);
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        let (stored, broken, read_at) = (BTreeMap::new(), Vec::new(), Instant::now());
-        let mut known = Known { stored, broken, read_at };
+        let (stored, broken, unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut known = Known { stored, broken, unreadable, read_at: Instant::now() };
         for secret in secrets.map_err(failed)? {
             let labels = texts(&secret, "labels");
             let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -163,11 +175,12 @@ impl Storage {
                 Ok(stored) => {
                     known.stored.insert(stored.record.version, stored);
                 }
-                Err(problem) => known.broken.push(Broken {
-                    secret: format!("{}/{}", self.namespace, secret.name()),
-                    version,
-                    problem,
-                }),
+                Err(problem) => {
+                    let (name, uid) = (secret.name().to_owned(), secret.uid().to_owned());
+                    let shown = format!("{}/{name}", self.namespace);
+                    known.broken.push(Broken { secret: shown, version, problem });
+                    known.unreadable.push((version, name, uid));
+                }
             }
         }
         Ok(known)
@@ -451,6 +464,7 @@ impl Storage {
     /// Deletes records, in this order.
     pub(super) async fn purge(&self, versions: &[i64]) -> Result<(), StorageError> {
         for version in versions {
+            self.purge_unreadable(*version).await?;
             let stored = self.known().as_ref().and_then(|known| known.stored.get(version).cloned());
             let Some(stored) = stored else { continue };
             let (namespace, name) = (self.namespace.as_str(), stored.secret.as_str());
@@ -461,6 +475,23 @@ impl Storage {
             }
             if let Some(known) = self.known().as_mut() {
                 known.stored.remove(version);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Storage {
+    /// Deletes Secrets of a revision that cannot be read.
+    async fn purge_unreadable(&self, version: i64) -> Result<(), StorageError> {
+        let all = self.known().as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
+        for (_, name, uid) in all.iter().filter(|(it, _, _)| *it == version) {
+            let deleted = self.cluster.delete(&self.secrets, &self.namespace, name, uid).await;
+            deleted.map_err(|error| self.refused(version, error))?;
+            if let Some(known) = self.known().as_mut() {
+                known.unreadable.retain(|(_, it, _)| it != name);
+                let shown = format!("{}/{name}", self.namespace);
+                known.broken.retain(|it| it.secret != shown);
             }
         }
         Ok(())

@@ -85,8 +85,22 @@ fn in_go(interval: GoDuration) -> GoDuration {
     }
 }
 
+/// Whether the watch has seen the HelmChart with what the template says now; whoever has no template needs none.
+pub(super) fn is_seen(context: &Context, object: &HelmRelease) -> bool {
+    let Some((node, chart)) = wanted(object) else { return true };
+    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    seen.is_some_and(|seen| says_the_same(&seen, &chart))
+}
+
 /// Whether a HelmChart is all that is wanted, and has nothing of ours that is no longer wanted.
 fn is_as_wanted(live: &HelmChart, wanted: &HelmChart) -> bool {
+    says_the_same(live, wanted)
+        && is_dressed(live, "f:labels", live.labels(), wanted.labels())
+        && is_dressed(live, "f:annotations", live.annotations(), wanted.annotations())
+}
+
+/// Whether the spec of a HelmChart is what is wanted.
+fn says_the_same(live: &HelmChart, wanted: &HelmChart) -> bool {
     let HelmChartSpec {
         chart,
         version,
@@ -112,8 +126,6 @@ fn is_as_wanted(live: &HelmChart, wanted: &HelmChart) -> bool {
         && values_files == &spec.values_files
         && *ignore_missing_values_files == spec.ignore_missing_values_files
         && verify == &spec.verify
-        && is_dressed(live, "f:labels", live.labels(), wanted.labels())
-        && is_dressed(live, "f:annotations", live.annotations(), wanted.annotations())
 }
 
 /// Whether all wanted labels or annotations are there, and those that are ours are all wanted.

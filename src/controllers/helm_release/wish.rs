@@ -172,6 +172,20 @@ fn pace(spec: &HelmReleaseSpec) -> Result<Pace, Rest> {
     })
 }
 
+/// Where the release is and what it is called, as the spec says.
+pub(super) fn target(object: &HelmRelease) -> Target {
+    let spec = &object.spec;
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    Target::of(
+        &name,
+        &namespace,
+        &text(&spec.release_name),
+        &text(&spec.target_namespace),
+        &text(&spec.storage_namespace),
+    )
+}
+
 /// What is wanted of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
 pub(super) fn desired(
     object: &HelmRelease,
@@ -181,15 +195,7 @@ pub(super) fn desired(
     settings: &Settings,
 ) -> Desired {
     let spec = &object.spec;
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let text = |given: &Option<String>| given.clone().unwrap_or_default();
-    let target = Target::of(
-        &name,
-        &namespace,
-        &text(&spec.release_name),
-        &text(&spec.target_namespace),
-        &text(&spec.storage_namespace),
-    );
+    let target = target(object);
     let post_renderers_digest = postrender::digest(&spec.post_renderers);
     let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
     let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
@@ -201,6 +207,7 @@ pub(super) fn desired(
         target,
         deleted: object.metadata.deletion_timestamp.is_some(),
         suspended,
+        closes: None,
         chart_name: parts.chart_name,
         chart_version: parts.chart_version,
         app_version: parts.app_version,

@@ -16,7 +16,9 @@ use release::operation::{Live, Opening, Outcome, opened, rolled_back};
 use release::plan::{Need, Observed, Ran};
 use release::status::{self as words, Report};
 use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
+use sha2::{Digest as _, Sha256};
 
+use super::hook_watch::HookWatch;
 use super::members::{self, Member, MemberError};
 use super::prepare::Prepared;
 use super::storage::{Storage, StorageError};
@@ -41,18 +43,31 @@ pub(super) struct Known {
     prepared: Option<Prepared>,
     outcome: Option<Outcome>,
     ran: Ran,
-    /// The objects of revisions, by their numbers.
-    members: BTreeMap<i64, Arc<Vec<Member>>>,
+    /// The objects of revisions, by what they are read from: another release may have the same number.
+    members: BTreeMap<Text, Arc<Vec<Member>>>,
     /// Objects that were ready at an earlier look.
     pub(super) healthy: BTreeSet<ObjectId>,
     /// Objects as the API server answered when they were written, with the moment before that, until they are looked at.
     pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
     pub(super) looked: BTreeMap<Node, Awaited>,
+    /// Whether an operation is under way; none where that was not looked at.
+    pub(super) under_way: Option<bool>,
+    /// Follows the hook that is due.
+    pub(super) hook_watch: Option<Arc<HookWatch>>,
     /// Objects that drifted, as they are applied, and whether they are missing.
     pub(super) drifted: Vec<(Member, Object, bool)>,
     /// The spec is not what the run began with.
     outdated: bool,
+}
+
+/// The digest of a manifest.
+type Text = [u8; 32];
+
+/// What the objects of a revision are read from.
+fn text_of(record: &Record) -> Text {
+    let head = format!("{}/{}\n", record.namespace, record.name);
+    Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
 }
 
 /// See the module.
@@ -169,9 +184,7 @@ impl World {
         let owner = &self.desired().owner;
         let storage = Storage::new(&self.target.cluster, &namespace, &name, owner).await;
         let storage = Arc::new(storage.map_err(|error| self.not_stored(&error))?);
-        let mut known = self.known();
-        known.members.clear();
-        known.storage = Some(storage.clone());
+        self.known().storage = Some(storage.clone());
         Ok(storage)
     }
 
@@ -180,13 +193,14 @@ impl World {
         &self,
         record: &Record,
     ) -> Result<Result<Arc<Vec<Member>>, String>, Rest> {
-        if let Some(known) = self.known().members.get(&record.version) {
+        let text = text_of(record);
+        if let Some(known) = self.known().members.get(&text) {
             return Ok(Ok(known.clone()));
         }
         match members::of_record(&self.target.cluster, record).await {
             Ok(members) => {
                 let members = Arc::new(members);
-                self.known().members.insert(record.version, members.clone());
+                self.known().members.insert(text, members.clone());
                 Ok(Ok(members))
             }
             Err(MemberError::Refused(text)) => Ok(Err(text)),
@@ -212,11 +226,13 @@ impl World {
             plan: release::journal::Plan::default(),
             attempt: 0,
             failures: 0,
+            force: None,
             oci_digest: String::new(),
             started: now,
             since: now,
             at: 0,
             hook_uid: None,
+            hook_begun: false,
             created: Vec::new(),
             faults: Vec::new(),
             failure: None,
@@ -294,7 +310,14 @@ impl World {
             return Ok(None);
         }
         let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
-        Ok(self.members(&last).await?.ok().map(|members| report::inventory(&members, chart)))
+        let Ok(members) = self.members(&last).await? else { return Ok(None) };
+        // What was to leave with a revision that failed may still be there.
+        let before = self.known().revisions.deployed().map(|it| it.record.clone());
+        let before = match before.filter(|it| it.version != last.version) {
+            Some(before) => self.members(&before).await?.unwrap_or_default(),
+            None => Arc::default(),
+        };
+        Ok(Some(report::inventory(members.iter().chain(&*before), chart)))
     }
 
     /// Stores a new revision: of what was prepared, or of what an earlier one was.
@@ -414,6 +437,10 @@ impl reconcile::World<Release> for World {
             storage.sweep().await.map_err(|error| self.not_stored(&error))?;
         }
         self.unclaimed(&revisions)?;
+        let journal = revisions.last().and_then(|it| it.journal.as_ref());
+        let is_open =
+            journal.is_some_and(|it| it.owner == desired.owner && (it.is_open() || !it.accounted));
+        self.known().under_way = Some(is_open);
         self.known().revisions = revisions.clone();
         let status = status::read(&self.object());
         let last = revisions.last();
@@ -424,7 +451,7 @@ impl reconcile::World<Release> for World {
                 live = self.wish.masked_live(self.live(&last.record, journal, look).await?);
             }
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
-            _ => {}
+            _ => self.known().hook_watch = None,
         }
         let known = self.known();
         let (outcome, ran) = (known.outcome.clone(), known.ran.clone());
@@ -437,6 +464,10 @@ impl reconcile::World<Release> for World {
         let is_bookkeeping = matches!(step, Step::Tell(_) | Step::Write(_));
         if !is_bookkeeping && self.is_overtaken() {
             return Err(self.overtaken());
+        }
+        if matches!(step, Step::Open { .. } | Step::Write(_)) {
+            // Until the next look nobody knows what came of it.
+            self.known().under_way = None;
         }
         let outcome = self.done(step).await?;
         let mut known = self.known();

@@ -123,9 +123,12 @@ impl World {
         }
         let wanted: BTreeSet<&ObjectId> = members.iter().map(|it| &it.id).collect();
         let left: Vec<&Member> = before.iter().filter(|it| !wanted.contains(&it.id)).collect();
+        let mut faults = Vec::new();
         for member in left {
-            self.remove(member, record, "Background").await?;
+            let fault = self.remove(member, record, "Background").await?;
+            faults.extend(fault.map(|it| format!("failed to delete resource {it}")));
         }
+        applied.error = (!faults.is_empty()).then(|| faults.join(" && "));
         Ok(applied)
     }
 
@@ -133,9 +136,8 @@ impl World {
     async fn members_that_are_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Rest> {
         let mut served = Vec::new();
         for object in members::read(&record.manifest).unwrap_or_default() {
-            match members::placed(&self.target.cluster, object, &record.namespace).await {
-                Ok((resource, object)) => served.push(Member { id: object.id(), object, resource }),
-                Err(ClusterError::NoSuchKind { .. }) => {}
+            match members::reached(&self.target.cluster, object, &record.namespace).await {
+                Ok(reached) => served.extend(reached),
                 Err(error) => return Err(self.no_answer(&error)),
             }
         }
@@ -254,8 +256,13 @@ impl World {
         how: &str,
     ) -> Result<Option<String>, Rest> {
         let (id, cluster) = (&member.id, &self.target.cluster);
-        let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
-        let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
+        let live = match cluster.get(&member.resource, &id.namespace, &id.name).await {
+            Ok(Some(live)) => live,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
+            // Differs(helm 4): there what may not be read is left behind without a word.
+            Err(error) => return Ok(Some(format!("{}: {error}", id.subject()))),
+        };
         // Differs(helm 4): it deletes whatever has the name, also what another release took over.
         let is_kept = live.annotation(members::POLICY) == Some("keep")
             || members::is_of_another(&live, &record.name, &record.namespace);

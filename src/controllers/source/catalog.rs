@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crds::Artifact;
-use crds::Source as _;
+use crds::{Reconciled, Source as _};
 use crds::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
 };
@@ -50,6 +50,35 @@ pub(crate) struct Found {
     pub(crate) artifact: Option<Artifact>,
     /// Whether its artifact is in another process' store, and comes over HTTP.
     pub(crate) is_elsewhere: bool,
+    /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
+    pub(crate) not_current: Option<String>,
+}
+
+/// Why the artifact of a source may not be what its spec says.
+///
+/// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact whatever this says.
+fn not_current<K: OurKind + Reconciled>(object: &K) -> Option<String> {
+    // Nobody runs for one, so nothing says which generation it speaks of.
+    if K::kind(&()) == ExternalArtifact::kind(&()) {
+        return None;
+    }
+    let message = |kind: &str| object.condition(kind).map(|it| it.message.clone());
+    if object.observed_generation() != object.meta().generation {
+        let is_false = object.condition("Ready").is_some_and(|it| it.status == "False");
+        let told = if is_false { message("Ready") } else { None };
+        let text = match object.is_suspended() {
+            true => "it was changed, and is suspended; resume it",
+            false => "its latest generation has not been reconciled",
+        };
+        return Some(told.unwrap_or_else(|| text.to_owned()));
+    }
+    let is_stalled = object.condition("Stalled").is_some_and(|it| it.status == "True");
+    if is_stalled { message("Stalled") } else { None }
+}
+
+/// What others have to know of a source that compare [`Found::not_current`].
+pub(crate) fn currency<K: OurKind + Reconciled>(object: &K) -> String {
+    format!("{:?} {}", object.observed_generation(), not_current(object).is_none())
 }
 
 impl Catalog {
@@ -134,6 +163,62 @@ fn found<K: OurKind + crds::Source>(
     let is_foreign = K::kind(&()) == ExternalArtifact::kind(&());
     Some(Found {
         artifact: object.artifact().cloned(),
+        not_current: not_current(&*object),
         is_elsewhere: is_foreign || !settings.selects(object.labels()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn source<K: serde::de::DeserializeOwned>(
+        kind: &str,
+        suspend: bool,
+        generations: [i64; 2],
+        conditions: &Value,
+    ) -> K {
+        let [generation, observed] = generations;
+        let of = json!({"kind": "HelmRepository", "name": "r"});
+        serde_json::from_value(json!({
+            "apiVersion": format!("{SOURCES}/v1"), "kind": kind,
+            "metadata": {"name": "s", "generation": generation},
+            "spec": {"chart": "c", "interval": "1m", "suspend": suspend, "sourceRef": of},
+            "status": {"observedGeneration": observed, "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!([{"type": kind, "status": status, "reason": "R", "message": "said",
+            "lastTransitionTime": "2026-11-01T00:00:00Z"}])
+    }
+
+    #[test]
+    fn a_source_is_current_once_its_newest_generation_was_dealt_with() {
+        let told = |suspend, generations, conditions: &Value| {
+            not_current(&source::<HelmChart>("HelmChart", suspend, generations, conditions))
+        };
+        assert_eq!(told(false, [1, 1], &json!([])), None);
+        assert_eq!(told(false, [1, 1], &condition("Ready", "False")), None, "a failure to refresh");
+        assert_eq!(told(false, [1, 1], &condition("Stalled", "True")).as_deref(), Some("said"));
+        assert_eq!(told(false, [2, 1], &condition("Ready", "False")).as_deref(), Some("said"));
+        let text = "its latest generation has not been reconciled";
+        assert_eq!(told(false, [2, 1], &condition("Ready", "True")).as_deref(), Some(text));
+        let text = "it was changed, and is suspended; resume it";
+        assert_eq!(told(true, [2, 1], &json!([])).as_deref(), Some(text));
+        let external: ExternalArtifact = source("ExternalArtifact", false, [2, 1], &json!([]));
+        assert_eq!(not_current(&external), None);
+    }
+
+    #[test]
+    fn each_generation_that_is_dealt_with_is_announced() {
+        let announced = |generations| {
+            currency(&source::<HelmChart>("HelmChart", false, generations, &json!([])))
+        };
+        assert_ne!(announced([1, 1]), announced([2, 1]));
+        assert_ne!(announced([1, 1]), announced([2, 2]));
+    }
 }

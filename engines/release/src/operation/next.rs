@@ -18,8 +18,10 @@ use super::{Task, Write, present};
 pub enum Look {
     /// Nothing.
     Nothing,
-    /// The object of the hook at this place.
+    /// The object of the hook at this place, which is to be gone.
     Hook(usize),
+    /// The object of the hook at this place and how it ended, also where it is gone since.
+    Run(usize),
     /// Whether the objects of the record are ready.
     Ready {
         /// Whether Jobs have to be over.
@@ -38,7 +40,7 @@ pub enum HookObject {
     Leaving,
     /// It is there, and this operation did not create it.
     Theirs,
-    /// This operation created it.
+    /// This operation created it. It may be gone by now, if how it ended was seen ([`Look::Run`]).
     Ours {
         /// Its uid.
         uid: String,
@@ -63,6 +65,9 @@ pub enum Health {
 pub struct Live {
     /// The hook's object that [`look`] names.
     pub hook: Option<HookObject>,
+    /// Whether the hook's object would have been seen if it had been there at any time since [`Journal::hook_begun`] was
+    /// written.
+    pub hook_watched: bool,
     /// The objects that [`look`] means.
     pub objects: Option<Health>,
     /// What to watch meanwhile.
@@ -96,7 +101,8 @@ pub enum Next {
 /// What has to be looked at.
 pub fn look(journal: &Journal, record: &Record) -> Look {
     match present(journal, record).filter(|_| journal.is_open()) {
-        Some(Task::Clear { hook, .. } | Task::Run { hook }) => Look::Hook(hook),
+        Some(Task::Clear { hook, .. }) => Look::Hook(hook),
+        Some(Task::Run { hook }) => Look::Run(hook),
         Some(Task::Await) => Look::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs },
         Some(Task::AwaitGone) => Look::Gone,
         _ => Look::Nothing,
@@ -142,8 +148,8 @@ pub fn next(
         }
         Task::Purge => {
             // The one with the journal goes last.
-            let others = revisions.all().iter().map(|it| it.record.version);
-            let others = others.filter(|version| *version != record.version);
+            let others =
+                revisions.versions().into_iter().filter(|version| *version != record.version);
             Next::Do(Step::Purge { versions: others.chain([record.version]).collect() })
         }
         Task::Start { .. } | Task::Mark | Task::Supersede | Task::Finish => at.write(at.settled()),
@@ -178,8 +184,11 @@ impl At<'_> {
 
     /// Whether nothing of a hook would be abandoned, and nothing half done.
     fn can_stop(&self, task: Task) -> bool {
-        let is_begun =
-            || self.journal.hook_uid.is_some() || self.live.hook != Some(HookObject::Missing);
+        let is_begun = || {
+            self.journal.hook_uid.is_some()
+                || self.live.hook != Some(HookObject::Missing)
+                || self.may_have_vanished()
+        };
         match task {
             Task::Await => true,
             Task::Run { .. } => !is_begun(),
@@ -249,7 +258,7 @@ impl At<'_> {
             Some(Failure { at: journal.at, hook_ended, text: shortened(&text), counts });
         journal.at = 0;
         journal.since = self.now;
-        journal.hook_uid = None;
+        (journal.hook_uid, journal.hook_begun) = (None, false);
         let write = Write { changes, ..Write::of(self.record, journal) };
         self.write(write.settle(self.record, &self.deployed, self.now))
     }
@@ -308,10 +317,10 @@ impl At<'_> {
                 Health::Failed(text) => self.fail_with(text, true, true),
                 Health::Pending(unready) => self.pending_hook(unready),
             },
-            (_, Some(_)) => self.failed(&format!(
-                "the outcome of hook {} is unknown: its object is gone, and it is not run twice",
-                self.hook_name(hook)
-            )),
+            (_, Some(_)) => self.unknown(hook),
+            (HookObject::Missing | HookObject::Theirs, None) if self.may_have_vanished() => {
+                self.unknown(hook)
+            }
             (HookObject::Ours { uid, .. }, None) => {
                 let journal = Journal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
                 self.write(Write::of(self.record, journal))
@@ -321,7 +330,30 @@ impl At<'_> {
         }
     }
 
+    fn unknown(&self, hook: usize) -> Next {
+        self.failed(&format!(
+            "the outcome of hook {} is unknown: its object is gone, and it is not run twice",
+            self.hook_name(hook)
+        ))
+    }
+
+    /// Whether the present hook's object may have come and gone unseen.
+    fn may_have_vanished(&self) -> bool {
+        self.journal.hook_begun && !self.live.hook_watched
+    }
+
+    /// Whether Kubernetes deletes the object of a hook by itself once that has ended.
+    fn vanishes(&self, hook: usize) -> bool {
+        let hook = self.record.hooks.get(hook);
+        hook.is_some_and(|hook| hook.manifest.contains("ttlSecondsAfterFinished"))
+    }
+
     fn create(&self, hook: usize) -> Next {
+        // After a crash nobody could tell that it was never there from that it is gone again.
+        if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
+            let journal = Journal { hook_begun: true, ..self.journal.clone() };
+            return self.write(Write::of(self.record, journal));
+        }
         let (version, operation) = (self.record.version, self.journal.id.clone());
         let step = Step::CreateHook { version, hook, operation };
         match self.outcome.filter(|outcome| outcome.step == step) {

@@ -86,9 +86,7 @@ pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<
         (Status::Uninstalled, true) => {
             Err(format!("the release named \"{name}\" is already deleted"))
         }
-        (Status::Uninstalled, false) => {
-            Ok(Removal::Purge(revisions.all().iter().map(|it| it.record.version).collect()))
-        }
+        (Status::Uninstalled, false) => Ok(Removal::Purge(revisions.versions())),
         _ => Ok(Removal::Run),
     }
 }

@@ -21,11 +21,13 @@ fn journal(action: Action) -> Journal {
         plan: Plan::default(),
         attempt: 1,
         failures: 1,
+        force: None,
         oci_digest: String::new(),
         started: now,
         since: now,
         at: 0,
         hook_uid: None,
+        hook_begun: false,
         created: Vec::new(),
         faults: Vec::new(),
         failure: None,
@@ -184,8 +186,7 @@ fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
     let live = Live {
         objects: Some(Health::Pending(vec!["Deployment/apps/web status: 'InProgress'".to_owned()])),
         on: on.clone().into(),
-        again: None,
-        hook: None,
+        ..Live::default()
     };
     let journal = Journal { at: 9, ..journal(Action::Install) };
     let wake = |live: &Live| match next(
@@ -203,4 +204,27 @@ fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
     let deadline = Time::UNIX_EPOCH + Duration::from_secs(300);
     assert_eq!(wake(&live), reconcile::Wake::on(on.clone()).and_at(deadline));
     assert_eq!(wake(&Live { again: Some(again), ..live.clone() }).at, Some(again));
+}
+
+#[test]
+fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
+    let mut record = with_hooks();
+    record.hooks[2].manifest = "spec:\n  ttlSecondsAfterFinished: 0\n".to_owned();
+    let due = |hook_begun: bool, hook_watched: bool| {
+        let journal = Journal { at: 1, hook_begun, ..journal(Action::Install) };
+        let hook = Some(HookObject::Missing);
+        let live = Live { hook, hook_watched, ..Live::default() };
+        let revisions = Revisions::default();
+        match next(&journal, &record, &revisions, &live, None, None, Time::UNIX_EPOCH) {
+            Next::Do(Step::Write(write)) if write.journal.hook_begun => "note",
+            Next::Do(Step::Write(write)) if write.journal.failure.is_some() => "fail",
+            Next::Do(Step::CreateHook { .. }) => "create",
+            _ => "else",
+        }
+    };
+    assert_eq!(due(false, true), "note");
+    assert_eq!(due(true, true), "create");
+    assert_eq!(due(true, false), "fail");
+    // What cannot be watched is created all the same.
+    assert_eq!(due(false, false), "create");
 }

@@ -120,6 +120,7 @@ impl Run<'_> {
             plan: desired.plan(action),
             attempt: failures.saturating_add(1),
             failures: status.failures.saturating_add(1),
+            force: desired.requests.force.clone().filter(|_| action.is_release()),
             oci_digest: if action.is_release() {
                 desired.oci_digest.clone()
             } else {
@@ -129,6 +130,7 @@ impl Run<'_> {
             since: now,
             at: 0,
             hook_uid: None,
+            hook_begun: false,
             created: Vec::new(),
             faults: Vec::new(),
             failure: None,

@@ -8,6 +8,7 @@ use reconcile::Rest;
 
 use super::*;
 use crate::record::HookRecord;
+use crate::revisions::Broken;
 use crate::settings::{Remediation, RemediationStrategy, Strategy};
 use crate::testing::{End, World, desired, hook, record};
 
@@ -773,5 +774,155 @@ fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
                 assert_eq!(got, wanted, "{name}, ended at step {at} ({is_done}): {:#?}", world.log);
             }
         }
+    }
+}
+
+/// Hooks whose Jobs are gone once they have ended.
+fn with_vanishing_hooks() -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = vec![hook("pre", &["pre-install"], &[]), hook("post", &["post-install"], &[])];
+    for hook in &mut world.hooks {
+        hook.manifest = "spec: {ttlSecondsAfterFinished: 0}".to_owned();
+        world.vanishing.insert(hook.name.clone());
+    }
+    world
+}
+
+#[test]
+fn a_hook_that_is_gone_once_it_has_ended_ends_as_it_was_seen_to() {
+    let mut world = with_vanishing_hooks();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+    let mut world = with_vanishing_hooks();
+    world.fails("run post");
+    let rest = world.settle();
+    assert!(rest.text().contains("Job post failed"), "{}", told(&mut world, &rest));
+}
+
+#[test]
+fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_again() {
+    let mut whole = with_vanishing_hooks();
+    whole.settle();
+    let mut unknown = 0;
+    for at in 1..=whole.steps {
+        for is_done in [false, true] {
+            let mut world = with_vanishing_hooks();
+            world.crash = Some((at, is_done));
+            // The world itself refuses to run a hook twice.
+            let rest = world.settle();
+            let is_unknown = rest.text().contains("is unknown: its object is gone");
+            unknown += usize::from(is_unknown);
+            assert!(rest.is_settled() || is_unknown, "{at} {is_done}: {}", told(&mut world, &rest));
+        }
+    }
+    assert!(unknown > 0);
+}
+
+#[test]
+fn another_timeout_counts_from_the_moment_it_was_given() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    world.run();
+    world.now += 240 * SECOND;
+    world.desired.install.timeout = 1200 * SECOND;
+    world.run();
+    let journal = world.records[&1].1.clone().unwrap();
+    assert_eq!(journal.deadline(), world.now + 1200 * SECOND);
+    world.now += 600 * SECOND;
+    world.run();
+    assert!(world.records[&1].1.as_ref().unwrap().is_open(), "{:?}", world.log);
+    world.slow.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+}
+
+#[test]
+fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    world.run();
+    let asked = Some("now".to_owned());
+    world.desired.requests.reconcile.clone_from(&asked);
+    world.desired.requests.force.clone_from(&asked);
+    world.run();
+    assert_eq!(world.records.len(), 1);
+    world.slow.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+    let opened = world.log.iter().filter(|line| line.starts_with("open v")).count();
+    assert_eq!((opened, world.records.len()), (2, 2), "{:?}", world.log);
+    assert_eq!(world.status.last_handled_force, asked);
+}
+
+#[test]
+fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.log.clear();
+    world.desired.suspended = true;
+    world.desired.target.namespace = "prod".to_owned();
+    let rest = world.settle();
+    assert_eq!(text(&rest), "blocked Suspended: reconciliation is suspended");
+    assert_eq!((world.log.len(), world.records.len()), (0, 1));
+}
+
+#[test]
+fn outside_of_its_windows_an_operation_ends_and_none_begins() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    world.run();
+    world.desired.closes = Some(world.now);
+    world.slow.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+    for change in [
+        |next: &mut Desired| next.inputs.push('x'),
+        |next: &mut Desired| next.test.enable = true,
+        |next: &mut Desired| next.target.namespace = "prod".to_owned(),
+    ] {
+        let mut world = world.clone();
+        world.desired.chart_version = "2.0.0".to_owned();
+        change(&mut world.desired);
+        world.log.clear();
+        let End::Rest(rest) = world.run() else { panic!() };
+        assert_eq!(rest.reason().as_str(), "WindowClosed", "{}", told(&mut world, &rest));
+        assert!(world.log.is_empty(), "{:?}", world.log);
+    }
+}
+
+#[test]
+fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.upgrade.remediation.retries = 1;
+    world.fails("ready");
+    world.slow.insert("ready".to_owned());
+    world.run();
+    world.slow.clear();
+    world.desired.closes = Some(world.now);
+    world.run();
+    assert!(world.log.iter().any(|line| line.contains("'rollback'")), "{:?}", world.log);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_not_taken_for_none() {
+    let broken = Broken { secret: "apps/s".to_owned(), version: 1, problem: "odd".to_owned() };
+    let wished = |deleted: bool| Desired { deleted, ..desired("1.0.0", "a") };
+    for desired in [wished(true), wished(false)] {
+        let mut world = World::new(wished(false));
+        world.settle();
+        let observed = Observed {
+            now: world.now,
+            status: world.status.clone(),
+            revisions: Revisions::new(Vec::new(), vec![broken.clone()]),
+            live: Live::default(),
+            drift: None,
+            outcome: None,
+            ran: Ran::default(),
+        };
+        let Verdict::Rest(rest) = Release::plan(&desired, &observed) else { panic!() };
+        let text = text(&rest);
+        assert!(text.starts_with("failed StateError: ") && text.contains("apps/s"), "{text}");
     }
 }

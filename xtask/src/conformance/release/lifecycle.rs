@@ -208,7 +208,7 @@ impl Cluster {
         let ids = ids(record);
         match look(journal, record) {
             Look::Nothing => Live::default(),
-            Look::Hook(hook) => {
+            Look::Hook(hook) | Look::Run(hook) => {
                 let hook = record.hooks.get(hook).map(|it| format!("{}/{}", it.kind, it.name));
                 let name = hook.unwrap_or_default();
                 let object = match (&self.hook, &journal.hook_uid, last.map(|last| &last.step)) {
@@ -341,11 +341,13 @@ fn journal(action: Action, plan: Plan) -> Journal {
         plan,
         attempt: 1,
         failures: 1,
+        force: None,
         oci_digest: String::new(),
         started: now(),
         since: now(),
         at: 0,
         hook_uid: None,
+        hook_begun: false,
         created: Vec::new(),
         faults: Vec::new(),
         failure: None,

@@ -1,0 +1,221 @@
+//! What keeps a HelmRelease from beginning anything: suspension and windows. An operation that is under way comes to its
+//! end, or to the next place at which nothing is half done.
+//!
+//! Elsewhere: when that is (`hold`, `window`), where an operation may stop (engine `release`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apply::ignore::Rules;
+use crds::Reconciled as _;
+use crds::helm::HelmRelease;
+use golang::value::Map;
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Facts, Rest, Time, WindowState, reason};
+use release::snapshot::latest;
+
+use super::postrender::PostRenderers;
+use super::storage::Storage;
+use super::ways::Ways;
+use super::wish::{self, Pace, Parts};
+use super::{Ended, Session, Wish, chart, report, status};
+use crate::cluster::ClusterError;
+use crate::controllers::reference::References;
+use crate::controllers::target::{Target, Wanted};
+use crate::controllers::{hold, marks, window};
+
+impl Session {
+    /// What the gate asks about before anything is resolved.
+    ///
+    /// An operation that began while a window was open comes to its end.
+    pub(super) fn facts(&self, object: &HelmRelease, is_under_way: bool) -> Facts {
+        let facts = Facts {
+            suspended: hold::is_suspended(object, self.began),
+            cycle: self.context.hub.cycle(&self.node),
+            window: window::state(object, self.began),
+            ..Facts::default()
+        };
+        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
+        if is_under_way {
+            return Facts { window: None, ..facts };
+        }
+        let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
+            && object.observed_generation() == object.meta().generation;
+        let source = chart::source(&self.context, object, self.began).ok();
+        let is_known = source.is_none_or(|source| {
+            self.memory().source.as_ref().is_none_or(|known| *known == source.key())
+        });
+        if is_ready && is_known {
+            return facts;
+        }
+        let waiting = match is_ready {
+            true => "the chart's new version".to_owned(),
+            false => "what the spec asks for".to_owned(),
+        };
+        Facts { waiting: Some(waiting), ..facts }
+    }
+
+    /// From when on no operation may begin.
+    pub(super) fn closes(&self, object: &HelmRelease) -> Option<Time> {
+        match window::state(object, self.began)? {
+            WindowState::Open { until, .. } => until,
+            WindowState::Closed { .. } | WindowState::Invalid { .. } => Some(Time::MIN),
+        }
+    }
+
+    /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is
+    /// read once for a process, and only of an object whose status has not come to rest.
+    pub(super) async fn is_under_way(&self, object: &HelmRelease) -> Result<bool, ClusterError> {
+        if !status::is_reconciling(object) {
+            return Ok(false);
+        }
+        let known = self.memory().under_way;
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let Ok(target) = self.target_only(object).await else { return Ok(false) };
+        let known = status::read(object);
+        let (Some(of), false) = (latest(&known.history), known.storage_namespace.is_empty()) else {
+            return self.is_first_under_way(object, &target).await;
+        };
+        self.has_open_journal(object, &target, &known.storage_namespace, &of.name).await
+    }
+
+    /// The same where nothing was released before.
+    async fn is_first_under_way(
+        &self,
+        object: &HelmRelease,
+        target: &Arc<Target>,
+    ) -> Result<bool, ClusterError> {
+        let wanted = wish::target(object);
+        self.has_open_journal(object, target, &wanted.storage_namespace, &wanted.name).await
+    }
+
+    async fn has_open_journal(
+        &self,
+        object: &HelmRelease,
+        target: &Arc<Target>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ClusterError> {
+        let owner = object.uid().unwrap_or_default();
+        let storage = Storage::new(&target.cluster, namespace, name, &owner).await;
+        let storage = storage.map_err(|it| it.into_cluster())?;
+        let revisions = storage.revisions().await.map_err(|it| it.into_cluster())?;
+        let journal = revisions.last().and_then(|it| it.journal.as_ref());
+        let is_open =
+            journal.is_some_and(|it| it.owner == owner && (it.is_open() || !it.accounted));
+        self.memory().under_way = Some(is_open);
+        Ok(is_open)
+    }
+
+    /// Where the release is, without anything else that the spec names.
+    async fn target_only(&self, object: &HelmRelease) -> Result<Arc<Target>, Rest> {
+        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
+        let account = spec.service_account_name.as_deref();
+        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        let mut references = References::default();
+        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        references.watch(&self.context, &self.node);
+        target
+    }
+
+    /// Has an operation that is under way come to the next place at which nothing is half done. Nothing else that the spec
+    /// says by now is looked at.
+    pub(super) async fn stop(
+        &self,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let Ok(target) = self.target_only(object).await else {
+            return self.rest_suspended(object).await;
+        };
+        let pace =
+            wish::check(&object.spec).map(|(pace, _)| pace).unwrap_or_else(|_| Pace::of_farewell());
+        let wish = self.without_chart(object, &pace, true);
+        let Some(ended) = self.drive(object, wish, &target).await else {
+            return Ok(Some(Duration::ZERO));
+        };
+        match &ended.rest {
+            Rest::Blocked(why, ..) if *why == reason::SUSPENDED => {
+                self.rest_suspended(&ended.object).await
+            }
+            _ => self.finish(ended, Some(pace)).await,
+        }
+    }
+
+    /// A wish for nothing new: of the release that there is.
+    pub(super) fn without_chart(
+        &self,
+        object: &Arc<HelmRelease>,
+        pace: &Pace,
+        is_suspended: bool,
+    ) -> Arc<Wish> {
+        let known = status::read(object);
+        let of = latest(&known.history);
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());
+        let version = of.map(|it| &it.chart_version);
+        let parts = Parts {
+            chart_name: text(of.map(|it| &it.chart_name)),
+            chart_version: text(attempted.filter(|_| is_suspended).or(version)),
+            app_version: text(of.map(|it| &it.app_version)),
+            oci_digest: text(of.map(|it| &it.oci_digest)),
+            config_digest: text(of.map(|it| &it.config_digest)),
+            artifact_digest: String::new(),
+        };
+        let settings = &self.context.settings;
+        let ways = Ways::of(&object.spec, settings);
+        Arc::new(Wish {
+            desired: wish::desired(object, parts, pace, is_suspended, settings),
+            ways,
+            values: Map::default(),
+            chart: None,
+            post: Arc::new(PostRenderers::of(object, ways.post_render)),
+            expressions: self.expressions.clone(),
+            ignore: Rules::default(),
+            secrets: Vec::new(),
+        })
+    }
+
+    /// A suspended object is left as it is, but for what its hold says, and that nothing is under way any more; nothing it
+    /// waited for wakes it.
+    pub(super) async fn rest_suspended(
+        &self,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let target = self.memory().target.clone();
+        if let Some(target) = target {
+            target.observer().await_objects(&self.node, &[]);
+        }
+        self.memory().hook_watch = None;
+        let mut object = object.clone();
+        if let Some((before, after)) = report::suspended(&object, self.began) {
+            let written = self.latest.write_status(&self.context, &object, &before, &after).await?;
+            let Some(written) = written else { return Ok(None) };
+            object = written;
+        }
+        marks::show(&self.context, &self.latest, &object, self.began, false).await?;
+        Ok(None)
+    }
+
+    /// Outside of its windows an object without anything new is left as it is.
+    pub(super) async fn rest_closed(
+        &self,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        marks::show(&self.context, &self.latest, object, self.began, true).await?;
+        Ok(None)
+    }
+
+    /// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
+    /// are open again by now.
+    pub(super) fn outside(&self, ended: Ended) -> Option<Ended> {
+        let what = match &ended.rest {
+            Rest::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
+            _ => return Some(ended),
+        };
+        let state = window::state(&*ended.object, jiff::Timestamp::now())?;
+        let rest = state.rest(&what)?;
+        Some(Ended { rest, ..ended })
+    }
+}
