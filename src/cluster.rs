@@ -20,7 +20,9 @@ pub(crate) mod lease;
 pub(crate) mod objects;
 mod pool;
 mod presence;
+mod resolver;
 mod retry;
+pub(crate) mod services;
 pub(crate) mod status;
 pub(crate) mod watch;
 
@@ -35,6 +37,8 @@ pub(crate) use error::ClusterError;
 pub(crate) struct Cluster {
     /// For requests with an answer.
     unary: Client,
+    /// The same as the configuration's own user, in whosever name the others are.
+    ourselves: Client,
     /// For watches of our own kinds: nothing else can fill their connection.
     own_watches: pool::Pool,
     /// For all other watches.

@@ -11,6 +11,7 @@ pub(crate) mod artifact;
 pub(crate) mod bucket;
 mod contest;
 pub(crate) mod context;
+pub(crate) mod egress;
 pub(crate) mod expressions;
 pub(crate) mod external_artifact;
 pub(crate) mod gate;

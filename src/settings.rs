@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 
 use accepted::Accepted;
 use gates::Gates;
@@ -132,6 +133,16 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_empty_builds: bool,
+
+    /// Networks that URLs of specs may lead to although --no-cross-namespace-refs refuses them, such as that of a Git
+    /// server's Service; separated by commas
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    pub(crate) allow_source_cidrs: Vec<IpNet>,
+
+    /// Let URLs of specs lead to windlass itself and to its machine; for tests, whose servers are there
+    #[arg(long, hide = true, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) allow_loopback_sources: bool,
 
     /// Refuse bases on other servers in kustomizations
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,

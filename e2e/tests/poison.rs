@@ -15,7 +15,10 @@ use e2e::harness::{Story, Target, Windlass};
 use serde_json::{Map, Value, json};
 
 /// How many poisonous objects there are.
-const COUNT: usize = 240;
+const COUNT: usize = 432;
+
+/// How many of a kind the API server has to take, or the nonsense is too wild to say anything.
+const FEWEST: usize = 10;
 
 /// Pseudo-random numbers (splitmix64), the same for the same seed everywhere.
 struct Chance(u64);
@@ -146,13 +149,59 @@ const ANNOTATIONS: [&str; 10] = [
     "kustomize.toolkit.fluxcd.io/reconcile",
 ];
 
-fn spec_schema(kind: &str) -> Result<Value> {
+/// A kind, and a spec of it that works or lacks nothing but a server that answers.
+struct Kind {
+    api_version: String,
+    kind: String,
+    schema: Value,
+    base: Value,
+}
+
+impl Kind {
+    fn target(&self, at: usize) -> Target {
+        Target::new(&self.api_version, &self.kind, &format!("poison-{at}"))
+    }
+}
+
+/// Every kind; one without a base is an error, so that a new one is thought of.
+fn kinds(url: &str) -> Result<Vec<Kind>> {
     let definitions = crds::all();
-    let (_, definition) =
-        definitions.iter().find(|(_, d)| d.spec.names.kind == kind).context("no such kind")?;
-    let value = serde_json::to_value(definition)?;
-    let schema = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
-    schema.cloned().context("no schema")
+    let kinds = definitions.iter().map(|(_, definition)| {
+        let value = serde_json::to_value(definition)?;
+        let version = value["spec"]["versions"][0]["name"].as_str().context("no version")?;
+        let schema = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
+        let kind = definition.spec.names.kind.clone();
+        Ok(Kind {
+            api_version: format!("{}/{version}", definition.spec.group),
+            schema: schema.cloned().context("no schema")?,
+            base: base(&kind, url)?,
+            kind,
+        })
+    });
+    kinds.collect()
+}
+
+fn base(kind: &str, url: &str) -> Result<Value> {
+    Ok(match kind {
+        "Bucket" => {
+            json!({"interval": "1m", "endpoint": "127.0.0.1:1", "bucketName": "a", "insecure": true})
+        }
+        "ExternalArtifact" => json!({"sourceRef": {"kind": "A", "name": "a"}}),
+        "GitRepository" => json!({"interval": "1m", "url": url, "ref": {"branch": "main"}}),
+        "HTTPArchive" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a.tar.gz"}),
+        "HelmChart" => json!({"interval": "1m", "chart": "chart",
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
+        // It would apply to a namespace that does not exist, so nothing healthy is touched.
+        "HelmRelease" => json!({"interval": "1m", "targetNamespace": "nowhere",
+            "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}}),
+        "HelmRepository" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a"}),
+        "Kustomization" => json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
+        "OCIRepository" => {
+            json!({"interval": "1m", "url": "oci://127.0.0.1:1/a", "insecure": true})
+        }
+        other => anyhow::bail!("{other} has no spec to poison"),
+    })
 }
 
 /// A spec that works, with one to three fields replaced by nonsense.
@@ -188,26 +237,13 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let before = windlass.operator.id();
 
     let url = upstream.server.url(&upstream.repository);
-    let bases = [
-        (
-            "source.toolkit.fluxcd.io/v1",
-            "GitRepository",
-            json!({"interval": "1m", "url": url, "ref": {"branch": "main"}}),
-        ),
-        (
-            "kustomize.toolkit.fluxcd.io/v1",
-            "Kustomization",
-            // It would apply to a namespace that does not exist, so nothing healthy is touched.
-            json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
-             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
-        ),
-    ];
+    let kinds = kinds(&url)?;
     let mut accepted: BTreeMap<&str, usize> = BTreeMap::new();
     for at in 0..COUNT {
-        let (api_version, kind, base) = &bases[at % bases.len()];
-        let (mut spec, _) = poisoned(base, &spec_schema(kind)?, &mut chance)?;
+        let Kind { api_version, kind, schema, base } = &kinds[at % kinds.len()];
+        let (mut spec, _) = poisoned(base, schema, &mut chance)?;
         // Its own namespace is where the healthy ones live, so what it applies goes elsewhere, and its Secrets are its own.
-        if *kind == "Kustomization" {
+        if base["targetNamespace"].is_string() {
             spec["targetNamespace"] = "nowhere".into();
         }
         let mut annotations = Map::new();
@@ -222,8 +258,9 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         }
     }
     eprintln!("the API server took {accepted:?} of {COUNT}");
-    for (_, kind, _) in &bases {
-        ensure!(accepted.get(kind).is_some_and(|n| *n >= 20), "too few were taken: {accepted:?}");
+    for Kind { kind, .. } in &kinds {
+        let enough = accepted.get(&**kind).is_some_and(|n| *n >= FEWEST);
+        ensure!(enough, "too few of {kind} were taken: {accepted:?}");
     }
 
     // The healthy ones go on, in the middle of it and afterwards.
@@ -247,12 +284,10 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
 
     // And all of them can be deleted.
     for at in 0..COUNT {
-        let (api_version, kind, _) = &bases[at % bases.len()];
-        story.delete(&Target::new(api_version, kind, &format!("poison-{at}"))).await.ok();
+        story.delete(&kinds[at % kinds.len()].target(at)).await.ok();
     }
     for at in 0..COUNT {
-        let (api_version, kind, _) = &bases[at % bases.len()];
-        story.await_gone(&Target::new(api_version, kind, &format!("poison-{at}")), SOON).await?;
+        story.await_gone(&kinds[at % kinds.len()].target(at), SOON).await?;
     }
     story.expect(&Target::config_map("map")).await?;
     story.end().await

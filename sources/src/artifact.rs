@@ -10,20 +10,23 @@ use std::{
 };
 
 use tree::Memory;
+use url::Url;
 
 use crate::{
     archive::{Digesting, ExtractError, ExtractOptions, extract},
-    http::{self, Tls, root_cause},
+    http::{self, Egress, Tls, root_cause},
     store::{self, Store},
 };
 
 /// Where an artifact is, and what it has to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Remote {
     /// Where it is served.
     pub url: String,
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
+    /// Where it may be.
+    pub egress: Egress,
 }
 
 /// How much a fetch may take.
@@ -71,14 +74,16 @@ pub enum Error {
         limit: Duration,
     },
     /// What is served is not what the source's status promises.
-    #[error("`{url}` has digest `{found}` instead of `{expected}`")]
+    ///
+    /// Which digest it has is not told: whoever may write a status could have what others serve named by it.
+    #[error(
+        "`{url}` is not what the status of its source promises: its digest is not `{expected}`"
+    )]
     Mismatch {
         /// Where it is.
         url: String,
         /// What was promised.
         expected: String,
-        /// What is there.
-        found: String,
     },
     /// It is what was promised, but no archive that can be used.
     #[error("cannot extract `{url}`")]
@@ -135,8 +140,11 @@ async fn fetch_all(remote: &Remote, limit: u64) -> Result<File, Error> {
     let url = &remote.url;
     let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
     let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
-    let client = http::client(&Tls::default(), None).map_err(|e| unanswered(e.to_string()))?;
-    let answer = client.get(url).send().await;
+    let at = Url::parse(url).map_err(|e| unanswered(e.to_string()))?;
+    remote.egress.admits(&at).map_err(|refused| unanswered(refused.to_string()))?;
+    let client = http::client_within(&Tls::default(), None, &remote.egress);
+    let client = client.map_err(|e| unanswered(e.to_string()))?;
+    let answer = client.get(at).send().await;
     let mut answer = answer.map_err(|e| unanswered(root_cause(&e.without_url())))?;
     if !answer.status().is_success() {
         return Err(Error::Status { url: url.clone(), status: answer.status().as_u16() });
@@ -154,8 +162,7 @@ async fn fetch_all(remote: &Remote, limit: u64) -> Result<File, Error> {
     }
     let (mut file, sealed) = out.finish();
     if sealed.digest != remote.digest {
-        let (expected, found) = (remote.digest.clone(), sealed.digest);
-        return Err(Error::Mismatch { url: url.clone(), expected, found });
+        return Err(Error::Mismatch { url: url.clone(), expected: remote.digest.clone() });
     }
     file.rewind().map_err(disk)?;
     Ok(file)

@@ -59,7 +59,7 @@ impl Files for Disk {
         let client = http::client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let (budgets, limits) = (Budgets::default(), web::Limits::default());
-        runtime.block_on(web::get((&client, &budgets), Egress::Anywhere, url, limits))
+        runtime.block_on(web::get((&client, &budgets), &Egress::Anywhere, url, limits))
     }
 
     fn checkout(&self, repository: &Repository) -> Result<String, Error> {
@@ -161,7 +161,9 @@ mod tests {
         symlink("../secret.yaml", app.join("s.yaml")).unwrap();
         fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
         let app = app.to_str().unwrap();
-        let error = build(&Disk::default(), app, &Options::default(), &Budget::default(), &mut Vec::new()).unwrap_err();
+        let error =
+            build(&Disk::default(), app, &Options::default(), &Budget::default(), &mut Vec::new())
+                .unwrap_err();
         let wanted = format!("security; file '{app}/s.yaml' is not in or below '{app}'");
         assert!(error.to_string().contains(&wanted), "{error}");
     }

@@ -20,7 +20,8 @@ use url::Url;
 pub use budget::{Budgets, Busy};
 pub use cached::{Cached, Logins};
 pub use clients::Clients;
-pub use egress::{Egress, Refused};
+pub(crate) use egress::refusal;
+pub use egress::{Egress, Refused, Rules};
 pub use proxy::Proxy;
 pub(crate) use proxy::is_refusal_of_proxy;
 
@@ -85,7 +86,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Says which key of the Secret cannot be used. No text of the Secret is repeated.
 pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
-    client_within(tls, proxy, Egress::Anywhere)
+    client_within(tls, proxy, &Egress::Anywhere)
 }
 
 /// As [`client_within`], for what is kept as it is stored: no body is decompressed on its way.
@@ -95,7 +96,7 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
 pub fn client_undecoded(
     tls: &Tls,
     proxy: Option<&Proxy>,
-    egress: Egress,
+    egress: &Egress,
 ) -> Result<reqwest::Client, Error> {
     let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
     built(builder, tls, Trust::Instead, proxy, egress)
@@ -108,7 +109,7 @@ pub fn client_undecoded(
 pub fn client_within(
     tls: &Tls,
     proxy: Option<&Proxy>,
-    egress: Egress,
+    egress: &Egress,
 ) -> Result<reqwest::Client, Error> {
     client_trusting(tls, Trust::Instead, proxy, egress)
 }
@@ -121,7 +122,7 @@ pub fn client_trusting(
     tls: &Tls,
     trust: Trust,
     proxy: Option<&Proxy>,
-    egress: Egress,
+    egress: &Egress,
 ) -> Result<reqwest::Client, Error> {
     built(reqwest::Client::builder(), tls, trust, proxy, egress)
 }
@@ -131,7 +132,7 @@ fn built(
     tls: &Tls,
     trust: Trust,
     proxy: Option<&Proxy>,
-    egress: Egress,
+    egress: &Egress,
 ) -> Result<reqwest::Client, Error> {
     let mut builder = builder
         .connect_timeout(CONNECT_TIMEOUT)
@@ -159,10 +160,11 @@ fn built(
         let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
         builder = builder.identity(identity);
     }
-    if egress != Egress::Anywhere {
-        builder = builder.dns_resolver(egress::Within::new(egress));
+    if egress.is_limited() {
+        builder = builder.dns_resolver(egress::Within::new(egress.clone()));
     }
     if let Some(proxy) = proxy {
+        proxy.check(egress)?;
         builder = builder.proxy(proxy.for_client()?);
     }
     builder.build().map_err(|error| match (&tls.identity, &tls.ca) {

@@ -131,14 +131,14 @@ pub enum Error {
     #[error("artifact `{0}` is not in the store")]
     Missing(String),
     /// The file was changed after it was stored; it must be removed and fetched again.
-    #[error("artifact `{path}` has digest `{found}` instead of `{expected}`")]
+    ///
+    /// Which digest it has is not told: whoever may write a status could have the files of others named by it.
+    #[error("artifact `{path}` is not what was stored: its digest is not `{expected}`")]
     Mismatch {
         /// The artifact.
         path: String,
         /// What was stored.
         expected: String,
-        /// What is there now.
-        found: String,
     },
     /// The file is what was stored, but no archive that can be used.
     #[error("cannot extract artifact `{path}`")]
@@ -266,6 +266,12 @@ impl Store {
         })
     }
 
+    /// Under which host artifacts are served; see [`Options::advertised`].
+    #[must_use]
+    pub fn advertised(&self) -> &str {
+        &self.options.advertised
+    }
+
     /// Where an artifact is served.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
@@ -357,7 +363,7 @@ impl Store {
             let found = self.hash(path, &mut file)?;
             if found != digest {
                 let (path, expected) = (path.to_owned(), digest.to_owned());
-                return Err(Error::Mismatch { path, expected, found });
+                return Err(Error::Mismatch { path, expected });
             }
             file.rewind().map_err(failed("read", &self.root.join(path)))?;
             let failed = |source| Error::Extract { path: path.to_owned(), source };

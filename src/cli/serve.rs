@@ -128,6 +128,7 @@ fn tell(settings: &Settings) {
         default_kubeconfig_service_account = settings.default_kubeconfig_service_account,
         insecure_kubeconfig_exec = settings.insecure_kubeconfig_exec,
         insecure_kubeconfig_tls = settings.insecure_kubeconfig_tls,
+        allow_source_cidrs = ?settings.allow_source_cidrs,
         no_remote_bases = settings.no_remote_bases,
         no_empty_builds = settings.no_empty_builds,
         insecure_remote_bases = settings.insecure_remote_bases,

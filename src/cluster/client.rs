@@ -16,6 +16,7 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
+use sources::http::Egress;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
@@ -26,6 +27,7 @@ use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use super::leadership::{Leadership, Silenced};
 use super::pool::Pool;
+use super::resolver::Resolver;
 use super::retry::Listen;
 use crate::metrics::{ApiRequests, Metrics};
 
@@ -60,8 +62,10 @@ pub(crate) async fn connect(
     config.headers.push((USER_AGENT, user_agent(identity)));
     // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
     let unlimited = Leadership::unlimited();
-    let leasing = Connection::new(config.clone(), None, &unlimited, metrics)?.unary(None)?;
-    let connection = Connection::new(config, None, leadership, metrics)?;
+    let anywhere = &Egress::Anywhere;
+    let leasing = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let leasing = leasing.unary(None)?;
+    let connection = Connection::new(config, None, anywhere, leadership, metrics)?;
     Ok(Cluster::new(connection, leasing, identity.into())?)
 }
 
@@ -72,16 +76,18 @@ fn user_agent(identity: &str) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Connects to the cluster that somebody's Secret names, writing only while `home` may be written to. Sends nothing
-/// yet.
+/// Connects to the cluster that somebody's Secret names, where `egress` admits it, writing only while `home` may be
+/// written to. Sends nothing yet.
 ///
 /// # Errors
 /// Says what in the kubeconfig cannot be used.
 pub(crate) async fn connect_to(
     remote: &Remote,
+    egress: &Egress,
     home: &Cluster,
     metrics: &Metrics,
 ) -> Result<Cluster, KubeconfigError> {
+    remote.check(egress)?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(remote.kubeconfig.clone(), &options)
         .await
@@ -90,7 +96,8 @@ pub(crate) async fn connect_to(
     config.proxy_url = None;
     config.headers.push((USER_AGENT, user_agent(&home.instance)));
     let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
-    let connection = Connection::new(config, remote.proxy.as_ref(), &home.leadership, metrics);
+    let connection =
+        Connection::new(config, remote.proxy.as_ref(), egress, &home.leadership, metrics);
     let (leasing, instance) = (home.leasing.clone(), home.instance.clone());
     Cluster::new(connection.map_err(unusable)?, leasing, instance).map_err(unusable)
 }
@@ -113,6 +120,7 @@ type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, B
 pub(super) struct Connection {
     config: Arc<Config>,
     proxy: Option<Proxy>,
+    egress: Egress,
     /// For requests with an answer. Watches, which last, have connections of their own.
     unary: Http,
     leadership: Leadership,
@@ -124,12 +132,14 @@ impl Connection {
     fn new(
         config: Config,
         proxy: Option<&Proxy>,
+        egress: &Egress,
         leadership: &Leadership,
         metrics: &Metrics,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
             proxy: proxy.cloned(),
-            unary: http(&config, proxy, leadership)?,
+            egress: egress.clone(),
+            unary: http(&config, proxy, egress, leadership)?,
             leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
             dropped_events: metrics.dropped_events.clone(),
@@ -146,7 +156,8 @@ impl Connection {
     fn watches(&self) -> Pool {
         let this = self.clone();
         Pool::new(move || {
-            let http = http(&this.config, this.proxy.as_ref(), &this.leadership)?;
+            let proxy = this.proxy.as_ref();
+            let http = http(&this.config, proxy, &this.egress, &this.leadership)?;
             this.client(&http, None, None)
         })
     }
@@ -206,9 +217,10 @@ const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user")
 fn http(
     config: &Config,
     proxy: Option<&Proxy>,
+    egress: &Egress,
     leadership: &Leadership,
 ) -> Result<Http, ConnectionError> {
-    let mut tcp = HttpConnector::new();
+    let mut tcp = HttpConnector::new_with_resolver(Resolver(egress.clone()));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
@@ -255,8 +267,10 @@ impl Cluster {
         leasing: Client,
         instance: Arc<str>,
     ) -> Result<Self, ConnectionError> {
+        let ourselves = connection.unary(None)?;
         Ok(Self {
-            unary: connection.unary(None)?,
+            unary: ourselves.clone(),
+            ourselves,
             own_watches: connection.watches(),
             watches: connection.watches(),
             leasing,

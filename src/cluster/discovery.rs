@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use kube::core::Status;
 use objects::Gvk;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::capabilities::Served;
 use super::{Cluster, ClusterError};
@@ -26,7 +28,11 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// Path of the collection, or of one object.
-    pub(crate) fn path(&self, namespace: &str, name: Option<&str>) -> String {
+    ///
+    /// # Errors
+    /// What no object can be called, as the API server would put it: such a name would lead to another object, or to
+    /// another request.
+    pub(crate) fn path(&self, namespace: &str, name: Option<&str>) -> Result<String, ClusterError> {
         let Gvk { group, version, .. } = &self.gvk;
         let mut path = if group.is_empty() {
             format!("/api/{version}")
@@ -35,17 +41,39 @@ impl Resource {
         };
         if self.namespaced && !namespace.is_empty() {
             path.push_str("/namespaces/");
-            path.push_str(namespace);
+            path.push_str(&segment("metadata.namespace", namespace)?);
         }
         path.push('/');
         path.push_str(&self.plural);
         if let Some(name) = name {
             path.push('/');
-            // Names such as `system:node` hold characters that a path keeps as they are; `%` and `?` cannot occur.
-            path.push_str(name);
+            path.push_str(&segment("metadata.name", name)?);
         }
-        path
+        Ok(path)
     }
+}
+
+/// What a path keeps as it is; names such as `system:node` need it.
+const KEPT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
+
+/// A name as a part of a path. The API server takes paths apart after it decoded them, so encoding is not enough.
+fn segment(field: &str, name: &str) -> Result<String, ClusterError> {
+    let why = match name {
+        "" => "may not be empty",
+        "." | ".." => "may not be '.' or '..'",
+        name if name.contains('/') => "may not contain '/'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(utf8_percent_encode(name, KEPT).to_string()),
+    };
+    let message = format!("{field}: Invalid value: {name:?}: {why}");
+    Err(ClusterError::Refused(Status::failure(&message, "Invalid").with_code(422).boxed()))
+}
+
+/// Whether a group or version can be one; none that cannot is served.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+        && !matches!(text, "." | "..")
 }
 
 type Kinds = Arc<BTreeMap<String, Resource>>;
@@ -108,6 +136,9 @@ impl Cluster {
         {
             return Ok(found);
         }
+        if !is_plain(&gvk.group) || !is_plain(&gvk.version) {
+            return Err(missing());
+        }
         // A kind that was not there may have come since, so a miss is asked again.
         let listed = if gvk.group.is_empty() {
             self.unary.list_core_api_resources(&gvk.version).await
@@ -151,11 +182,49 @@ mod tests {
             namespaced: true,
             watchable: true,
         };
-        assert_eq!(resource.path("a", Some("b")), "/apis/apps/v1/namespaces/a/deployments/b");
-        assert_eq!(resource.path("", None), "/apis/apps/v1/deployments");
+        let path =
+            |resource: &Resource, namespace: &str, name| resource.path(namespace, name).unwrap();
+        assert_eq!(path(&resource, "a", Some("b")), "/apis/apps/v1/namespaces/a/deployments/b");
+        assert_eq!(path(&resource, "", None), "/apis/apps/v1/deployments");
         resource.gvk = Gvk::new("v1", "Namespace");
         resource.plural = "namespaces".into();
         resource.namespaced = false;
-        assert_eq!(resource.path("ignored", Some("b")), "/api/v1/namespaces/b");
+        assert_eq!(path(&resource, "ignored", Some("b")), "/api/v1/namespaces/b");
+        resource.plural = "clusterroles".into();
+        assert_eq!(
+            path(&resource, "", Some("system:a@b.c_d~e")),
+            "/api/v1/clusterroles/system:a@b.c_d~e"
+        );
+    }
+
+    #[test]
+    fn a_name_leads_to_no_other_object_and_to_no_other_request() {
+        let resource = Resource {
+            gvk: Gvk::new("v1", "Secret"),
+            plural: "secrets".into(),
+            namespaced: true,
+            watchable: true,
+        };
+        let path = |namespace: &str, name: &str| resource.path(namespace, Some(name));
+        let plain = path("a", "b?dryRun=All#x y\r\n").unwrap();
+        assert_eq!(plain, "/api/v1/namespaces/a/secrets/b%3FdryRun%3DAll%23x%20y%0D%0A");
+        for name in ["", ".", "..", "../../other/secrets/b", "b/status", "b%2F..", "%2e%2e"] {
+            for error in [
+                path("a", name).unwrap_err(),
+                path(name, "b").err().unwrap_or_else(|| {
+                    assert_eq!(name, "", "only what has no namespace is without one");
+                    path("a", name).unwrap_err()
+                }),
+            ] {
+                assert_eq!(error.code(), Some(422), "{name}");
+                assert!(error.to_string().contains(": Invalid value: "), "{error}");
+            }
+        }
+        for text in ["apps", "", "v1", "a.b-c.d"] {
+            assert!(is_plain(text), "{text}");
+        }
+        for text in ["..", "a/b", "a?b", "a b", "a%2fb", "a#b"] {
+            assert!(!is_plain(text), "{text}");
+        }
     }
 }

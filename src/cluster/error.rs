@@ -80,7 +80,7 @@ impl ClusterError {
                 let names_it = status.details.as_ref().is_some_and(|it| !it.name.is_empty());
                 status.code == 404 && status.reason == "NotFound" && names_it
             }
-            Self::NoSuchKind { .. } | Self::NoAnswer(_) => false,
+            Self::NoSuchKind { .. } | Self::NoAnswer(_) | Self::Unreadable(_) => false,
         }
     }
 
@@ -106,11 +106,25 @@ impl ClusterError {
 impl From<kube::Error> for ClusterError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::Api(mut status) => {
+                if !is_of_kubernetes(&status) {
+                    status.message = format!(
+                        "the server answered with HTTP status {} and without a Status of Kubernetes",
+                        status.code
+                    );
+                }
+                Self::Refused(status)
+            }
             // Half an answer is none, and a proxy in between may answer with a page for people.
             kube::Error::SerdeError(error) if error.is_syntax() && is_too_deep(&error) => {
                 Self::Unreadable("it is nested more than 127 levels deep".to_owned())
             }
+            // Its text may repeat what it met.
+            kube::Error::SerdeError(error) => Self::NoAnswer(format!(
+                "the answer is not what was expected (line {}, column {})",
+                error.line(),
+                error.column()
+            )),
             other => Self::NoAnswer(chain(&other)),
         }
     }
@@ -119,6 +133,13 @@ impl From<kube::Error> for ClusterError {
 /// `serde_json` has no other sign of it.
 fn is_too_deep(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("recursion limit exceeded")
+}
+
+/// Whether a refusal is an API server's. Others' answers are not repeated: a kubeconfig may name any server, and whoever
+/// wrote it may have no business knowing what is said there.
+fn is_of_kubernetes(status: &Status) -> bool {
+    // As kube calls an answer that is no Status; of a Status that is one, the code is never zero.
+    status.reason != "Failed to parse error data" && status.code != 0
 }
 
 /// An error and its causes on one line, each said once.
@@ -138,6 +159,23 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_no_api_server_gives_is_not_repeated() {
+        let told = |status: Status| ClusterError::from(kube::Error::Api(Box::new(status)));
+        let text = Status::failure("hunter2", "Failed to parse error data").with_code(404);
+        let expected =
+            "the server answered with HTTP status 404 and without a Status of Kubernetes";
+        assert_eq!(told(text.clone()).to_string(), expected);
+        assert!(told(text).is_unserved());
+        let json: Status = serde_json::from_str(r#"{"message": "hunter2"}"#).unwrap();
+        assert!(!told(json).to_string().contains("hunter2"));
+        let own = Status::failure("secrets \"a\" not found", "NotFound").with_code(404);
+        assert_eq!(told(own).to_string(), "secrets \"a\" not found");
+        let unread = serde_json::from_str::<u8>("\"hunter2\"").unwrap_err();
+        let error = ClusterError::from(kube::Error::SerdeError(unread)).to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
 
     #[test]
     fn what_is_no_fault_of_the_request_is_told_from_what_is() {

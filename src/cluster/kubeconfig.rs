@@ -9,6 +9,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
 use kube::config::{AuthInfo, Kubeconfig};
 use sha2::{Digest as _, Sha256};
+use sources::http::{Egress, Refused};
+use url::Url;
 
 /// A cluster that somebody's Secret names, with nothing dangerous left in it.
 #[derive(Clone)]
@@ -59,6 +61,9 @@ pub(crate) enum KubeconfigError {
     /// A proxy of a sort that is not known.
     #[error("its proxy-url is not an http:// or socks5:// address")]
     Proxy,
+    /// It leads where nobody may be led.
+    #[error("its kubeconfig names a server that is not asked: {0}")]
+    OffLimits(String),
     /// No connection can be made from it.
     #[error("its kubeconfig cannot be used: {0}")]
     Unusable(String),
@@ -87,6 +92,25 @@ impl Remote {
             KubeconfigError::NoKey(if key == "value.yaml" { "value".into() } else { key.into() })
         })?;
         Self::parse(key, bytes, allowed)
+    }
+
+    /// Checks the server and the proxy, where they are given as addresses; names are checked when they are looked up.
+    ///
+    /// # Errors
+    /// Either may not be asked.
+    pub(super) fn check(&self, egress: &Egress) -> Result<(), KubeconfigError> {
+        let clusters = self.kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref());
+        let servers = clusters.filter_map(|cluster| cluster.server.clone());
+        let proxy = self.proxy.as_ref().map(|proxy| match proxy {
+            Proxy::Http { address, .. } | Proxy::Socks { address } => address.to_string(),
+        });
+        for place in servers.chain(proxy) {
+            // What is no URL cannot be connected to either, which is told by whoever tries.
+            let Ok(place) = Url::parse(&place) else { continue };
+            let refused = |refused: Refused| KubeconfigError::OffLimits(refused.to_string());
+            egress.admits(&place).map_err(refused)?;
+        }
+        Ok(())
     }
 
     fn parse(key: &str, bytes: &[u8], allowed: Allowed) -> Result<Self, KubeconfigError> {
@@ -261,6 +285,34 @@ mod tests {
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("prod".to_owned()));
         let error = Remote::from_secret(&BTreeMap::new(), None, Allowed::default());
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("value".to_owned()));
+    }
+
+    #[test]
+    fn neither_a_server_nor_a_proxy_is_this_machine_or_a_cloud() {
+        let named = |server: &str, more: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{server}'{more}}}}}]\n\
+                 users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+            );
+            let data = BTreeMap::from([("value".to_owned(), text.into_bytes())]);
+            Remote::from_secret(&data, None, Allowed::default()).unwrap()
+        };
+        let tenants = Egress::Named(std::sync::Arc::default());
+        for remote in [
+            named("https://127.0.0.1:6443", ""),
+            named("http://[::ffff:127.0.0.1]:9090", ""),
+            named("https://169.254.169.254", ""),
+            named("https://2852039166", ""),
+            named("https://api.example", ", proxy-url: 'http://127.0.0.1:3128'"),
+            named("https://api.example", ", proxy-url: 'socks5://169.254.169.254:80'"),
+        ] {
+            let error = remote.check(&tenants).unwrap_err();
+            assert!(matches!(error, KubeconfigError::OffLimits(_)), "{error}");
+        }
+        let remote = named("https://api.example", ", proxy-url: 'http://proxy.example:3128'");
+        assert_eq!(remote.check(&tenants), Ok(()));
+        let near = named("https://127.0.0.1:6443", "");
+        assert_eq!(near.check(&Egress::with_loopback()), Ok(()));
     }
 
     #[test]

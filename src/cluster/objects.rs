@@ -1,7 +1,7 @@
 //! Reading and writing any object, as JSON and without types.
 
 use http::{Method, Request};
-use objects::Object;
+use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
@@ -66,7 +66,8 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Object>, ClusterError> {
-        let path = resource.path(namespace, Some(name));
+        // No object has a name that no path can have.
+        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(None) };
         match self.send(Method::GET, &path, "application/json", Vec::new()).await {
             Ok(value) => to_object(value).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
@@ -97,7 +98,7 @@ impl Cluster {
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
         let query: String = url_encode(selector);
-        let path = format!("{}?labelSelector={query}", resource.path(namespace, None));
+        let path = format!("{}?labelSelector={query}", resource.path(namespace, None)?);
         let answer = self.send(Method::GET, &path, "application/json", Vec::new()).await?;
         let Some(items) = answer.get("items").and_then(Value::as_array) else {
             return Ok(Vec::new());
@@ -121,10 +122,14 @@ impl Cluster {
         pod: &str,
         container: &str,
     ) -> Result<String, ClusterError> {
-        let [namespace, pod, container] = [namespace, pod, container].map(url_encode);
-        let path = format!(
-            "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&{LAST_LINES}"
-        );
+        let pods = Resource {
+            gvk: Gvk::new("v1", "Pod"),
+            plural: "pods".to_owned(),
+            namespaced: true,
+            watchable: true,
+        };
+        let (pod, container) = (pods.path(namespace, Some(pod))?, url_encode(container));
+        let path = format!("{pod}/log?container={container}&{LAST_LINES}");
         let request = Request::get(&path).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
@@ -159,7 +164,7 @@ impl Cluster {
     ) -> Result<Object, ClusterError> {
         let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
         let strict = if strict { STRICT } else { "" };
-        let path = resource.path(object.namespace(), Some(object.name()));
+        let path = resource.path(object.namespace(), Some(object.name()))?;
         let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
         let body = body_of(object)?;
         let answer = self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await;
@@ -177,7 +182,7 @@ impl Cluster {
         name: &str,
         operations: &Value,
     ) -> Result<Object, ClusterError> {
-        let path = resource.path(namespace, Some(name));
+        let path = resource.path(namespace, Some(name))?;
         let body = operations.to_string().into_bytes();
         to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
     }
@@ -195,7 +200,7 @@ impl Cluster {
         strict: bool,
     ) -> Result<Object, ClusterError> {
         let strict = if strict { STRICT } else { "" };
-        let path = resource.path(object.namespace(), None);
+        let path = resource.path(object.namespace(), None)?;
         let path = format!("{path}?fieldManager={manager}{strict}");
         to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
     }
@@ -210,7 +215,7 @@ impl Cluster {
         object: &Object,
         manager: &str,
     ) -> Result<Object, ClusterError> {
-        let path = resource.path(object.namespace(), Some(object.name()));
+        let path = resource.path(object.namespace(), Some(object.name()))?;
         let path = format!("{path}?fieldManager={manager}");
         to_object(self.send(Method::PUT, &path, "application/json", body_of(object)?).await?)
     }
@@ -226,7 +231,7 @@ impl Cluster {
         patch: &Value,
         manager: &str,
     ) -> Result<Object, ClusterError> {
-        let path = resource.path(namespace, Some(name));
+        let path = resource.path(namespace, Some(name))?;
         let path = format!("{path}?fieldManager={manager}");
         let body = patch.to_string().into_bytes();
         to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
@@ -258,7 +263,7 @@ impl Cluster {
         uid: &str,
         propagation: &str,
     ) -> Result<(), ClusterError> {
-        let path = resource.path(namespace, Some(name));
+        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(()) };
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": {"uid": uid}});
         match self

@@ -1,4 +1,8 @@
 //! The files of a source's artifact, from our store or from the shard that has it.
+//!
+//! Elsewhere: whether an artifact is the source's own ([`own`]), which [`super::source::catalog`] asks.
+
+pub(crate) mod own;
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -23,13 +27,15 @@ pub(crate) async fn files(
     elsewhere: bool,
 ) -> Result<Arc<tree::Memory>, String> {
     let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
+    let egress = context.artifact_egress.clone();
     let Artifact { path, digest, url, .. } = artifact.clone();
     let runtime = tokio::runtime::Handle::current();
     let loaded = tokio::task::spawn_blocking(move || {
         let options = ExtractOptions::default();
         if elsewhere {
             let limits = Limits { bytes: BYTES, time };
-            sources::artifact::load(&store, &Remote { url, digest }, &options, &limits, &runtime)
+            let remote = Remote { url, digest, egress };
+            sources::artifact::load(&store, &remote, &options, &limits, &runtime)
                 .map_err(|error| chain(&error))
         } else {
             store.load(&path, &digest, &options).map_err(|error| chain(&error))
@@ -51,7 +57,8 @@ pub(crate) async fn bytes(
     let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
     let Artifact { path, digest, url, .. } = artifact.clone();
     if elsewhere {
-        let (remote, limits) = (Remote { url, digest }, Limits { bytes: limit, time });
+        let egress = context.artifact_egress.clone();
+        let (remote, limits) = (Remote { url, digest, egress }, Limits { bytes: limit, time });
         let file = sources::artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| chain(&error))?, limit).await;
     }

@@ -61,7 +61,9 @@ pub(crate) struct Context {
     pub(crate) http_archive_learned: Memories<super::http_archive::Learned>,
     /// How much is asked of each host, by whatever kind.
     pub(crate) budgets: Arc<sources::http::Budgets>,
-    /// Connections to web servers, none of them with a link-local address.
+    /// Where artifacts of other processes may be.
+    pub(crate) artifact_egress: sources::http::Egress,
+    /// Connections to web servers that specs may name.
     pub(crate) http_clients: sources::http::Clients,
     /// What was learned about Git servers.
     pub(crate) git_known: Arc<sources::git::Known>,

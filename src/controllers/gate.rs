@@ -65,15 +65,29 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
             store.get(&ObjectRef::new(name).within(namespace))
         })
         .collect();
-    let said = expressions.readiness(object, &found).await;
+    let is_foreign = |it: &DependencyReference| named(it, &namespace).0 != namespace;
+    let is_blocked =
+        |it: &DependencyReference| is_foreign(it) && context.settings.no_cross_namespace_refs;
+    // What may not be read is not evaluated either.
+    let read: Vec<Option<Arc<K>>> = depends_on
+        .iter()
+        .zip(&found)
+        .map(|(it, found)| found.clone().filter(|_| !(is_blocked(it) && may_read(it))))
+        .collect();
+    let said = expressions.readiness(object, &read).await;
     depends_on
         .iter()
         .zip(found)
         .zip(said)
         .map(|((dependency, found), said)| {
             let (namespace, name) = named(dependency, &namespace);
+            let is_blocked = is_blocked(dependency);
             let state = match found {
                 None => DependencyState::Missing,
+                Some(_) if is_blocked && may_read(dependency) => {
+                    let state = DependencyState::NotReady(NOT_EVALUATED.to_owned());
+                    return Dependency { node: node_named::<K>(namespace, name), state };
+                }
                 Some(other) => {
                     let additive = context.settings.ready_expr_is_additive();
                     asked(said, additive)
@@ -84,11 +98,8 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
             };
             // Parity(flux): readiness may be asked for across namespaces. Differs(flux): where references across them
             // are blocked, what another tenant's object says about itself is not repeated.
-            let foreign = namespace != object.namespace().unwrap_or_default();
             let state = match state {
-                DependencyState::NotReady(_)
-                    if foreign && context.settings.no_cross_namespace_refs =>
-                {
+                DependencyState::NotReady(_) if is_blocked => {
                     DependencyState::NotReady(String::new())
                 }
                 state => state,
@@ -96,6 +107,17 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
             Dependency { node: node_named::<K>(namespace, name), state }
         })
         .collect()
+}
+
+/// Why an expression about an object of another namespace is not evaluated: it could read all of that object, bit by bit.
+///
+/// Differs(flux): there it is evaluated, whatever the flag says.
+const NOT_EVALUATED: &str = "its readyExpr is not evaluated, since --no-cross-namespace-refs blocks reading objects of \
+                             other namespaces; remove readyExpr, so that its condition Ready counts";
+
+/// Whether a dependency has an expression, which may read the whole object.
+fn may_read(dependency: &DependencyReference) -> bool {
+    dependency.ready_expr.as_deref().is_some_and(|text| !text.is_empty())
 }
 
 /// Namespace and name that an entry of `dependsOn` means.

@@ -6,7 +6,6 @@
 
 mod chart;
 mod culprit;
-mod deadline;
 mod drift;
 mod farewell;
 mod hook_watch;
@@ -39,7 +38,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
-use objects::ObjectId;
+use objects::{Masking, ObjectId};
 use reconcile::{
     Edge, Facts, Gate, Node, Rest, Time, Wake, WindowState, after_resolve, before_resolve,
 };
@@ -112,8 +111,8 @@ struct Wish {
     /// Expressions that judge objects in place of the usual rules.
     expressions: Arc<Expressions>,
     ignore: Rules,
-    /// Texts that came from Secrets and must not be told.
-    secrets: Vec<String>,
+    /// What came from Secrets and must not be told.
+    secrets: Masking,
 }
 
 impl Wish {
@@ -124,7 +123,7 @@ impl Wish {
 
     /// A text without what came from Secrets.
     fn masked(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "****"))
+        self.secrets.mask(text)
     }
 
     /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.

@@ -348,6 +348,7 @@ impl Session {
             failed_wait: self.failed_wait(&judged),
             is_correction,
             contests,
+            secrets: wish.secrets.clone(),
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(pace.retry),
         };

@@ -14,6 +14,7 @@ use sources::http::Egress;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{Context, Memories};
+use super::egress::Surroundings;
 use super::hub::Hub;
 use super::observer::Observer;
 use super::permit::Permits;
@@ -48,11 +49,16 @@ pub(crate) async fn run(
     let at_once = usize::from(settings.sources_at_once());
     let fetching = Permits::shared(NAMESPACES * at_once, at_once);
     let asking = Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / NAMESPACES);
-    let budgets = Arc::<sources::http::Budgets>::default();
-    let git_known = Known::within(Egress::BeyondLink).sharing(budgets.clone());
+    let surroundings =
+        Surroundings::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
+    surroundings.learn().await;
+    let rules = surroundings.rules.clone();
+    let egress = Egress::Named(rules.clone());
+    let budgets = Arc::new(sources::http::Budgets::within(egress.clone()));
+    let git_known = Known::within(egress.clone()).sharing(budgets.clone());
     let oci_known = sources::oci::Known::default().sharing(budgets.clone());
     let buckets_known = sources::bucket::Known::default().sharing(budgets.clone());
-    let public_known = Known::within(Egress::Public).sharing(budgets.clone());
+    let public_known = Known::within(Egress::Public(rules.clone())).sharing(budgets.clone());
     let context = Arc::new(Context {
         settings,
         cluster,
@@ -74,7 +80,8 @@ pub(crate) async fn run(
         http_archive_memory: Memories::default(),
         http_archive_learned: Memories::default(),
         budgets,
-        http_clients: sources::http::Clients::within(sources::http::Egress::BeyondLink),
+        artifact_egress: Egress::Provided(rules),
+        http_clients: sources::http::Clients::within(egress),
         git_known: Arc::new(git_known),
         public_known: Arc::new(public_known),
         oci_memory: Memories::default(),
@@ -99,6 +106,7 @@ pub(crate) async fn run(
         run_kind(context.clone(), kustomization_writer, UNBOUNDED, told()),
         run_kind(context.clone(), release_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
+        until(told(), surroundings.follow()),
         until(told(), definitions(context.cluster.clone(), context.hub.clone())),
     );
     context.cluster.settle_events().await;

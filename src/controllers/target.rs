@@ -184,7 +184,7 @@ impl Targets {
                 let cluster = cluster.map_err(|error| failed(error.to_string()))?;
                 (self.home.place.clone(), cluster)
             }
-            Some((remote, secret)) => self.reach(remote, user.as_deref(), secret).await?,
+            Some((remote, secret)) => self.reach(context, remote, user.as_deref(), secret).await?,
         };
         let target = Arc::new(Target { cluster, place, key: key.clone() });
         keep(&self.targets, key, &target);
@@ -194,6 +194,7 @@ impl Targets {
     /// A remote cluster and a client of it in a user's name.
     async fn reach(
         &self,
+        context: &Context,
         remote: &Remote,
         user: Option<&str>,
         secret: &str,
@@ -203,9 +204,10 @@ impl Targets {
         let place = match alive(&self.places, &of_place) {
             Some(place) => place,
             None => {
-                let cluster = connect_to(remote, &self.home.cluster, &self.metrics)
-                    .await
-                    .map_err(|e| told(&e))?;
+                let cluster =
+                    connect_to(remote, context.budgets.egress(), &self.home.cluster, &self.metrics)
+                        .await
+                        .map_err(|e| told(&e))?;
                 let observer = Observer::new(cluster.clone(), self.hub.clone());
                 let follow = registry::definitions(cluster.clone(), self.hub.clone());
                 let definitions = Some(tokio::spawn(follow).abort_handle());

@@ -100,7 +100,7 @@ impl Installation {
         let operators = match serving {
             Serving::Windlass(build, flags) => step("windlass serve", || {
                 let mut operator = start_operator(build, &plane, flags)?;
-                await_ready(&mut operator)?;
+                await_ready(&mut operator, 0)?;
                 Ok(vec![operator])
             })?,
             Serving::Programs(lines, _) => {
@@ -153,6 +153,31 @@ impl Installation {
     /// What it says on standard error.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         kubectl(&self.kubectl, &self.plane, arguments)
+    }
+
+    /// Ends windlass, starts it again and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not end, or does not start.
+    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+        for operator in &mut self.operators {
+            operator.stop(READY_LIMIT)?;
+            let said = operator.log()?.len();
+            operator.resume()?;
+            await_ready(operator, said)?;
+        }
+        Ok(())
+    }
+
+    /// The page of metrics of windlass.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn metrics(&self) -> anyhow::Result<String> {
+        let operator = self.operators.first().context("there is no operator")?;
+        let address = listening(&operator.log()?, "metrics")
+            .context("windlass names no address of metrics")?;
+        get(&address, "/metrics").with_context(|| format!("http://{address}/metrics"))
     }
 
     /// Fails when windlass, or a program in its place, has ended.
@@ -275,6 +300,8 @@ fn start_operator(
         "serve".into(),
         format!("--kubeconfig={}", plane.operator_kubeconfig().display()),
         "--storage-path={folder}/storage".into(),
+        // Whatever is fetched from is on this machine.
+        "--allow-loopback-sources".into(),
     ];
     // Port 0: whichever is free; the log says which.
     arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
@@ -282,11 +309,13 @@ fn start_operator(
     Operator::start_with(program(build)?, arguments, &[])
 }
 
-/// Waits until `/readyz` says so.
-fn await_ready(operator: &mut Operator) -> anyhow::Result<()> {
+/// Waits until `/readyz` says so, at an address that the log names behind its first `said` bytes.
+fn await_ready(operator: &mut Operator, said: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
-        if health_address(&operator.log()?).is_some_and(|address| is_ready(&address)) {
+        let log = operator.log()?;
+        let new = log.get(said..).unwrap_or_default();
+        if listening(new, "health").is_some_and(|address| is_ready(&address)) {
             return Ok(());
         }
         if !operator.is_running()? {
@@ -300,25 +329,26 @@ fn await_ready(operator: &mut Operator) -> anyhow::Result<()> {
     }
 }
 
-/// The address that the log names for health checks.
-fn health_address(log: &str) -> Option<String> {
-    log.lines().find_map(|line| {
+/// The address that the log names last for a service.
+fn listening(log: &str, serves: &str) -> Option<String> {
+    log.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_it = line["serves"] == "health" && line["msg"] == "listening";
+        let is_it = line["serves"] == serves && line["msg"] == "listening";
         is_it.then(|| line["addr"].as_str().map(str::to_owned))?
     })
 }
 
+fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
 fn is_ready(address: &str) -> bool {
-    let ask = || {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        write!(stream, "GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+    get(address, "/readyz").is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
 }
 
 #[cfg(test)]
@@ -330,8 +360,9 @@ mod tests {
         let log = "not json\n\
             {\"msg\":\"listening\",\"serves\":\"metrics\",\"addr\":\"127.0.0.1:1\"}\n\
             {\"msg\":\"listening\",\"serves\":\"health\",\"addr\":\"127.0.0.1:2\"}\n";
-        assert_eq!(health_address(log).as_deref(), Some("127.0.0.1:2"));
-        assert_eq!(health_address("not json\n"), None);
+        assert_eq!(listening(log, "health").as_deref(), Some("127.0.0.1:2"));
+        assert_eq!(listening(log, "metrics").as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(listening("not json\n", "health"), None);
     }
 
     #[test]

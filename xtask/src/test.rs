@@ -10,7 +10,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 16] = [
+const STORIES: [&str; 17] = [
     "bed",
     "bucket",
     "charts",
@@ -20,6 +20,7 @@ const STORIES: [&str; 16] = [
     "leader",
     "oci",
     "poison",
+    "references",
     "releases",
     "releases_alone",
     "restarts",

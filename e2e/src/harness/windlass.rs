@@ -54,6 +54,10 @@ impl Windlass {
                 "--log-level=debug".to_owned(),
             ];
             arguments.extend(more.iter().map(|&flag| flag.to_owned()));
+            // Whatever stories fetch from is on this machine.
+            if !more.iter().any(|flag| flag.starts_with("--allow-loopback-sources")) {
+                arguments.push("--allow-loopback-sources".to_owned());
+            }
             // Through a proxy it has another one.
             if !more.iter().any(|flag| flag.starts_with("--kubeconfig")) {
                 arguments.push(format!("--kubeconfig={}", bed.operator_kubeconfig().display()));

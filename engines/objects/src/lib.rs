@@ -1,10 +1,11 @@
 //! Kubernetes objects as data: what they are called, how manifests become them, and how secrets stay unseen.
 //!
-//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`Redacted`].
+//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`Redacted`], [`Masking`].
 //! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).
 
 pub mod id;
 pub mod manifest;
+pub mod masking;
 pub mod object;
 pub mod redacted;
 pub mod selector;
@@ -12,6 +13,7 @@ pub mod stream;
 
 pub use id::{Gvk, IdError, ObjectId};
 pub use manifest::{Located, ManifestError};
+pub use masking::Masking;
 pub use object::{Object, ObjectError};
 pub use redacted::Redacted;
 pub use selector::LabelSelector;

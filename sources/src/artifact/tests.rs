@@ -49,7 +49,7 @@ fn fetched(address: SocketAddr, digest: &str, limits: &Limits) -> Result<Arc<Mem
     let store = Store::open(folder.path(), store::Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let url = format!("http://{address}/gitrepository/apps/app/1.tar.gz");
-    let remote = Remote { url, digest: digest.to_owned() };
+    let remote = Remote { url, digest: digest.to_owned(), egress: Egress::Anywhere };
     load(&store, &remote, &ExtractOptions::default(), limits, runtime.handle())
 }
 

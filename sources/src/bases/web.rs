@@ -13,7 +13,7 @@ use reqwest::header::LOCATION;
 use url::Url;
 
 use crate::http::budget::{Answer, SendError};
-use crate::http::{Budgets, Egress, Refused, root_cause};
+use crate::http::{Budgets, Egress, refusal, root_cause};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -42,7 +42,7 @@ impl Default for Limits {
 /// those of Go's client, in which no password is shown.
 pub(crate) async fn get(
     (client, budgets): (&reqwest::Client, &Budgets),
-    egress: Egress,
+    egress: &Egress,
     address: &str,
     limits: Limits,
 ) -> Result<Arc<[u8]>, Error> {
@@ -70,7 +70,7 @@ pub(crate) async fn get(
 
 async fn follow(
     (client, budgets): (&reqwest::Client, &Budgets),
-    egress: Egress,
+    egress: &Egress,
     mut at: Url,
 ) -> Result<Answer, Error> {
     for _ in 0..MOST_REDIRECTS {
@@ -146,7 +146,7 @@ pub fn without_credentials(text: &str) -> String {
 fn reason(error: &reqwest::Error, url: &Url) -> String {
     let cause = root_cause(error);
     let host = url.host_str().unwrap_or_default();
-    if cause.ends_with(Refused::WORDS) {
+    if refusal(error).is_some() {
         return cause;
     }
     let mut current = Some(error as &(dyn StdError + 'static));

@@ -20,7 +20,7 @@ use super::exchange::{Exchange, is_relative, path, segment};
 use super::login::{self, Login, retries};
 use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server, unquoted};
-use crate::http::Budgets;
+use crate::http::{Budgets, Egress};
 
 /// The version of the interface.
 const VERSION: (HeaderName, HeaderValue) =
@@ -159,7 +159,12 @@ fn tag(etag: &str) -> String {
 }
 
 impl Credentials {
-    fn new(server: &Server, identity: &Identity, waiting: &Waiting) -> Result<Self, Error> {
+    fn new(
+        server: &Server,
+        identity: &Identity,
+        egress: &Egress,
+        waiting: &Waiting,
+    ) -> Result<Self, Error> {
         // The library wants names, and uses them for requests of its own only.
         let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
         let builder = builder.with_retry(retries());
@@ -183,7 +188,7 @@ impl Credentials {
                     .with_tenant_id(tenant)
                     .with_client_id(client)
                     .with_client_secret(secret.expose())
-                    .with_http_connector(Login::of_secret(waiting)?);
+                    .with_http_connector(Login::of_secret(egress, waiting)?);
                 if let Some(authority) = authority {
                     let authority = checked_authority(authority.as_str());
                     let authority = authority.map_err(|why| bad("authorityHost", why))?;
@@ -276,7 +281,7 @@ impl Client {
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
         let waiting = Waiting::default();
-        let credentials = Credentials::new(server, identity, &waiting)?;
+        let credentials = Credentials::new(server, identity, budgets.egress(), &waiting)?;
         Ok(Self { exchange: Exchange::new(server, budgets)?, credentials, waiting })
     }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use url::{Host, Url};
+use url::Url;
 
 use crate::bucket::Error;
+use crate::http::Egress;
 
 /// A host with an optional port, reached over HTTP or HTTPS; for Azure also a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,18 +155,7 @@ fn shown(text: &str) -> String {
 
 /// Addresses that hand out credentials to whoever asks are no object stores.
 fn refuse_metadata(url: &Url) -> Result<(), ()> {
-    let address = match url.host() {
-        Some(Host::Ipv4(address)) => IpAddr::V4(address),
-        Some(Host::Ipv6(address)) => IpAddr::V6(address),
-        Some(Host::Domain(_)) | None => return Ok(()),
-    };
-    let is_link_local = match address.to_canonical() {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => {
-            address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2]
-        }
-    };
-    if is_link_local { Err(()) } else { Ok(()) }
+    Egress::with_loopback().admits(url).map_err(drop)
 }
 
 impl fmt::Display for Endpoint {

@@ -15,7 +15,7 @@ use url::Url;
 use super::asked::Asked;
 use super::{Error, Server};
 use crate::http::budget::SendError;
-use crate::http::{self, Budgets, Egress};
+use crate::http::{self, Budgets};
 
 /// How often something is asked that a server was too busy for, and how long to wait before the second time.
 const ATTEMPTS: u32 = 3;
@@ -56,8 +56,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
-        let client =
-            http::client_undecoded(&server.tls, server.proxy.as_ref(), Egress::BeyondLink)?;
+        let client = http::client_undecoded(&server.tls, server.proxy.as_ref(), budgets.egress())?;
         Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
     }
 
@@ -75,6 +74,8 @@ impl Exchange {
         url: Url,
         headers: reqwest::header::HeaderMap,
     ) -> Result<Response, Error> {
+        let admitted = self.budgets.egress().admits(&url);
+        admitted.map_err(|refused| asked.unreachable(refused.to_string()))?;
         let mut wait = FIRST_WAIT;
         for attempt in 1..=ATTEMPTS {
             let mut request = Request::new(method.clone(), url.clone());

@@ -17,7 +17,7 @@ use super::exchange::{Exchange, is_relative, segment};
 use super::login::{self, Login, retries};
 use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server};
-use crate::http::Budgets;
+use crate::http::{Budgets, Egress};
 
 /// Objects of a page; the server gives no more.
 const PAGE: &str = "1000";
@@ -89,6 +89,7 @@ impl From<Metadata> for Object {
 fn tokens(
     server: &Server,
     identity: &Identity,
+    egress: &Egress,
     waiting: &Waiting,
 ) -> Result<Option<Redacted<GcpCredentialProvider>>, Error> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
@@ -99,9 +100,11 @@ fn tokens(
             check(key)?;
             let builder = builder.with_service_account_key(key.expose());
             // Its text may repeat what is wrong, which is a secret.
-            builder.with_http_connector(Login::of_secret(waiting)?).build().map_err(|_unread| {
-                Error::BadSecret("`serviceaccount` has no RSA key in `private_key`".to_owned())
-            })?
+            builder.with_http_connector(Login::of_secret(egress, waiting)?).build().map_err(
+                |_unread| {
+                    Error::BadSecret("`serviceaccount` has no RSA key in `private_key`".to_owned())
+                },
+            )?
         }
         Identity::Environment => {
             let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
@@ -149,7 +152,7 @@ impl Client {
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
         let waiting = Waiting::default();
-        let tokens = tokens(server, identity, &waiting)?;
+        let tokens = tokens(server, identity, budgets.egress(), &waiting)?;
         Ok(Self { exchange: Exchange::new(server, budgets)?, tokens, waiting })
     }
 
@@ -298,7 +301,8 @@ mod tests {
             ),
         ] {
             let identity = Identity::ServiceAccount(Redacted::new(key.to_owned()));
-            let error = tokens(&server, &identity, &Waiting::default()).unwrap_err();
+            let error =
+                tokens(&server, &identity, &Egress::default(), &Waiting::default()).unwrap_err();
             assert!(matches!(error, Error::BadSecret(_)), "{error:?}");
             assert!(error.to_string().contains(says), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");

@@ -41,17 +41,17 @@ pub(super) struct Login {
 impl Login {
     /// For what the environment names: the metadata of the machine are at an address that nobody else may name.
     pub(super) fn of_machine(waiting: &Waiting) -> Result<Self, Error> {
-        Self::within(Egress::Anywhere, waiting)
+        Self::within(&Egress::Anywhere, waiting)
     }
 
     /// For what a Secret names.
-    pub(super) fn of_secret(waiting: &Waiting) -> Result<Self, Error> {
-        Self::within(Egress::BeyondLink, waiting)
+    pub(super) fn of_secret(egress: &Egress, waiting: &Waiting) -> Result<Self, Error> {
+        Self::within(egress, waiting)
     }
 
-    fn within(egress: Egress, waiting: &Waiting) -> Result<Self, Error> {
+    fn within(egress: &Egress, waiting: &Waiting) -> Result<Self, Error> {
         let client = http::client_within(&Tls::default(), None, egress)?;
-        Ok(Self { client, egress, waiting: waiting.clone() })
+        Ok(Self { client, egress: egress.clone(), waiting: waiting.clone() })
     }
 
     async fn ask(self, request: HttpRequest) -> Result<HttpResponse, HttpError> {

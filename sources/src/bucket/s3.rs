@@ -22,7 +22,7 @@ use futures::{StreamExt as _, stream};
 use super::asked::Asked;
 use super::waiting::Waiting;
 use super::{Endpoint, Error, Got, Object, Page, Remote, Server, unquoted};
-use crate::http::{Budgets, Egress};
+use crate::http::Budgets;
 use failure::failure;
 use transport::Transport;
 
@@ -43,12 +43,8 @@ pub(crate) struct Client {
 
 impl Client {
     pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
-        let transport = Transport::new(
-            &server.tls,
-            server.proxy.as_ref(),
-            Egress::BeyondLink,
-            budgets.clone(),
-        )?;
+        let transport =
+            Transport::new(&server.tls, server.proxy.as_ref(), budgets.egress(), budgets.clone())?;
         let region = server.region.clone();
         let region = region.or_else(|| server.endpoint.region());
         let region = region.unwrap_or_else(|| "us-east-1".to_owned());

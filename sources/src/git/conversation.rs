@@ -59,7 +59,7 @@ impl Conversation {
     pub(super) fn open(remote: &Remote, known: &Known, wire: &Wire) -> Result<Self, Error> {
         let transport = match remote.url.scheme() {
             Scheme::Http | Scheme::Https => smart_http::transport(remote, known, None, wire)?,
-            Scheme::Ssh => ssh::transport(remote, wire)?,
+            Scheme::Ssh => ssh::transport(remote, known.egress(), wire)?,
         };
         Self::begin(transport, wire)
     }

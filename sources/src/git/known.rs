@@ -61,7 +61,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Known {
-    /// For operations that ask some servers only, over HTTP; SSH goes anywhere.
+    /// For operations that ask some servers only, whatever they speak.
     pub fn within(egress: Egress) -> Self {
         Self { clients: Clients::within(egress), ..Self::default() }
     }
@@ -78,7 +78,7 @@ impl Known {
     }
 
     /// Which servers may be asked.
-    pub fn egress(&self) -> Egress {
+    pub fn egress(&self) -> &Egress {
         self.clients.egress()
     }
 

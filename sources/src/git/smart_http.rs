@@ -52,7 +52,7 @@ pub(super) fn transport(
         url: origin.to_string(),
         reason: error.probable_cause().to_string(),
     })?;
-    let (base, egress, wire) = (None, known.egress(), wire.clone());
+    let (base, egress, wire) = (None, known.egress().clone(), wire.clone());
     let smart = SmartHttp { client, authorization, origin, base, remembered, egress, wire };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }

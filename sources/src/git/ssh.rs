@@ -21,13 +21,19 @@ use super::credentials::ssh_user;
 use super::known_hosts::KnownHost;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
-use crate::http;
+use crate::http::{self, Egress};
 
 /// OpenSSH's default is 24. Decryption cannot be interrupted, so it has to end by itself.
 const MOST_KDF_ROUNDS: u32 = 1024;
 
 /// Connects, authenticates and starts `git-upload-pack`.
-pub(super) fn transport(remote: &Remote, wire: &Wire) -> Result<Box<dyn Transport>, Error> {
+///
+/// Where the remote's name leads is checked at each connection.
+pub(super) fn transport(
+    remote: &Remote,
+    egress: &Egress,
+    wire: &Wire,
+) -> Result<Box<dyn Transport>, Error> {
     let Auth::Ssh { identity, passphrase, known_hosts } = &remote.credentials.auth else {
         return Err(Error::BadSecret(
             "an ssh URL needs `identity` and `known_hosts` in the Secret".to_owned(),
@@ -37,7 +43,7 @@ pub(super) fn transport(remote: &Remote, wire: &Wire) -> Result<Box<dyn Transpor
     let key = private_key(identity.expose(), passphrase.as_ref().map(|p| p.expose().as_str()))?;
     let known = KnownHost::read(known_hosts, &url.host(), url.port())?;
     let opened = wire
-        .wait(open(remote, wire, key, known))
+        .wait(open(remote, egress, wire, key, known))
         .map_err(|_ended| None)
         .and_then(|opened| opened.map_err(Some));
     let link = match opened {
@@ -118,6 +124,7 @@ impl client::Handler for Doorkeeper {
 
 async fn open(
     remote: &Remote,
+    egress: &Egress,
     wire: &Wire,
     key: PrivateKey,
     known: KnownHost,
@@ -127,7 +134,8 @@ async fn open(
         cause: wire.quote(&http::root_cause(error)),
     };
     let url = &remote.url;
-    let tcp = TcpStream::connect((url.host(), url.port())).await.map_err(|e| unreachable(&e))?;
+    let found = egress.look_up(&url.host(), url.port()).await.map_err(|e| unreachable(&e))?;
+    let tcp = TcpStream::connect(&*found).await.map_err(|e| unreachable(&e))?;
     tcp.set_nodelay(true).map_err(|e| unreachable(&e))?;
     let usual = Preferred::DEFAULT;
     let preferred = Preferred { key: Cow::Owned(known.preferred(&usual.key)), ..usual };

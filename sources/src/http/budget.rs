@@ -15,6 +15,7 @@ use reqwest::{RequestBuilder, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
+use super::Egress;
 use door::{Door, Pace, Said, Ticket};
 
 /// So many hosts are remembered before those are forgotten of which there is nothing to remember.
@@ -78,10 +79,18 @@ pub enum SendError {
 /// from a second to an hour, or else for two seconds and each time twice as long, up to five minutes; so is one that
 /// answers 503 and says for how long, or three times in a row. Then one request tries whether it serves again, and until
 /// that is known all others are turned away.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Budgets {
     limits: Limits,
+    egress: Egress,
     hosts: Mutex<BTreeMap<String, Arc<Host>>>,
+}
+
+impl Default for Budgets {
+    /// For any server but those on link-local addresses.
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
 }
 
 #[derive(Debug)]
@@ -103,7 +112,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Budgets {
     /// Budgets with other limits than the usual ones.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, hosts: Mutex::default() }
+        Self { limits, ..Self::within(Egress::with_loopback()) }
+    }
+
+    /// Budgets of servers that specs name, if they may name them.
+    pub fn within(egress: Egress) -> Self {
+        Self { limits: Limits::default(), egress, hosts: Mutex::default() }
+    }
+
+    /// Which servers specs may name. Whoever sends checks URLs by it, and has clients that look names up by it.
+    pub fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Waits for a place at the host of a URL. Any number of requests can be sent from it, one after the other.

@@ -44,8 +44,8 @@ impl Clients {
     }
 
     /// Which servers may be asked.
-    pub fn egress(&self) -> Egress {
-        self.egress
+    pub fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// A client, with the connections that it still has.
@@ -64,7 +64,7 @@ impl Clients {
                 return Ok(client.clone());
             }
         }
-        let client = client_within(tls, proxy, self.egress)?;
+        let client = client_within(tls, proxy, &self.egress)?;
         kept().put(key, (client.clone(), Instant::now()));
         Ok(client)
     }

@@ -18,7 +18,7 @@ const LONGEST_OF_SOCKS: usize = 255;
 /// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
 ///
 /// It looks names up itself and decides what is reached through it. Where it is itself is checked as servers are
-/// ([`Egress::BeyondLink`]): whoever may name a proxy could name the metadata of a cloud, and have them asked that way.
+/// ([`Egress::Named`]): whoever may name a proxy could name the metadata of a cloud, and have them asked that way.
 ///
 /// `Display` and `Debug` leave out whatever could be a credential.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,11 +55,12 @@ impl Proxy {
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
             return Err(bad("`address` names no host"));
         };
-        // Only of web addresses is it known that a host of numbers is an address.
         let place = Url::parse(&format!("http://{host}"))
             .map_err(|_| bad("`address` names no host that can be asked"))?;
-        if Egress::BeyondLink.admits(&place).is_err() {
-            return Err(bad("`address` is link-local, and those are not asked"));
+        if Egress::with_loopback().admits(&place).is_err() {
+            return Err(bad(
+                "`address` is link-local or of a cloud's metadata, and those are not asked",
+            ));
         }
         let (username, password) = match (text("username")?, text("password")?) {
             (Some(username), password) => (Some(username), password.unwrap_or_default()),
@@ -85,6 +86,11 @@ impl Proxy {
         url.set_query(None);
         url.set_fragment(None);
         Ok(Self { url, username, password: Redacted::new(password) })
+    }
+
+    /// Checks where it is, if that is given as an address; a name is checked when it is looked up.
+    pub(super) fn check(&self, egress: &Egress) -> Result<(), Error> {
+        egress.admits(&self.url).map_err(|refused| Error::BadProxy(refused.to_string()))
     }
 
     /// As the HTTP client wants it.
@@ -224,7 +230,7 @@ mod tests {
             check(
                 &[("address", address)],
                 &expect![
-                    "the Secret of the proxy cannot be used: `address` is link-local, and those are not asked"
+                    "the Secret of the proxy cannot be used: `address` is link-local or of a cloud's metadata, and those are not asked"
                 ],
             );
         }

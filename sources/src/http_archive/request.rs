@@ -38,7 +38,7 @@ pub async fn ask(
 ) -> Result<Answer, Error> {
     let url = remote.url.to_string();
     let client = clients.client(&remote.tls, remote.proxy.as_ref())?;
-    let asking = Asking { remote, client, egress: clients.egress(), budgets, url: &url };
+    let asking = Asking { remote, client, egress: clients.egress().clone(), budgets, url: &url };
     let limit = remote.limits.time;
     let answer = tokio::time::timeout(limit, asking.run(validators)).await;
     answer.unwrap_or(Err(Error::TooSlow { url, limit }))
@@ -204,7 +204,7 @@ pub(super) fn next_for_tests(
     target: &str,
 ) -> Result<Url, Error> {
     let url = remote.url.to_string();
-    Asking { remote, client, egress: Egress::BeyondLink, budgets, url: &url }.next(at, target)
+    Asking { remote, client, egress: Egress::with_loopback(), budgets, url: &url }.next(at, target)
 }
 
 fn validator(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

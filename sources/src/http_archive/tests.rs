@@ -65,7 +65,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 async fn asked(remote: &Remote, validators: Option<&Validators>) -> Result<Answer, Error> {
-    let clients = Clients::within(Egress::BeyondLink);
+    let clients = Clients::within(Egress::with_loopback());
     ask(remote, validators, &clients, &Budgets::default()).await
 }
 
@@ -234,8 +234,8 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
             `http://h/round` redirects to `http://127.0.0.1`: there are too many redirects
             `http://h/file` redirects to `file://`: only http:// and https:// are fetched
             `http://h/ftp` redirects to `ftp://h`: only http:// and https:// are fetched
-            `http://h/link` redirects to `http://169.254.169.254`: `169.254.169.254` has a link-local address, and those are not asked
-            `http://h/mapped` redirects to `http://[::ffff:a9fe:a9fe]`: `[::ffff:a9fe:a9fe]` has a link-local address, and those are not asked
+            `http://h/link` redirects to `http://169.254.169.254`: `169.254.169.254` has a link-local address or one of a cloud's metadata, and those are not asked
+            `http://h/mapped` redirects to `http://[::ffff:a9fe:a9fe]`: `[::ffff:a9fe:a9fe]` has a link-local address or one of a cloud's metadata, and those are not asked
             `http://h/nowhere` redirects to another place: it names no URL
             `http://h/silent` is answered with HTTP status 302"#]]
         .assert_eq(&told);

@@ -3,7 +3,7 @@
 use objects::Redacted;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
 use reqwest::{Method, Request, Response, StatusCode};
-use url::{Host, Url};
+use url::Url;
 
 use super::answer::shown;
 use super::token::value;
@@ -16,19 +16,13 @@ const MOST_REDIRECTS: usize = 5;
 
 /// Why no request goes to an address that somebody else named.
 pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
-    let is_link_local = match url.host() {
-        None => return Some("it names no host"),
-        Some(Host::Ipv4(address)) => address.is_link_local() || address.is_unspecified(),
-        Some(Host::Ipv6(address)) => {
-            let mapped = address.to_ipv4_mapped();
-            address.is_unicast_link_local()
-                || address.is_unspecified()
-                || mapped.is_some_and(|it| it.is_link_local() || it.is_unspecified())
-        }
-        Some(Host::Domain(_)) => false,
-    };
+    if url.host().is_none() {
+        return Some("it names no host");
+    }
     match url.scheme() {
-        _ if is_link_local => Some("the address is link-local"),
+        _ if Egress::with_loopback().admits(url).is_err() => {
+            Some("the address is link-local or of a cloud's metadata")
+        }
         "https" => None,
         "http" if is_plain => None,
         "http" => Some("it is plain HTTP, the registry is not"),
@@ -40,9 +34,11 @@ impl Session<'_> {
     /// Sends a request: the one place where this protocol does so.
     pub(super) async fn execute(&self, request: Request) -> Result<Response, Error> {
         let host = request.url().host_str().map(str::to_owned);
-        Egress::BeyondLink.admits(request.url()).map_err(|refused| Error::Unreachable {
-            registry: host.clone().unwrap_or_default(),
-            cause: refused.to_string(),
+        self.known.budgets().egress().admits(request.url()).map_err(|refused| {
+            Error::Unreachable {
+                registry: host.clone().unwrap_or_default(),
+                cause: refused.to_string(),
+            }
         })?;
         self.known.budgets().execute(&self.http, request).await.map_err(|error| match error {
             SendError::Busy(busy) => Error::Busy(busy),

@@ -10,7 +10,7 @@ use super::challenge::Challenge;
 use super::token::{self, Token};
 use super::{Auth, Error, Remote, Repository, Session, ecr};
 use crate::http::clients::{Key, Lately, client_key, key};
-use crate::http::{self, Budgets, Egress, Logins, Trust};
+use crate::http::{self, Budgets, Logins, Trust};
 
 /// Repositories of which it is remembered what they ask for.
 const MOST_ACCESSES: usize = 4096;
@@ -107,7 +107,7 @@ impl Known {
             &remote.tls,
             trust(remote),
             remote.proxy.as_ref(),
-            Egress::BeyondLink,
+            self.budgets.egress(),
         );
         let client = built.map_err(|error| Error::BadSecret(error.to_string()))?;
         locked(&self.clients).put(key, (client.clone(), Instant::now()));

@@ -78,7 +78,7 @@ impl Bed {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: self.scratch.path().to_owned(),
-            known: Arc::new(Known::within(self.egress)),
+            known: Arc::new(Known::within(self.egress.clone())),
         };
         let listed: String =
             resources.iter().map(|resource| format!("- \"{resource}\"\n")).collect();
@@ -90,8 +90,9 @@ impl Bed {
         .unwrap();
         let remotes = Remotes::new(InTree(tree), context, self.limits);
         let options = Options { restriction: Restriction::None, ..Options::default() };
-        let built = build(&remotes, "/app", &options, &mut Vec::new());
-        let built = built.and_then(|built| built.objects());
+        let budget = kustomize::Budget::default();
+        let built = build(&remotes, "/app", &options, &budget, &mut Vec::new());
+        let built = built.and_then(|built| built.into_objects());
         let names = built
             .map(|objects| objects.into_iter().map(|object| object.id.name).collect())
             .map_err(|error| error.to_string());
@@ -215,7 +216,7 @@ fn credentials_and_other_schemes_are_refused() {
 fn only_public_servers_are_asked_where_that_is_wished() {
     let repository = repository();
     let server = served(&repository);
-    let bed = Bed { egress: Egress::Public, ..Bed::new() };
+    let bed = Bed { egress: Egress::Public(Arc::default()), ..Bed::new() };
     let port = server.address.port();
     for host in ["127.0.0.1", "127.1", "[::1]", "localhost", "169.254.169.254"] {
         for path in ["app.git//base", "a.yaml"] {

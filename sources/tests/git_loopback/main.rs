@@ -6,6 +6,7 @@ mod bases;
 mod hostile;
 mod http;
 mod http_server;
+mod near;
 mod proxy;
 mod proxy_server;
 mod references;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
+use crate::controllers::artifact::own;
 use crate::controllers::context::Context;
 use crate::controllers::run::node_named;
 
@@ -93,6 +94,7 @@ pub(super) fn resolve(
         let found = find(other).ok_or_else(missing)?;
         let none = || blocked(NO_ARTIFACT, format!("no artifact available for include '{other}'"));
         let artifact = found.artifact().cloned().ok_or_else(none)?;
+        own::check(&node, &artifact, false).map_err(|why| blocked(NO_ARTIFACT, why))?;
         let from = inside("fromPath", spec.from_path.as_deref().unwrap_or_default())?;
         let to = inside("toPath", spec.to_path.as_deref().unwrap_or(other))?;
         Ok(Include { node: node.clone(), artifact, from, to, spec: spec.clone() })

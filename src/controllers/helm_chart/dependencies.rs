@@ -22,8 +22,10 @@ use tree::{Memory, RelPath};
 
 use super::{package, registry};
 use crate::cluster::error::chain;
+use crate::controllers::artifact::own;
 use crate::controllers::helm_repository::{self, is_registry, world};
 use crate::controllers::reference::References;
+use crate::controllers::run::node_named;
 use crate::controllers::source::world::{Run, blocking};
 
 /// Most dependencies of one chart that are fetched.
@@ -177,6 +179,11 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
         Some(artifact) => {
             let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();
             let is_elsewhere = !context.settings.selects(&labels);
+            if let Some(object) = &found {
+                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                let node = node_named::<HelmRepository>(&namespace, &name);
+                own::check(&node, artifact, is_elsewhere)?;
+            }
             world::index(context, artifact, is_elsewhere).await?
         }
         None => download(&repository).await?,

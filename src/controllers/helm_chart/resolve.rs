@@ -86,11 +86,12 @@ pub(super) async fn resolve(
         references.watch(context, node);
     }
     let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
+    let denied = found.denied;
     let none = || {
         let text = format!("no artifact available for {kind} source '{name}'");
-        blocked(NO_SOURCE_ARTIFACT, text)
+        blocked(NO_SOURCE_ARTIFACT, denied.clone().unwrap_or(text))
     };
-    let artifact = found.artifact.ok_or_else(none)?;
+    let artifact = found.artifact.ok_or_else(&none)?;
     if !found.is_elsewhere {
         // One that was lost is made again, which wakes us.
         let (store, Artifact { path, digest, .. }) = (context.artifacts.clone(), artifact.clone());

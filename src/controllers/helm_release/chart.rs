@@ -131,6 +131,9 @@ pub(super) fn source(
         };
         return Err(blocked(reason::ARTIFACT_FAILED, text));
     };
+    if let Some(why) = found.denied {
+        return Err(blocked(SOURCE_NOT_READY, why));
+    }
     // The watch may lag behind what was written a moment ago: the former version must not be released with new values.
     let not_current = match template::is_seen(context, object) {
         true => found.not_current,
@@ -140,7 +143,8 @@ pub(super) fn source(
         return Err(blocked(SOURCE_NOT_READY, format!("{node} is not ready: {why}")));
     }
     let Some(artifact) = found.artifact else {
-        return Err(blocked(SOURCE_NOT_READY, format!("{node} is not ready: it has no artifact")));
+        let text = format!("{node} is not ready: it has no artifact");
+        return Err(blocked(SOURCE_NOT_READY, text));
     };
     Ok(Source { node, artifact, is_elsewhere: found.is_elsewhere })
 }

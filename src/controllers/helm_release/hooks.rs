@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apply::Health as State;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use objects::Object;
+use objects::{Masking, Object};
 use reconcile::{Node, Rest};
 use release::Record;
 use release::journal::HOOK_ANNOTATION;
@@ -130,7 +128,7 @@ impl World {
         let follows = matches!(
             (member.object.api_version(), member.object.kind()),
             ("batch/v1", "Job") | ("v1", "Pod")
-        ) || crate::controllers::expressions::report(&self.wish.checks, &member.object).is_some();
+        ) || self.wish.expressions.judges(&member.object);
         let (cluster, hub) = (&self.target.cluster, self.context.hub.clone());
         let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
         let watch = HookWatch::begin((cluster, hub), &self.node, member, hook);
@@ -141,12 +139,7 @@ impl World {
     }
 
     /// How a hook ended whose object is not there.
-    async fn vanished(
-        &self,
-        record: &Record,
-        member: &Member,
-        watch: &HookWatch,
-    ) -> HookObject {
+    async fn vanished(&self, record: &Record, member: &Member, watch: &HookWatch) -> HookObject {
         let seen = watch.seen();
         let Some(object) = seen.object else { return HookObject::Missing };
         let uid = object.uid().to_owned();
@@ -186,10 +179,7 @@ impl World {
                 let cause = culprit::of(&self.target.cluster, member, &report).await;
                 let cause = cause.map(|it| format!(": {it}")).unwrap_or_default();
                 let secrets = contents_of_secrets(record);
-                let masked = |text: &str| {
-                    let text = self.wish.masked(text);
-                    secrets.iter().fold(text, |text, secret| text.replace(secret, "****"))
-                };
+                let masked = |text: &str| secrets.mask(&self.wish.masked(text));
                 let line = culprit::last_line(&self.target.cluster, member, masked).await;
                 let line = line.map(|it| format!("; it last printed: {it}")).unwrap_or_default();
                 Health::Failed(format!(
@@ -286,23 +276,13 @@ fn pending(member: &Member) -> String {
     format!("{} status: 'InProgress'", member.id.subject())
 }
 
-/// Every text in the Secrets of a release, which its hooks may print.
-fn contents_of_secrets(record: &Record) -> Vec<String> {
+/// What the Secrets of a release hold, which its hooks may print.
+fn contents_of_secrets(record: &Record) -> Masking {
     let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
     let all = hooks.chain([record.manifest.as_str()]);
-    let mut contents = Vec::new();
-    for object in all.flat_map(|text| members::read(text).unwrap_or_default()) {
-        if (object.api_version(), object.kind()) != ("v1", "Secret") {
-            continue;
-        }
-        let texts = |key: &str| {
-            let map = object.get(key).and_then(Value::as_object);
-            map.into_iter().flatten().filter_map(|(_, value)| value.as_str())
-        };
-        contents.extend(texts("stringData").map(|text| text.as_bytes().to_vec()));
-        contents.extend(texts("data").filter_map(|text| BASE64.decode(text).ok()));
-    }
-    super::values::hidden(contents.iter().map(Vec::as_slice))
+    let objects: Vec<Object> =
+        all.flat_map(|text| members::read(text).unwrap_or_default()).collect();
+    Masking::default().with_manifests(&objects)
 }
 
 #[cfg(test)]
@@ -315,8 +295,7 @@ mod tests {
             "hooks":[{"manifest":"apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {b: aGlkZGVuLXNlY3JldA==, c: '%'}\n"},
                 {"manifest":"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {d: told-to-all}\n"}, {"manifest":"{"}]}"#;
         let record = Record::from_json(json.as_bytes()).unwrap();
-        let mut known = contents_of_secrets(&record);
-        known.sort();
-        assert_eq!(known, ["hidden-secret", "plain-secret"]);
+        let masked = contents_of_secrets(&record).mask("hidden-secret, plain-secret, told-to-all");
+        assert_eq!(masked, "****, ****, told-to-all");
     }
 }

@@ -173,7 +173,7 @@ impl Session {
             post: Arc::new(PostRenderers::of(object, ways.post_render)),
             expressions: self.expressions.clone(),
             ignore: Rules::default(),
-            secrets: Vec::new(),
+            secrets: Masking::default(),
         })
     }
 

@@ -10,6 +10,7 @@ use golang::Value;
 use golang::value::{Map, Type};
 use helm::values::{Data, Found, Reference, ReferenceError, ReferenceProblem, Unresolved};
 use kube::core::ResourceExt as _;
+use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
 
 use crate::cluster::ClusterError;
@@ -27,7 +28,7 @@ pub(super) struct Values {
     /// Of the map, as the history holds it: `sha256:…`.
     pub(super) digest: String,
     /// Texts of Secrets, which must not be told.
-    pub(super) secrets: Vec<String>,
+    pub(super) secrets: Masking,
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
@@ -104,36 +105,11 @@ fn compose(namespace: &str, spec: &HelmReleaseSpec, objects: &Objects) -> Result
     Ok(Values { map, digest, secrets: secrets(objects) })
 }
 
-/// How long a text has to be that is hidden: shorter ones are words like any other.
-const HIDDEN: usize = 5;
-
-fn secrets(objects: &Objects) -> Vec<String> {
+/// What Secrets among the references hold: errors of templates, API servers and hooks may quote it.
+fn secrets(objects: &Objects) -> Masking {
     let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
     let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
-    hidden(data.flat_map(BTreeMap::values).map(|bytes| &**bytes))
-}
-
-/// Every text in the contents of Secrets, long ones first: errors of templates, API servers and hooks may quote them.
-pub(super) fn hidden<'b>(contents: impl Iterator<Item = &'b [u8]>) -> Vec<String> {
-    let mut texts = Vec::new();
-    for bytes in contents {
-        let text = String::from_utf8_lossy(bytes);
-        texts.push(text.trim().to_owned());
-        let parsed = goyaml::to_json(bytes).unwrap_or_default();
-        let mut pending = vec![parsed];
-        while let Some(value) = pending.pop() {
-            match value {
-                serde_json::Value::String(text) => texts.push(text),
-                serde_json::Value::Array(items) => pending.extend(items),
-                serde_json::Value::Object(map) => pending.extend(map.into_iter().map(|(_, it)| it)),
-                other => texts.push(other.to_string()),
-            }
-        }
-    }
-    texts.retain(|text| text.len() >= HIDDEN);
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    texts.dedup();
-    texts
+    Masking::new(data.flat_map(BTreeMap::values).cloned())
 }
 
 /// Parity(flux): `values` that are no table are as if there were none.

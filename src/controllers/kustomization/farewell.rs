@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crds::kustomize::Kustomization;
 use kube::core::ResourceExt as _;
-use objects::ObjectId;
+use objects::{Masking, ObjectId};
 use reconcile::Rest;
 
 use super::wish::{self, Pace};
@@ -52,6 +52,7 @@ impl Session {
             failed_wait: None,
             is_correction: false,
             contests: Arc::default(),
+            secrets: Masking::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(pace.retry),
         };

@@ -10,7 +10,7 @@ use reconcile::{Edge, Node, Rest, Time, Wake, reason};
 use crate::controllers::context::Context;
 use crate::controllers::gate::named;
 use crate::controllers::run::node_named;
-use crate::controllers::source::catalog::SOURCES;
+use crate::controllers::source::catalog::{Found, SOURCES};
 
 /// The node of the source that a Kustomization names.
 fn source_node(object: &Kustomization) -> Node {
@@ -59,7 +59,9 @@ pub(super) fn artifact(
             "source '{node}' not found; create it or correct spec.sourceRef"
         )));
     };
-    source.artifact.ok_or_else(|| blocked(format!("source '{node}' has no artifact yet")))
+    let Found { artifact, denied, .. } = source;
+    let none = || format!("source '{node}' has no artifact yet");
+    artifact.ok_or_else(|| blocked(denied.unwrap_or_else(none)))
 }
 
 /// Whether the source belongs to another shard, so that its artifact is in another process' store.

@@ -6,7 +6,7 @@ use crds::ConfigKind;
 use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
 use envsubst::{InvalidName, Limits, Unset, Variables};
 use kube::core::ResourceExt as _;
-use objects::Object;
+use objects::{Masking, Object};
 use reconcile::{Rest, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +22,8 @@ pub(super) struct Substitution {
     invalid: Option<InvalidName>,
     unset: Unset,
     is_always: bool,
-    /// Whether there are values that are shown to nobody.
+    /// Values that are shown to nobody.
+    pub(super) secrets: Masking,
     has_secrets: bool,
     /// Of all that a build depends on here.
     pub(super) digest: String,
@@ -109,7 +110,7 @@ impl Substitution {
 struct Gathered {
     variables: Variables,
     invalid: Option<InvalidName>,
-    has_secrets: bool,
+    secrets: Vec<Vec<u8>>,
     hash: Sha256,
 }
 
@@ -133,7 +134,7 @@ impl Gathered {
     fn add_secrets(&mut self, data: impl IntoIterator<Item = (String, Vec<u8>)>) {
         for (name, value) in data {
             self.add(&name, &value);
-            self.has_secrets = true;
+            self.secrets.push(value);
         }
     }
 
@@ -148,7 +149,8 @@ impl Gathered {
             invalid: self.invalid,
             unset: if is_strict { Unset::Error } else { Unset::Empty },
             is_always: strategy == SubstituteStrategy::Always,
-            has_secrets: self.has_secrets,
+            has_secrets: !self.secrets.is_empty(),
+            secrets: Masking::new(self.secrets),
             digest: hex::encode(self.hash.finalize()),
         }
     }

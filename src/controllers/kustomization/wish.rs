@@ -9,7 +9,7 @@ use apply::{Desired, HealthWish};
 use crds::IgnoreRule;
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube::core::ResourceExt as _;
-use objects::{Object, ObjectId};
+use objects::{Masking, Object, ObjectId};
 use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
@@ -51,6 +51,8 @@ pub(super) struct Wish {
     pub(super) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
+    /// What is put in from Secrets, and what the Secrets among the manifests hold.
+    pub(super) secrets: Masking,
 }
 
 impl Wish {
@@ -217,6 +219,9 @@ pub(super) fn wish(
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
+    let secrets = substitution.map(|known| known.secrets.clone()).unwrap_or_default();
+    let manifests = stages.iter().flat_map(|stage| &stage.objects);
+    let secrets = secrets.with_manifests(manifests.map(|manifest| &manifest.object));
     let desired = Arc::new(Desired {
         own: own_id(object),
         stages,
@@ -232,7 +237,16 @@ pub(super) fn wish(
     });
     let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
-    Ok(Wish { desired, digest, trace: recorder.seen(), is_remote, inputs, ignore, health_versions })
+    Ok(Wish {
+        desired,
+        digest,
+        trace: recorder.seen(),
+        is_remote,
+        inputs,
+        ignore,
+        health_versions,
+        secrets,
+    })
 }
 
 fn refused(error: &manifests::Error) -> Rest {

@@ -18,7 +18,7 @@ use apply::{
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use kube::runtime::reflector::ObjectRef;
-use objects::{Object, ObjectId};
+use objects::{Masking, Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 
 use super::report::Progress;
@@ -103,6 +103,8 @@ pub(super) struct Wishes {
     pub(super) is_correction: bool,
     /// Objects that somebody else changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
+    /// What must not be repeated of what API servers and objects say.
+    pub(super) secrets: Masking,
     /// Which fields others may change.
     pub(super) ignore: Arc<apply::ignore::Rules>,
     /// When a failed request is tried again.

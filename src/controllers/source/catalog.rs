@@ -5,17 +5,18 @@
 use std::sync::Arc;
 
 use crds::Artifact;
-use crds::{Reconciled, Source as _};
 use crds::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
 };
 use crds::windlass::HTTPArchive;
+use crds::{Reconciled, Source as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use kube::runtime::reflector::store::{Writer, WriterDropped};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use reconcile::Node;
 
 use crate::cluster::status::OurKind;
+use crate::controllers::artifact::own;
 use crate::settings::Settings;
 
 /// The API group of the sources.
@@ -48,6 +49,8 @@ pub(crate) struct Writers {
 pub(crate) struct Found {
     /// Its artifact.
     pub(crate) artifact: Option<Artifact>,
+    /// Why what its status names is not used as its artifact.
+    pub(crate) denied: Option<String>,
     /// Whether its artifact is in another process' store, and comes over HTTP.
     pub(crate) is_elsewhere: bool,
     /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
@@ -113,7 +116,19 @@ impl Catalog {
     }
 
     /// The source that a node stands for; `None` if there is none of that name, or if its kind is no source.
+    ///
+    /// What its status names is its artifact only if it can be its own.
     pub(crate) fn find(&self, node: &Node, settings: &Settings) -> Option<Found> {
+        let mut found = self.named(node, settings)?;
+        if let Some(artifact) = &found.artifact
+            && let Err(why) = own::check(node, artifact, found.is_elsewhere)
+        {
+            found = Found { artifact: None, denied: Some(why), ..found };
+        }
+        Some(found)
+    }
+
+    fn named(&self, node: &Node, settings: &Settings) -> Option<Found> {
         match node.kind.as_str() {
             "ExternalArtifact" => {
                 let mut found = found(&self.external_artifacts, node, settings)?;
@@ -164,6 +179,7 @@ fn found<K: OurKind + crds::Source>(
     Some(Found {
         artifact: object.artifact().cloned(),
         not_current: not_current(&*object),
+        denied: None,
         is_elsewhere: is_foreign || !settings.selects(object.labels()),
     })
 }

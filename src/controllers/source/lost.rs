@@ -12,14 +12,24 @@ use serde_json::{Value, json};
 use super::Sourced;
 use super::report::ARTIFACT_IN_STORAGE;
 use crate::cluster::ClusterError;
+use crate::controllers::artifact::own;
 use crate::controllers::context::Context;
 use crate::controllers::record::{Latest, conditions_of};
+use crate::controllers::run::node_named;
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";
 
-/// Whether the store has an artifact as it was stored.
-pub(super) async fn is_kept(context: &Context, artifact: &Artifact) -> bool {
+/// Whether the store has the artifact that an object's status names, as it was stored for this object.
+pub(super) async fn is_kept<K: Sourced>(
+    context: &Context,
+    object: &K,
+    artifact: &Artifact,
+) -> bool {
+    let node = node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any());
+    if own::check(&node, artifact, false).is_err() {
+        return false;
+    }
     let (store, Artifact { path, digest, .. }) = (context.artifacts.clone(), artifact.clone());
     let verify = move || store.verify(&path, &digest);
     matches!(tokio::task::spawn_blocking(verify).await, Ok(Ok(true)))
@@ -35,7 +45,7 @@ pub(super) async fn take_back<K: Sourced>(
     object: &Arc<K>,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
-    if is_kept(context, artifact).await {
+    if is_kept(context, &**object, artifact).await {
         return Ok(Some(object.clone()));
     }
     tracing::info!(

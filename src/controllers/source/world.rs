@@ -133,7 +133,7 @@ impl<K: Sourced> World<K> {
         let object = &self.run.object;
         let artifact = object.artifact()?.clone();
         let kept = Kept { revision: K::modern(&artifact.revision), shape: object.shape()? };
-        lost::is_kept(&self.run.context, &artifact).await.then_some(kept)
+        lost::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
     }
 }
 

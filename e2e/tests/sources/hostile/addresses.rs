@@ -162,6 +162,40 @@ async fn whoever_is_led_elsewhere_takes_no_credentials_along_and_goes_to_no_mach
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_led_to_windlass_itself_or_to_its_machine() -> Result<()> {
+    let story = Story::begin("hostile-near").await?;
+    let windlass = Windlass::start_for(&story, &["--allow-loopback-sources=false"]).await?;
+    let port = windlass.artifacts().trim_end_matches('/').rsplit(':').next().context("no port")?;
+    let hosts = ["127.0.0.1", "127.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]"];
+    let mut made = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        for (kind, spec) in specs(&format!("http://{host}:{port}"), None) {
+            let name = format!("{}-{at}", kind.to_lowercase());
+            // Some are refused by their schemas already.
+            if let Ok(target) = create(&story, kind, &name, spec).await {
+                made.push(target);
+            }
+        }
+        let proxy = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("proxy-{at}")},
+            "stringData": {"address": format!("http://{host}:{port}")}});
+        story.apply_value(proxy).await?;
+        let spec = json!({"url": "http://app.example/app.yaml", "timeout": "5s",
+            "proxySecretRef": {"name": format!("proxy-{at}")}});
+        made.push(create(&story, "HTTPArchive", &format!("proxied-{at}"), spec).await?);
+    }
+    ensure!(made.len() >= 5 * hosts.len(), "{made:?}");
+    let mut wrong = Vec::new();
+    for target in &made {
+        let text = refusal(&story, target).await?;
+        if !text.contains("leads to windlass itself") {
+            wrong.push(format!("{target}: {text}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_into_the_store_is_told_and_what_fits_goes_on() -> Result<()> {
     let story = Story::begin("full").await?;
     let windlass = Windlass::start_for(&story, &["--storage-size-limit=100Ki"]).await?;

@@ -51,8 +51,9 @@ fn what_cannot_be_used_of_a_secret_is_told_by_its_key_and_not_shown() {
         (application("t", "http://login.example"), "`authorityHost`"),
         (application("t", "https://login.example/?hunter2!"), "`authorityHost`"),
     ] {
-        let error =
-            Credentials::new(&server, &identity, &Waiting::default()).unwrap_err().to_string();
+        let error = Credentials::new(&server, &identity, &Egress::default(), &Waiting::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(says), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -61,7 +62,8 @@ fn what_cannot_be_used_of_a_secret_is_told_by_its_key_and_not_shown() {
         application("t.example", public),
         Identity::Signature(Redacted::new("?sv=1&sig=hunter2%2B".to_owned())),
     ] {
-        let credentials = Credentials::new(&server, &identity, &Waiting::default()).unwrap();
+        let credentials =
+            Credentials::new(&server, &identity, &Egress::default(), &Waiting::default()).unwrap();
         assert!(!format!("{identity:?} {credentials:?}").contains("hunter2"));
     }
 }

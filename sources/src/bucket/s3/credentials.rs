@@ -44,7 +44,7 @@ pub(crate) fn provider(
             Some(waiting.watch(Chain { transport, region, chain: Arc::default() }))
         }
         Identity::Environment { sts: Some(endpoint) } => {
-            Some(waiting.watch(WebIdentity::new(endpoint, region, of_machine(waiting)?)))
+            Some(waiting.watch(WebIdentity::new(endpoint, region, of_spec(budgets, waiting)?)))
         }
         // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
         Identity::Ldap(ldap) => {
@@ -57,7 +57,13 @@ pub(crate) fn provider(
 
 /// What the credentials of the machine are asked for with.
 fn of_machine(waiting: &Waiting) -> Result<Transport, Error> {
-    let transport = Transport::new(&Tls::default(), None, Egress::Anywhere, Arc::default())?;
+    let transport = Transport::new(&Tls::default(), None, &Egress::Anywhere, Arc::default())?;
+    Ok(transport.telling(waiting))
+}
+
+/// What a service is asked with that a spec names.
+fn of_spec(budgets: &Arc<Budgets>, waiting: &Waiting) -> Result<Transport, Error> {
+    let transport = Transport::new(&Tls::default(), None, budgets.egress(), budgets.clone())?;
     Ok(transport.telling(waiting))
 }
 

@@ -17,7 +17,7 @@ use reqwest::{Method, Request};
 use url::form_urlencoded::Serializer;
 
 use crate::bucket::{Error, Ldap};
-use crate::http::{self, Budgets, Egress, Proxy, is_distrust, root_cause};
+use crate::http::{self, Budgets, Proxy, is_distrust, root_cause};
 
 /// Bytes of an answer, which has about one thousand.
 const LARGEST: usize = 1 << 18;
@@ -45,7 +45,7 @@ impl LdapUser {
         budgets: Arc<Budgets>,
     ) -> Result<Self, Error> {
         // Whoever answers is sent a password: only whom the spec names, and not by way of a name for this machine.
-        let client = http::client_within(&ldap.tls, proxy, Egress::BeyondLink)?;
+        let client = http::client_within(&ldap.tls, proxy, budgets.egress())?;
         Ok(Self { ldap, client, budgets })
     }
 
@@ -57,7 +57,8 @@ impl LdapUser {
     async fn credentials(&self) -> provider::Result {
         let (url, place) = (&self.ldap.endpoint, self.place());
         let failed = |why: String| CredentialsError::provider_error(format!("{place} {why}"));
-        Egress::BeyondLink
+        self.budgets
+            .egress()
             .admits(url)
             .map_err(|refused| failed(format!("is not asked: {refused}")))?;
         let form = Serializer::new(String::new())

@@ -25,6 +25,7 @@ const LARGEST_ANSWER: u64 = 16 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     client: reqwest::Client,
+    egress: Egress,
     budgets: Arc<Budgets>,
     /// Where it is said who is asked.
     waiting: Waiting,
@@ -34,11 +35,11 @@ impl Transport {
     pub(super) fn new(
         tls: &Tls,
         proxy: Option<&Proxy>,
-        egress: Egress,
+        egress: &Egress,
         budgets: Arc<Budgets>,
     ) -> Result<Self, http::Error> {
         let client = http::client_undecoded(tls, proxy, egress)?;
-        Ok(Self { client, budgets, waiting: Waiting::default() })
+        Ok(Self { client, egress: egress.clone(), budgets, waiting: Waiting::default() })
     }
 
     /// The same, which says whom it asks.
@@ -59,7 +60,7 @@ impl HttpClient for Transport {
 
 impl HttpConnector for Transport {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Self { client, budgets, waiting } = self.clone();
+        let Self { client, egress, budgets, waiting } = self.clone();
         HttpConnectorFuture::new(async move {
             let request = converted(request)?;
             let is_object = request.method() == reqwest::Method::GET
@@ -68,6 +69,7 @@ impl HttpConnector for Transport {
                     .query_pairs()
                     .any(|(key, value)| key == "x-id" && value == "GetObject");
             let who = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
+            egress.admits(request.url()).map_err(|refused| ConnectorError::user(refused.into()))?;
             waiting.ask(who.clone());
             let answer = budgets.execute(&client, request).await;
             let answer = answer.map_err(|error| unanswered(who, error))?;

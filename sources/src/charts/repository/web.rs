@@ -3,7 +3,6 @@
 //! Here: redirects, who sees credentials. Elsewhere: what is answered, and how much of it is read ([`super`]).
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use objects::Redacted;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
-use url::{Host, Url};
+use url::Url;
 
 use super::{
     Answer, Chunks, Credentials, Error, INDEX, Validators, in_time, receive_chart, receive_index,
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::git::percent_decoded;
 use crate::http::budget::SendError;
-use crate::http::{self, Budgets, Egress, Trust, root_cause};
+use crate::http::{self, Budgets, Tls, Trust, root_cause};
 
 /// Redirects in one answer. Parity(go).
 const MOST_REDIRECTS: usize = 10;
@@ -29,13 +28,30 @@ pub(super) struct Web {
     /// Ends with a slash; has no credentials in it.
     url: Url,
     basic: Option<(String, Redacted<String>)>,
+    tls: Tls,
     pass_credentials: bool,
+    clients: Result<Clients, http::Error>,
+    timeout: Duration,
+    budgets: Arc<Budgets>,
+}
+
+struct Clients {
     /// For the repository's own host.
     own: reqwest::Client,
     /// For others; does not show who we are.
     others: reqwest::Client,
-    timeout: Duration,
-    budgets: Arc<Budgets>,
+}
+
+/// Clients for servers that the budgets admit. Parity(flux): here the authorities of a Secret are trusted beside those of
+/// the system.
+fn clients(tls: &Tls, pass_credentials: bool, budgets: &Budgets) -> Result<Clients, http::Error> {
+    let client = |tls: &Tls| http::client_trusting(tls, Trust::Beside, None, budgets.egress());
+    let own = client(tls)?;
+    let others = match &tls.identity {
+        Some(_) if !pass_credentials => client(&Tls { identity: None, ..tls.clone() })?,
+        Some(_) | None => own.clone(),
+    };
+    Ok(Clients { own, others })
 }
 
 impl fmt::Debug for Web {
@@ -58,26 +74,16 @@ impl Web {
         // Both fail only for URLs without a host.
         let _: Result<(), ()> = url.set_password(None);
         let _: Result<(), ()> = url.set_username("");
-        let Credentials { basic, mut tls, bucket: _ } = credentials;
-        // Parity(flux): here the authorities of a Secret are trusted beside those of the system.
-        let own = http::client_trusting(&tls, Trust::Beside, None, Egress::BeyondLink)?;
-        if !pass_credentials {
-            tls.identity = None;
-        }
-        let others = http::client_trusting(&tls, Trust::Beside, None, Egress::BeyondLink)?;
-        Ok(Self {
-            url,
-            basic: basic.or(in_url),
-            pass_credentials,
-            own,
-            others,
-            timeout,
-            budgets: Arc::default(),
-        })
+        let Credentials { basic, tls, bucket: _ } = credentials;
+        let budgets = Arc::<Budgets>::default();
+        let clients = Ok(clients(&tls, pass_credentials, &budgets)?);
+        let basic = basic.or(in_url);
+        Ok(Self { url, basic, tls, pass_credentials, clients, timeout, budgets })
     }
 
     pub(super) fn sharing(self, budgets: Arc<Budgets>) -> Self {
-        Self { budgets, ..self }
+        let clients = clients(&self.tls, self.pass_credentials, &budgets);
+        Self { budgets, clients, ..self }
     }
 
     /// The address, without credentials; it ends with a slash.
@@ -149,14 +155,13 @@ impl Web {
         let start = url.clone();
         let mut url = url;
         for _ in 0..=MOST_REDIRECTS {
-            if is_same_host(&url, &self.url) {
-                Egress::BeyondLink.admits(&url).map_err(|refused| Error::NoAnswer {
-                    url: shown(&url),
-                    why: refused.to_string(),
-                })?;
-            } else {
+            if !is_same_host(&url, &self.url) {
                 self.admit(&first, &url)?;
             }
+            self.budgets.egress().admits(&url).map_err(|refused| Error::NoAnswer {
+                url: shown(&url),
+                why: refused.to_string(),
+            })?;
             let answer = self.send(&url, &start, headers.clone()).await?;
             let status = answer.status();
             let location = answer.headers().get(header::LOCATION);
@@ -194,21 +199,6 @@ impl Web {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused("it is neither http nor https"));
         }
-        let address = match url.host() {
-            Some(Host::Ipv4(address)) => IpAddr::V4(address),
-            Some(Host::Ipv6(address)) => match address.to_ipv4_mapped() {
-                Some(address) => IpAddr::V4(address),
-                None => IpAddr::V6(address),
-            },
-            Some(Host::Domain(_)) | None => return Ok(()),
-        };
-        let is_link_local = match address {
-            IpAddr::V4(address) => address.is_link_local(),
-            IpAddr::V6(address) => address.is_unicast_link_local(),
-        };
-        if is_link_local {
-            return Err(refused("link-local addresses are not asked"));
-        }
         Ok(())
     }
 
@@ -219,7 +209,8 @@ impl Web {
     async fn send(&self, url: &Url, start: &Url, headers: HeaderMap) -> Result<Response, Error> {
         let is_own = is_same_host(url, &self.url);
         let is_trusted = is_own || (self.pass_credentials && is_same_host(url, start));
-        let client = if is_trusted { &self.own } else { &self.others };
+        let clients = self.clients.as_ref().map_err(Clone::clone)?;
+        let client = if is_trusted { &clients.own } else { &clients.others };
         let unanswered = |error: reqwest::Error| Error::NoAnswer {
             url: shown(url),
             why: root_cause(&error.without_url()),

@@ -60,7 +60,8 @@ fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
         tree::Memory::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
     let limit = TimeLimit::start(TIME_LIMIT, &Stop::default());
     let (built, is_remote) = bases.beside(InTree(tree.unwrap()), &limit, |files| {
-        let objects = build(files, "/", &Options::default(), &Budget::default(), &mut Vec::new())?.into_objects()?;
+        let objects = build(files, "/", &Options::default(), &Budget::default(), &mut Vec::new())?
+            .into_objects()?;
         Ok(objects.into_iter().map(|object| object.id.name).collect())
     });
     (built.map_err(|error: Error| error.to_string()), is_remote)
@@ -113,7 +114,7 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let resource = format!("\"http://{address}/far.yaml\"");
-    let (names, is_remote) = built(Bed::new().bases(Egress::Public), &resource);
+    let (names, is_remote) = built(Bed::new().bases(Egress::Public(Arc::default())), &resource);
     let told = names.unwrap_err();
     assert!(told.contains("has no public address, and others are not asked"), "{told}");
     assert!(is_remote);

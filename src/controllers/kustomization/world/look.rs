@@ -4,12 +4,9 @@ use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
 use apply::rival::contested_text;
 use apply::{Manifest, Report, SeenState, health};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Edge, Rest, Wake, reason};
-use serde_json::Value;
 
 use super::write::version;
 use super::{Verify, World};
@@ -267,13 +264,18 @@ impl World {
         SeenState::Refused(describe(
             id,
             word(error),
-            &without_secrets(&manifest.object, error.to_string()),
+            &self.settings.secrets.mask(&error.to_string()),
         ))
     }
 
     /// How an object is now, beside its id.
     pub(super) async fn health_of(&self, id: ObjectId) -> Result<(ObjectId, Report), ClusterError> {
-        let report = self.health(&id).await?;
+        let mut report = self.health(&id).await?;
+        // Statuses of objects may quote their fields.
+        let said = report.conditions.iter_mut().map(|says| &mut says.message);
+        for text in said.chain([&mut report.message]).filter(|text| !text.is_empty()) {
+            *text = self.settings.secrets.mask(text);
+        }
         Ok((id, report))
     }
 
@@ -376,43 +378,7 @@ impl World {
     }
 }
 
-/// The API server quotes what it refuses; of a Secret that must not be repeated.
-fn without_secrets(manifest: &Object, text: String) -> String {
-    if manifest.kind() != "Secret" || manifest.api_version() != "v1" {
-        return text;
-    }
-    let mut masked = text;
-    for field in ["data", "stringData"] {
-        let entries = manifest.get(field).and_then(Value::as_object);
-        for value in entries.into_iter().flat_map(|entries| entries.values()) {
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let decoded =
-                BASE64.decode(&shown).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            for secret in [Some(shown), decoded].into_iter().flatten().filter(|s| !s.is_empty()) {
-                masked = masked.replace(&secret, "****");
-            }
-        }
-    }
-    masked
-}
-
 /// What is said about an object that was found healthy earlier in the same wait.
 fn current() -> Report {
     Report { status: apply::Health::Current, message: String::new(), conditions: Vec::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_refused_secret_is_told_without_what_it_holds() {
-        let secret =
-            Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
-            "data": {"a": "aHVudGVyMg=="}, "stringData": {"pin": 4711}}))
-            .unwrap();
-        let text = "got hunter2, aHVudGVyMg== and &{Value:4711}".to_owned();
-        assert_eq!(without_secrets(&secret, text), "got ****, **** and &{Value:****}");
-    }
 }

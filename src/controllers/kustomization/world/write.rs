@@ -75,7 +75,8 @@ impl World {
     async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), Failure> {
         self.write(manifest, recreate).await.map_err(|error| {
             self.note(&error);
-            let text = format!("{}: {error}", manifest.id.subject());
+            let told = self.settings.secrets.mask(&error.to_string());
+            let text = format!("{}: {told}", manifest.id.subject());
             Failure { text, is_transient: error.is_transient() }
         })
     }

@@ -1,0 +1,670 @@
+//! Every field by which a spec names another object, by what may become of that object: in the same namespace, elsewhere,
+//! missing, gone meanwhile, with a status that somebody forged.
+//!
+//! The fields are found in the schemas of the definitions, so a field that nobody thought of fails the first test.
+//! Elsewhere: as whom objects are applied (`tenancy.rs`), nonsense in every field (`poison.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+/// What a field of a spec means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// It names a Secret of the same namespace: there is no way to name another.
+    Secret,
+    /// It names a ServiceAccount of the same namespace, which is read.
+    ReadAccount,
+    /// It names a source; the schema says whether it may be in another namespace.
+    Source(&'static str),
+    /// It names an object of the same kind that has to be ready, in any namespace.
+    Dependency,
+    /// It names a ServiceAccount of the same namespace, as which is acted.
+    Account,
+    /// It names objects that are looked at as whoever acts: `tenancy.rs` has it.
+    AsAccount,
+    /// It is refused by its name.
+    Unsupported,
+    /// It names nothing that is an object: it selects manifests, or is a part of one.
+    NoObject,
+    /// Nobody reads it.
+    Unread,
+}
+
+use Field::{
+    Account, AsAccount, Dependency, NoObject, ReadAccount, Secret, Source, Unread, Unsupported,
+};
+
+/// Every field that looks like a reference. A reference has the value that makes it one, with `NAME` for the name.
+const FIELDS: &[(&str, &str, Field, &str)] = &[
+    (
+        "Bucket",
+        "certSecretRef",
+        Secret,
+        r#"{"certSecretRef": {"name": "NAME"}, "insecure": false}"#,
+    ),
+    ("Bucket", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
+    ("Bucket", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    (
+        "Bucket",
+        "serviceAccountName",
+        Unsupported,
+        r#"{"serviceAccountName": "NAME", "provider": "aws"}"#,
+    ),
+    (
+        "Bucket",
+        "sts.certSecretRef",
+        Secret,
+        r#"{"sts": {"provider": "ldap", "endpoint": "https://127.0.0.1:1", "certSecretRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "Bucket",
+        "sts.secretRef",
+        Secret,
+        r#"{"sts": {"provider": "ldap", "endpoint": "https://127.0.0.1:1", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    ("ExternalArtifact", "sourceRef", Unread, ""),
+    (
+        "GitRepository",
+        "include[].repository",
+        Source("GitRepository"),
+        r#"{"include": [{"repository": {"name": "NAME"}}]}"#,
+    ),
+    ("GitRepository", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
+    ("GitRepository", "ref", NoObject, ""),
+    ("GitRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    (
+        "GitRepository",
+        "serviceAccountName",
+        Unsupported,
+        r#"{"serviceAccountName": "NAME", "provider": "azure"}"#,
+    ),
+    (
+        "GitRepository",
+        "verify.secretRef",
+        Unsupported,
+        r#"{"verify": {"mode": "HEAD", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    ("HTTPArchive", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
+    ("HTTPArchive", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
+    ("HTTPArchive", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    (
+        "HelmChart",
+        "sourceRef",
+        Source("Bucket"),
+        r#"{"sourceRef": {"kind": "Bucket", "name": "NAME"}}"#,
+    ),
+    (
+        "HelmChart",
+        "verify.secretRef",
+        Unsupported,
+        r#"{"sourceRef": {"kind": "HelmRepository", "name": "app"}, "verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "HelmRelease",
+        "chart.spec.sourceRef",
+        Source("HelmRepository"),
+        r#"{"chart": {"spec": {"chart": "a", "sourceRef": {"kind": "HelmRepository", "name": "NAME"}}}}"#,
+    ),
+    (
+        "HelmRelease",
+        "chart.spec.verify.secretRef",
+        Unsupported,
+        r#"{"chart": {"spec": {"chart": "a", "sourceRef": {"kind": "HelmRepository", "name": "a"}, "verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}}}"#,
+    ),
+    (
+        "HelmRelease",
+        "chartRef",
+        Source("OCIRepository"),
+        r#"{"chart": null, "chartRef": {"kind": "OCIRepository", "name": "NAME"}}"#,
+    ),
+    ("HelmRelease", "dependsOn", Dependency, r#"{"dependsOn": [{"name": "NAME"}]}"#),
+    (
+        "HelmRelease",
+        "dependsOn[]",
+        Dependency,
+        r#"{"dependsOn": [{"name": "NAME", "readyExpr": "true"}]}"#,
+    ),
+    ("HelmRelease", "driftDetection.ignore[].target", NoObject, ""),
+    ("HelmRelease", "install.strategy", NoObject, ""),
+    ("HelmRelease", "kubeConfig", Secret, r#"{"kubeConfig": {"secretRef": {"name": "NAME"}}}"#),
+    (
+        "HelmRelease",
+        "kubeConfig.configMapRef",
+        Unsupported,
+        r#"{"kubeConfig": {"configMapRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "HelmRelease",
+        "kubeConfig.secretRef",
+        Secret,
+        r#"{"kubeConfig": {"secretRef": {"name": "NAME", "key": "a"}}}"#,
+    ),
+    ("HelmRelease", "postRenderers[].kustomize.images[]", NoObject, ""),
+    ("HelmRelease", "postRenderers[].kustomize.patches[].target", NoObject, ""),
+    ("HelmRelease", "serviceAccountName", Account, r#"{"serviceAccountName": "NAME"}"#),
+    ("HelmRelease", "test.filters[]", NoObject, ""),
+    ("HelmRelease", "upgrade.strategy", NoObject, ""),
+    (
+        "HelmRelease",
+        "valuesFrom",
+        Secret,
+        r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME"}]}"#,
+    ),
+    (
+        "HelmRelease",
+        "valuesFrom[]",
+        Secret,
+        r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME", "valuesKey": "a"}]}"#,
+    ),
+    ("HelmRelease", "waitStrategy", NoObject, ""),
+    ("HelmRepository", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
+    ("HelmRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    (
+        "Kustomization",
+        "decryption.secretRef",
+        Unsupported,
+        r#"{"decryption": {"provider": "sops", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "Kustomization",
+        "decryption.serviceAccountName",
+        Unsupported,
+        r#"{"decryption": {"provider": "sops", "serviceAccountName": "NAME"}}"#,
+    ),
+    ("Kustomization", "dependsOn", Dependency, r#"{"dependsOn": [{"name": "NAME"}]}"#),
+    (
+        "Kustomization",
+        "dependsOn[]",
+        Dependency,
+        r#"{"dependsOn": [{"name": "NAME", "readyExpr": "true"}]}"#,
+    ),
+    ("Kustomization", "healthChecks", AsAccount, ""),
+    ("Kustomization", "healthChecks[]", AsAccount, ""),
+    ("Kustomization", "ignore[].target", NoObject, ""),
+    ("Kustomization", "images[]", NoObject, ""),
+    ("Kustomization", "kubeConfig", Secret, r#"{"kubeConfig": {"secretRef": {"name": "NAME"}}}"#),
+    (
+        "Kustomization",
+        "kubeConfig.configMapRef",
+        Unsupported,
+        r#"{"kubeConfig": {"configMapRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "Kustomization",
+        "kubeConfig.secretRef",
+        Secret,
+        r#"{"kubeConfig": {"secretRef": {"name": "NAME", "key": "a"}}}"#,
+    ),
+    ("Kustomization", "patches[].target", NoObject, ""),
+    (
+        "Kustomization",
+        "postBuild.substituteFrom",
+        Secret,
+        r#"{"postBuild": {"substituteFrom": [{"kind": "Secret", "name": "NAME"}]}}"#,
+    ),
+    (
+        "Kustomization",
+        "postBuild.substituteFrom[]",
+        Secret,
+        r#"{"postBuild": {"substituteFrom": [{"kind": "Secret", "name": "NAME"}]}}"#,
+    ),
+    ("Kustomization", "serviceAccountName", Account, r#"{"serviceAccountName": "NAME"}"#),
+    (
+        "Kustomization",
+        "sourceRef",
+        Source("GitRepository"),
+        r#"{"sourceRef": {"kind": "GitRepository", "name": "NAME"}}"#,
+    ),
+    ("OCIRepository", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
+    ("OCIRepository", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
+    ("OCIRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    ("OCIRepository", "serviceAccountName", ReadAccount, r#"{"serviceAccountName": "NAME"}"#),
+    (
+        "OCIRepository",
+        "verify.secretRef",
+        Unsupported,
+        r#"{"verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "OCIRepository",
+        "verify.trustedRootSecretRef",
+        Unsupported,
+        r#"{"verify": {"provider": "cosign", "trustedRootSecretRef": {"name": "NAME"}}}"#,
+    ),
+];
+
+/// Names by which a field is known to be a reference, besides those that end with `Ref`.
+const NAMES: [&str; 7] = [
+    "dependsOn",
+    "healthChecks",
+    "kubeConfig",
+    "repository",
+    "serviceAccountName",
+    "substituteFrom",
+    "valuesFrom",
+];
+
+/// The schemas of all specs, by kind, and the API versions of the kinds.
+fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
+    let definitions = crds::all();
+    let schemas = definitions.iter().map(|(_, definition)| {
+        let value = serde_json::to_value(definition)?;
+        let version = value["spec"]["versions"][0]["name"].as_str().context("no version")?;
+        let api_version = format!("{}/{version}", definition.spec.group);
+        let spec = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
+        let spec = spec.cloned().unwrap_or_default();
+        Ok((definition.spec.names.kind.clone(), (api_version, spec)))
+    });
+    schemas.collect()
+}
+
+/// Where a schema has what looks like a reference, and whether that may name a namespace.
+fn references(schema: &Value) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![(String::new(), schema.clone())];
+    while let Some((path, schema)) = pending.pop() {
+        let leaf = path.rsplit('.').next().unwrap_or_default().trim_end_matches("[]");
+        let fields = schema["properties"].as_object();
+        let names_one = fields.is_some_and(|fields| fields.contains_key("name"));
+        if leaf.ends_with("Ref") || leaf.ends_with("Refs") || NAMES.contains(&leaf) || names_one {
+            let has_namespace = fields.is_some_and(|fields| fields.contains_key("namespace"));
+            found.insert(path.clone(), has_namespace);
+        }
+        for (name, field) in fields.into_iter().flatten() {
+            let dot = if path.is_empty() { "" } else { "." };
+            pending.push((format!("{path}{dot}{name}"), field.clone()));
+        }
+        if schema["items"].is_object() {
+            pending.push((format!("{path}[]"), schema["items"].clone()));
+        }
+        if schema["additionalProperties"].is_object() {
+            pending.push((format!("{path}{{}}"), schema["additionalProperties"].clone()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_field_that_looks_like_a_reference_has_a_row_and_its_namespace_is_thought_of() -> Result<()>
+{
+    let mut in_schemas = BTreeMap::new();
+    for (kind, (_, schema)) in schemas()? {
+        let found = references(&schema).into_iter();
+        in_schemas.extend(found.map(|(path, has_namespace)| ((kind.clone(), path), has_namespace)));
+    }
+    let rows = FIELDS.iter().map(|(kind, path, _, _)| ((*kind).to_owned(), (*path).to_owned()));
+    let rows: BTreeSet<_> = rows.collect();
+    ensure!(rows.len() == FIELDS.len(), "a field has two rows");
+    let known: BTreeSet<_> = in_schemas.keys().cloned().collect();
+    let without_row: Vec<_> = known.difference(&rows).collect();
+    ensure!(without_row.is_empty(), "fields without a row: {without_row:?}");
+    let gone: Vec<_> = rows.difference(&known).collect();
+    ensure!(gone.is_empty(), "rows without a field: {gone:?}");
+    for (kind, path, field, value) in FIELDS {
+        let has_namespace = in_schemas[&((*kind).to_owned(), (*path).to_owned())];
+        let may_leave = matches!(field, Source(_) | Dependency | AsAccount | NoObject | Unread);
+        ensure!(!has_namespace || may_leave, "{kind} {path} may name a namespace");
+        ensure!(
+            value.is_empty() == matches!(field, NoObject | AsAccount | Unread),
+            "{kind} {path}"
+        );
+    }
+    Ok(())
+}
+
+/// A spec that would work but for a server that does not answer.
+fn base(kind: &str) -> Value {
+    match kind {
+        "Bucket" => {
+            json!({"interval": "1h", "endpoint": "127.0.0.1:1", "bucketName": "a", "insecure": true})
+        }
+        "GitRepository" => {
+            json!({"interval": "1h", "url": "http://127.0.0.1:1/a", "ref": {"branch": "main"}})
+        }
+        "HTTPArchive" => json!({"interval": "1h", "url": "https://127.0.0.1:1/a.tar.gz"}),
+        "HelmChart" => {
+            json!({"interval": "1h", "chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}})
+        }
+        "HelmRelease" => {
+            json!({"interval": "1h", "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}})
+        }
+        "HelmRepository" => json!({"interval": "1h", "url": "https://127.0.0.1:1/a"}),
+        "OCIRepository" => {
+            json!({"interval": "1h", "url": "oci://127.0.0.1:1/a", "ref": {"tag": "latest"}})
+        }
+        _ => {
+            json!({"interval": "1h", "retryInterval": "1h", "prune": true, "path": "deploy", "targetNamespace": "nowhere",
+            "sourceRef": {"kind": "GitRepository", "name": "app"}})
+        }
+    }
+}
+
+/// A row as an object, whose reference is called as the object.
+struct Case {
+    field: Field,
+    /// Of whom it is told.
+    path: &'static str,
+    target: Target,
+    name: String,
+    object: Value,
+    has_namespace: bool,
+}
+
+/// The objects of all rows that name something, with a name for each that is told apart by `tag`.
+fn cases(tag: &str) -> Result<Vec<Case>> {
+    let schemas = schemas()?;
+    let mut cases = Vec::new();
+    for (at, (kind, path, field, value)) in FIELDS.iter().enumerate() {
+        if value.is_empty() {
+            continue;
+        }
+        let (api_version, schema) = &schemas[*kind];
+        let name = format!("{tag}-{at}");
+        let mut spec = base(kind);
+        let value: Value = serde_json::from_str(&value.replace("NAME", &name))?;
+        for (key, value) in value.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("row-{name}")}, "spec": spec});
+        let target = Target::new(api_version, kind, &format!("row-{name}"));
+        let found = references(schema);
+        let item = format!("{path}[]");
+        let has_namespace = found.get(*path) == Some(&true) || found.get(&item) == Some(&true);
+        cases.push(Case { field: *field, path, target, name, object, has_namespace });
+    }
+    Ok(cases)
+}
+
+impl Case {
+    /// What a reference of this row names, as it is created.
+    fn referent(&self) -> Option<Value> {
+        let kind = self.object["kind"].as_str().unwrap_or_default();
+        let metadata = json!({"name": self.name});
+        Some(match self.field {
+            Secret => {
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "b", "values.yaml": "a: b"}})
+            }
+            ReadAccount => {
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+            }
+            Source(kind) => {
+                json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind, "metadata": metadata, "spec": base(kind)})
+            }
+            Dependency => {
+                json!({"apiVersion": self.object["apiVersion"], "kind": kind, "metadata": metadata,
+                "spec": base(kind)})
+            }
+            _ => return None,
+        })
+    }
+
+    /// The same with a namespace in the reference.
+    fn elsewhere(&self, namespace: &str) -> Result<Value> {
+        let text = self.object.to_string();
+        let name = format!(r#""name":"{}""#, self.name);
+        ensure!(text.contains(&name), "{text}");
+        let more = format!(r#"{name},"namespace":"{namespace}""#);
+        Ok(serde_json::from_str(&text.replace(&name, &more))?)
+    }
+
+    /// What the object says, once it says something.
+    async fn told(
+        &self,
+        story: &Story,
+        what: &str,
+        holds: impl Fn(&str) -> bool,
+    ) -> Result<String> {
+        let found = story.await_object(&self.target, SOON, |object| holds(&said(object))).await;
+        match found {
+            Ok(found) => Ok(said(&found)),
+            Err(_) => {
+                let now = said(&story.expect(&self.target).await?);
+                anyhow::bail!("{} {} is not {what}: {now}", self.target, self.path)
+            }
+        }
+    }
+
+    fn is_missing(&self, text: &str) -> bool {
+        const WORDS: [&str; 5] =
+            ["not found", "does not exist", "there is no ", "is not there yet", "no such"];
+        text.contains(&self.name) && WORDS.iter().any(|word| text.contains(word))
+    }
+}
+
+/// What is said about the newest generation of an object.
+fn said(object: &DynamicObject) -> String {
+    let ready = condition(object, "Ready");
+    if ready["observedGeneration"].as_i64() != object.metadata.generation {
+        return String::new();
+    }
+    let word = |key: &str| ready[key].as_str().unwrap_or_default();
+    format!("{} {}: {}", word("status"), word("reason"), word("message"))
+}
+
+async fn delete(story: &Story, object: &Value) -> Result<()> {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let target = Target::new(
+        &word(&object["apiVersion"]),
+        &word(&object["kind"]),
+        &word(&object["metadata"]["name"]),
+    );
+    story.delete(&target).await
+}
+
+/// A repository with a folder of manifests and a chart.
+const FILES: [(&str, &str); 2] = [
+    ("chart/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 1.0.0\n"),
+    ("chart/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-chart}\n"),
+];
+
+fn files() -> Vec<(&'static str, String)> {
+    let files = FILES.map(|(path, text)| (path, text.to_owned()));
+    files.into_iter().chain([("deploy/map.yaml", config_map("of-deploy", "1"))]).collect()
+}
+
+/// What every case comes to; all that is wrong is told at once.
+async fn all<'c, F: Future<Output = Result<()>>>(
+    cases: impl IntoIterator<Item = &'c Case>,
+    of: impl Fn(&'c Case) -> F,
+) -> Result<()> {
+    let ends = futures::future::join_all(cases.into_iter().map(of)).await;
+    let wrong: Vec<String> =
+        ends.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Creates what is named where it must not count, then where it must, and takes it away again.
+async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
+    let mut cases = cases("own")?;
+    for case in cases.iter_mut().filter(|case| case.path == "chart.spec.sourceRef") {
+        // The HelmChart of a HelmRelease says what becomes of its source.
+        let name = format!("{}-row-{}", story.namespace, case.name);
+        case.target = Target::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
+    }
+    for case in &cases {
+        if let Some(referent) = case.referent() {
+            other.apply_value(referent).await?;
+        }
+        story.apply_value(case.object.clone()).await.with_context(|| case.path)?;
+    }
+    let first = async |case: &Case| match case.field {
+        Unsupported => {
+            let field = format!("spec.{}", case.path.split(['.', '[']).next().unwrap_or_default());
+            let holds = |text: &str| text.contains("not supported") && text.contains(&field);
+            case.told(story, "refused by its name", holds).await.map(drop)
+        }
+        Account => {
+            let user = format!("system:serviceaccount:{}:{}", story.namespace, case.name);
+            let holds = |text: &str| text.contains(&user);
+            case.told(story, "refused as that account", holds).await.map(drop)
+        }
+        _ => case.told(story, "missing", |text| case.is_missing(text)).await.map(drop),
+    };
+    all(&cases, first).await?;
+    let named: Vec<&Case> = cases.iter().filter(|case| case.referent().is_some()).collect();
+    for case in &named {
+        story.apply_value(case.referent().context("nothing to name")?).await?;
+    }
+    let found = async |case: &Case| {
+        let holds = |text: &str| !text.is_empty() && !case.is_missing(text);
+        case.told(story, "found", holds).await.map(drop)
+    };
+    all(named.iter().copied(), found).await?;
+    for case in &named {
+        delete(story, &case.referent().context("nothing to name")?).await?;
+    }
+    let gone = async |case: &Case| {
+        case.told(story, "missing again", |text| case.is_missing(text)).await.map(drop)
+    };
+    all(named.iter().copied(), gone).await
+}
+
+/// What is in another namespace, where that may be named and where it may not.
+async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()> {
+    let cases = cases(if is_refused { "refused" } else { "allowed" })?;
+    for case in cases.iter().filter(|case| case.has_namespace) {
+        let referent = case.referent().context("nothing to name")?;
+        other.apply_value(referent).await?;
+        story.apply_value(case.elsewhere(&other.namespace)?).await?;
+    }
+    let end = async |case: &Case| {
+        let is_asked = case.object["spec"].to_string().contains("readyExpr");
+        // Whether something is ready may be asked, but not what it says.
+        let is_denied = is_refused && (case.field != Dependency || is_asked);
+        let holds = |text: &str| {
+            !text.is_empty()
+                && !case.is_missing(text)
+                && is_denied
+                    == ["AccessDenied", "cross-namespace-refs"].iter().any(|it| text.contains(it))
+        };
+        let what = if is_refused { "refused" } else { "allowed" };
+        case.told(story, what, holds).await.map(drop)
+    };
+    all(cases.iter().filter(|case| case.has_namespace), end).await
+}
+
+/// Who reads from a source whose status is forged: the kind of the source, the reader's, and what of its spec names it.
+fn readers() -> [(&'static str, &'static str, Value); 8] {
+    [
+        ("Bucket", "Kustomization", json!({"sourceRef": {"kind": "Bucket", "name": "forged"}})),
+        (
+            "ExternalArtifact",
+            "Kustomization",
+            json!({"sourceRef": {"kind": "ExternalArtifact", "name": "forged"}}),
+        ),
+        (
+            "GitRepository",
+            "Kustomization",
+            json!({"sourceRef": {"kind": "GitRepository", "name": "forged"}}),
+        ),
+        (
+            "GitRepository",
+            "GitRepository",
+            json!({"include": [{"repository": {"name": "forged"}}]}),
+        ),
+        (
+            "OCIRepository",
+            "Kustomization",
+            json!({"sourceRef": {"kind": "OCIRepository", "name": "forged"}}),
+        ),
+        (
+            "OCIRepository",
+            "HelmRelease",
+            json!({"chart": null, "chartRef": {"kind": "OCIRepository", "name": "forged"}}),
+        ),
+        (
+            "HelmChart",
+            "HelmRelease",
+            json!({"chart": null, "chartRef": {"kind": "HelmChart", "name": "forged"}}),
+        ),
+        (
+            "HelmRepository",
+            "HelmChart",
+            json!({"sourceRef": {"kind": "HelmRepository", "name": "forged"}}),
+        ),
+    ]
+}
+
+/// Sources of every kind whose status says that they have another tenant's artifact, and who reads from them.
+async fn forged(story: &Story, other: &Story) -> Result<()> {
+    let victim = other.await_ready(&Target::git_repository("app")).await?;
+    let artifact = victim.data["status"]["artifact"].clone();
+    let text = |field: &str| artifact[field].as_str().unwrap_or_default().to_owned();
+    let (digest, path) = (text("digest"), text("path"));
+    ensure!(path.contains(&other.namespace), "{artifact}");
+    let own = |kind: &str| format!("{}/{}/forged/a.tar.gz", kind.to_lowercase(), story.namespace);
+    let readers = readers();
+    let schemas = schemas()?;
+    let sources: BTreeSet<&str> = readers.iter().map(|(source, _, _)| *source).collect();
+    for kind in &sources {
+        // Nobody runs for one that is suspended, so what is forged stays.
+        let mut spec = base(kind);
+        spec["suspend"] = true.into();
+        if *kind == "ExternalArtifact" {
+            spec = json!({"sourceRef": {"apiVersion": "a.example/v1", "kind": "A", "name": "a"}});
+        }
+        let (api_version, _) = &schemas[*kind];
+        story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "forged"}, "spec": spec})).await?;
+        story
+            .merge_status(
+                &Target::new(api_version, kind, "forged"),
+                json!({"status": {"artifact": artifact}}),
+            )
+            .await?;
+    }
+    let mut made = Vec::new();
+    for (source, kind, over) in &readers {
+        let (api_version, _) = &schemas[*kind];
+        let mut spec = base(kind);
+        for (key, value) in over.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
+        let name = format!("reads-{}", source.to_lowercase());
+        story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})).await?;
+        made.push((*source, Target::new(api_version, kind, &name)));
+    }
+    let refused = "which is no artifact of this object";
+    for (source, target) in &made {
+        let found = story.await_object(target, SOON, |object| said(object).contains(refused)).await;
+        let found = found.with_context(|| format!("{target} read what {source} has forged"))?;
+        ensure!(!said(&found).contains(&digest), "{}", said(&found));
+    }
+    // A place of its own and a digest that was guessed tell nothing either.
+    let guess = format!("sha256:{}", "0".repeat(64));
+    let guessed = json!({"status": {"artifact": {"path": own("GitRepository"), "digest": guess}}});
+    story.merge_status(&Target::git_repository("forged"), guessed).await?;
+    for (_, target) in made.iter().filter(|(source, _)| *source == "GitRepository") {
+        let found =
+            story.await_object(target, SOON, |object| !said(object).contains(refused)).await?;
+        ensure!(!said(&found).contains(&digest), "{}", said(&found));
+    }
+    ensure!(story.read(&Target::config_map("of-deploy")).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_field_names_counts_where_it_may_be_and_as_long_as_it_is_there() -> Result<()> {
+    let (story, other) = (Story::begin("references").await?, Story::begin("others").await?);
+    let refusing =
+        Windlass::start(story.bed, &["--no-cross-namespace-refs", "--requeue-dependency=10m"])
+            .await?;
+    let _upstream = story.follow("app", &files()).await?;
+    let _victim = other.follow("app", &files()).await?;
+    come_and_go(&story, &other).await?;
+    elsewhere(&story, &other, true).await?;
+    forged(&story, &other).await?;
+    drop(refusing);
+    let _allowing = Windlass::start(story.bed, &["--requeue-dependency=10m"]).await?;
+    elsewhere(&story, &other, false).await?;
+    other.end().await?;
+    story.end().await
+}

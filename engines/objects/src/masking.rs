@@ -1,0 +1,347 @@
+//! Texts of others in which what came from Secrets is masked: API servers, webhooks and templates quote what they refuse.
+//!
+//! Here: in which forms a value may be quoted, and when a short value is one. Elsewhere: values that are never shown at
+//! all ([`crate::Redacted`]), data of versions that are compared (`apply::mask`).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::Value;
+
+use crate::Object;
+
+/// What stands in the place of a value.
+const MASK: &str = "****";
+
+/// A value of so many bytes is masked wherever it stands.
+const LONG: usize = 8;
+
+/// A shorter one of so many bytes is masked where it stands as a word; what is shorter still, where it is quoted as a value.
+const WORD: usize = 5;
+
+/// Words that are as common as short ones.
+const COMMON: [&str; 10] = [
+    "false",
+    "default",
+    "enabled",
+    "disabled",
+    "always",
+    "never",
+    "localhost",
+    "production",
+    "staging",
+    "latest",
+];
+
+/// What Secrets hold, and must not be repeated.
+///
+/// # Guarantees
+/// Every value is masked where it is quoted, in quotation marks or as a field's value. A value of at least eight bytes is
+/// masked wherever it stands, also in the middle of a longer word, in base64, or with escapes; so is each line of a value
+/// of several lines, and each text in a value that is YAML or JSON. Words that are common, such as `false`, and values of
+/// less than five bytes stay where they are not quoted as a value.
+#[derive(Clone, Default)]
+pub struct Masking(Arc<Known>);
+
+#[derive(Default)]
+struct Known {
+    contents: Vec<Vec<u8>>,
+    needles: OnceLock<Vec<Needle>>,
+}
+
+struct Needle {
+    text: String,
+    /// Where it is masked.
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Anywhere,
+    Word,
+    Quoted,
+}
+
+impl fmt::Debug for Masking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Masking(****)")
+    }
+}
+
+impl Masking {
+    /// Of the contents of Secrets. Nothing is made of them before something is masked.
+    pub fn new(contents: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let contents = contents.into_iter().filter(|it| !it.is_empty()).collect();
+        Self(Arc::new(Known { contents, needles: OnceLock::new() }))
+    }
+
+    /// The same, with what the Secrets among some manifests hold.
+    #[must_use]
+    pub fn with_manifests<'o>(self, manifests: impl IntoIterator<Item = &'o Object>) -> Self {
+        let mut contents: Vec<Vec<u8>> = manifests.into_iter().flat_map(contents).collect();
+        if contents.is_empty() {
+            return self;
+        }
+        contents.extend(self.0.contents.iter().cloned());
+        Self::new(contents)
+    }
+
+    /// A text without what came from Secrets.
+    #[must_use]
+    pub fn mask(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for needle in self.0.needles.get_or_init(|| needles(&self.0.contents)) {
+            needle.mask(&mut text);
+        }
+        text
+    }
+}
+
+/// What a manifest holds, if it is a Secret: `data` decoded, and as it stands where it cannot be.
+fn contents(manifest: &Object) -> Vec<Vec<u8>> {
+    if (manifest.api_version(), manifest.kind()) != ("v1", "Secret") {
+        return Vec::new();
+    }
+    let values = |field: &str| {
+        let entries = manifest.get(field).and_then(Value::as_object);
+        entries.into_iter().flat_map(|entries| entries.values()).filter_map(|value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        })
+    };
+    let data = values("data").flat_map(|text| {
+        let decoded = STANDARD.decode(&text).ok();
+        [Some(text.into_bytes()), decoded].into_iter().flatten()
+    });
+    data.chain(values("stringData").map(String::into_bytes)).collect()
+}
+
+/// What is looked for, long texts first, so that a part of one does not keep the rest of it from being found.
+fn needles(contents: &[Vec<u8>]) -> Vec<Needle> {
+    let mut found = BTreeSet::new();
+    for bytes in contents {
+        found.insert(STANDARD.encode(bytes));
+        for text in texts(bytes) {
+            found.extend(forms(&text));
+        }
+    }
+    let mut needles: Vec<Needle> = found.into_iter().filter_map(Needle::new).collect();
+    needles.sort_by_key(|needle| std::cmp::Reverse(needle.text.len()));
+    needles
+}
+
+/// The texts in a content: the whole, what it is made of where it is YAML or JSON, and else its lines.
+fn texts(bytes: &[u8]) -> Vec<String> {
+    let whole = String::from_utf8_lossy(bytes);
+    let mut texts = vec![whole.trim().to_owned(), whole.into_owned()];
+    let parsed = goyaml::to_json(bytes).unwrap_or_default();
+    if !parsed.is_object() && !parsed.is_array() {
+        texts.extend(lines(&texts[0]));
+    }
+    let mut pending = vec![parsed];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::String(text) => {
+                texts.extend(lines(&text));
+                texts.push(text);
+            }
+            Value::Array(items) => pending.extend(items),
+            Value::Object(map) => pending.extend(map.into_iter().map(|(_, it)| it)),
+            Value::Null => {}
+            other => texts.push(other.to_string()),
+        }
+    }
+    texts
+}
+
+/// The lines of a text of several, and what is assigned in them (`PASSWORD=…`).
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim);
+    let assigned = |line: &'_ str| {
+        let (_, value) = line.split_once('=')?;
+        Some(value.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    lines.flat_map(|line| [Some(line.to_owned()), assigned(line)]).flatten().collect()
+}
+
+/// How a text may be quoted: as it is, without the ends of its lines, with escapes, in base64.
+fn forms(text: &str) -> [String; 6] {
+    let escaped = serde_json::to_string(text).unwrap_or_default();
+    let inner = escaped.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or_default();
+    [
+        text.to_owned(),
+        text.replace('\n', ""),
+        inner.to_owned(),
+        // A message in a message.
+        inner.replace('\\', "\\\\").replace('"', "\\\""),
+        STANDARD.encode(text),
+        URL_SAFE_NO_PAD.encode(text),
+    ]
+}
+
+impl Needle {
+    /// None for what says nothing.
+    fn new(text: String) -> Option<Self> {
+        if text.trim_matches('*').trim().is_empty() {
+            return None;
+        }
+        let is_common = COMMON.iter().any(|word| word.eq_ignore_ascii_case(&text));
+        let place = match text.len() {
+            _ if is_common => Place::Quoted,
+            LONG.. => Place::Anywhere,
+            WORD.. => Place::Word,
+            _ => Place::Quoted,
+        };
+        Some(Self { text, place })
+    }
+
+    fn mask(&self, text: &mut String) {
+        let Some(first) = text.find(&self.text) else { return };
+        let mut masked = String::with_capacity(text.len());
+        let (mut rest, mut next) = (0, Some(first));
+        while let Some(at) = next {
+            let end = at + self.text.len();
+            if self.is_at(&text[..at], &text[end..]) {
+                masked.push_str(&text[rest..at]);
+                masked.push_str(MASK);
+                rest = end;
+                next = text[end..].find(&self.text).map(|found| end + found);
+            } else {
+                let step = at + text[at..].chars().next().map_or(1, char::len_utf8);
+                next = text[step..].find(&self.text).map(|found| step + found);
+            }
+        }
+        masked.push_str(&text[rest..]);
+        *text = masked;
+    }
+
+    /// Whether what stands between two texts is the value and no word that happens to be the same.
+    fn is_at(&self, before: &str, after: &str) -> bool {
+        let is_word =
+            |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_');
+        match self.place {
+            Place::Anywhere => true,
+            Place::Word => {
+                // Where it begins or ends with a sign, that is its border.
+                let begins =
+                    !is_word(self.text.chars().next()) || !is_word(before.chars().next_back());
+                let ends =
+                    !is_word(self.text.chars().next_back()) || !is_word(after.chars().next());
+                begins && ends || is_quoted(before, after)
+            }
+            Place::Quoted => is_quoted(before, after),
+        }
+    }
+}
+
+/// Whether a value stands there as such: in quotation marks, or as API servers write what they refuse.
+fn is_quoted(before: &str, after: &str) -> bool {
+    let (left, right) = (before.trim_end_matches('\\'), after.trim_start_matches('\\'));
+    let is_in_marks = ["\"", "'", "`"].iter().any(|it| left.ends_with(it) && right.starts_with(it));
+    let is_at_end = || after.is_empty() || after.starts_with([':', '}', ',', ';', ')', ']', '\n']);
+    is_in_marks
+        || (["Value:", "nvalid value: ", "nsupported value: "]
+            .iter()
+            .any(|it| before.ends_with(it))
+            && is_at_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn masked(contents: &[&str], text: &str) -> String {
+        Masking::new(contents.iter().map(|it| it.as_bytes().to_vec())).mask(text)
+    }
+
+    #[test]
+    fn a_long_value_is_masked_in_every_form() {
+        let value = "pass\"word\n\tline two";
+        for form in [
+            value.to_owned(),
+            format!("x{value}y"),
+            "pass\"word\tline two".to_owned(),
+            format!("Invalid value: {value:?}: no"),
+            serde_json::to_string(&json!({"message": format!("{value:?}")})).unwrap(),
+            STANDARD.encode(value),
+            "only line two is quoted".to_owned(),
+            "only pass\"word is".to_owned(),
+        ] {
+            let masked = masked(&[value], &form);
+            assert!(masked.contains(MASK), "{form}: {masked}");
+            assert!(!masked.contains("word") && !masked.contains("line two"), "{form}: {masked}");
+        }
+    }
+
+    #[test]
+    fn a_common_word_or_a_short_value_is_masked_only_where_it_is_a_value() {
+        let contents = ["false", "80", "a", "", "****", "true\n"];
+        for text in [
+            "spec.enabled is false: port 80 of a Service is refused, and so is 8080",
+            "Deployment/a/true was **** not found at default",
+            "Invalid value: 800: must be a number",
+        ] {
+            assert_eq!(masked(&contents, text), text);
+        }
+        for (text, expected) in [
+            ("Invalid value: \"false\": no", "Invalid value: \"****\": no"),
+            ("Invalid value: 80: no", "Invalid value: ****: no"),
+            (
+                "spec: Unsupported value: \"a\": supported",
+                "spec: Unsupported value: \"****\": supported",
+            ),
+            (
+                "got &value.valueUnstructured{Value:true}",
+                "got &value.valueUnstructured{Value:****}",
+            ),
+            (r#"{"message":"Invalid value: \"a\""}"#, r#"{"message":"Invalid value: \"****\""}"#),
+        ] {
+            assert_eq!(masked(&contents, text), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_of_some_letters_is_masked_as_a_word() {
+        let text = "redis-master uses hunter2, not hunter22 (hunter2)";
+        let expected = "redis-master uses ****, not hunter22 (****)";
+        assert_eq!(masked(&["hunter2"], text), expected);
+    }
+
+    #[test]
+    fn what_yaml_and_assignments_hold_is_masked_and_their_keys_are_not() {
+        let values = "auth:\n  password: sw0rdfish-1\n  users: [mallory-the-2nd, {pin: 471100}]\n";
+        let text = "auth.password: sw0rdfish-1 of mallory-the-2nd with 471100";
+        assert_eq!(masked(&[values], text), "auth.password: **** of **** with ****");
+        let text = "PASSWORD is sw0rdfish-1, KEY is abcdefgh";
+        let expected = "PASSWORD is ****, KEY is ****";
+        assert_eq!(masked(&["PASSWORD=sw0rdfish-1\nKEY='abcdefgh'\n"], text), expected);
+    }
+
+    #[test]
+    fn what_the_secrets_among_manifests_hold_is_masked() {
+        let object = |value: Value| Object::new(value).unwrap();
+        let secret =
+            object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"a": "aHVudGVyMi0x", "b": "%"}, "stringData": {"pin": 4711, "none": null}}));
+        let map =
+            object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
+            "data": {"a": "told-to-all"}}));
+        let masking = Masking::new([b"substituted".to_vec()]).with_manifests([&secret, &map]);
+        let text = "got hunter2-1, aHVudGVyMi0x, &{Value:4711}, substituted and told-to-all";
+        assert_eq!(masking.mask(text), "got ****, ****, &{Value:****}, **** and told-to-all");
+        assert_eq!(format!("{masking:?}"), "Masking(****)");
+    }
+
+    #[test]
+    fn masking_ends_and_keeps_text_that_is_no_secret() {
+        assert_eq!(Masking::default().mask("as it is"), "as it is");
+        assert_eq!(masked(&["äääääää"], "ä äääääää ääääääää"), "ä **** ****ä");
+        let many = "ab".repeat(10_000);
+        assert_eq!(masked(&["abababab"], &many), MASK.repeat(2500));
+    }
+}

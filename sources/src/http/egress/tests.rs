@@ -1,0 +1,101 @@
+//! Which servers may be asked, in words and by addresses.
+
+use super::*;
+
+fn told(egress: &Egress, url: &str) -> String {
+    egress.admits(&Url::parse(url).unwrap()).err().map(|it| it.to_string()).unwrap_or_default()
+}
+
+fn nets(nets: &[&str]) -> Vec<IpNet> {
+    nets.iter().map(|net| net.parse().unwrap()).collect()
+}
+
+#[test]
+fn an_address_is_checked_however_it_is_written() {
+    let public = Egress::Public(Arc::default());
+    for url in ["http://127.1/", "http://2130706433/", "http://0x7f.1/", "https://[::1]:1/"] {
+        assert!(told(&public, url).ends_with("has no public address, and others are not asked"));
+        assert!(told(&Egress::Named(Arc::default()), url).contains("leads to windlass itself"));
+        assert_eq!(told(&Egress::with_loopback(), url), "");
+        assert_eq!(told(&Egress::Anywhere, url), "");
+    }
+    for url in ["https://1.1.1.1/a", "https://example.com/"] {
+        assert_eq!(told(&public, url), "");
+    }
+    // Of which only web addresses know that they are numbers.
+    for url in ["ssh://git@127.0.0.1/a", "socks5://0x7f000001:1080", "ssh://[::ffff:127.0.0.1]/"] {
+        assert!(told(&Egress::Named(Arc::default()), url).contains("leads to windlass itself"));
+    }
+}
+
+#[test]
+fn metadata_are_refused_whatever_is_allowed() {
+    let allowed = nets(&["169.254.0.0/16", "168.63.129.16/32", "::/0", "0.0.0.0/0"]);
+    let rules = Rules::new(allowed).with_loopback();
+    for egress in [Egress::Named(Arc::new(rules)), Egress::Public(Arc::default())] {
+        for url in [
+            "http://169.254.169.254/latest",
+            "http://2852039166/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[64:ff9b::a9fe:a9fe]/",
+            "http://[2002:a9fe:a9fe::]/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+            "http://100.100.100.200/",
+            "http://168.63.129.16/metadata",
+        ] {
+            assert_ne!(told(&egress, url), "", "{url}");
+        }
+    }
+    let error = told(&Egress::Named(Arc::default()), "http://168.63.129.16/");
+    let expected = "`168.63.129.16` has a link-local address or one of a cloud's metadata, and those are not asked";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_private_network_may_be_named_and_what_windlass_is_may_not() {
+    let rules = Arc::new(Rules::default());
+    let egress = Egress::Named(rules.clone());
+    let all = ["http://10.0.0.1/", "http://[fd00::1]/", "http://192.168.1.1/", "http://a.svc/"];
+    for url in all {
+        assert_eq!(told(&egress, url), "", "{url}");
+    }
+    rules.learn_own(vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]);
+    for url in ["http://10.0.0.1:9090/a", "http://[::ffff:10.0.0.1]/", "http://[fd00::1]/"] {
+        assert!(told(&egress, url).contains("leads to windlass itself"), "{url}");
+    }
+    assert_eq!(told(&egress, "http://192.168.1.1/"), "");
+}
+
+#[test]
+fn services_are_refused_where_that_was_learned_and_exceptions_are_made() {
+    let rules = Arc::new(Rules::new(nets(&["10.96.7.0/24", "127.0.0.0/8"])));
+    let egress = Egress::Named(rules.clone());
+    assert_eq!(told(&egress, "http://10.96.0.1/"), "");
+    rules.refuse_services(nets(&["10.96.0.0/12", "fd00:10:96::/108"]));
+    for url in ["http://10.96.0.1/", "http://[fd00:10:96::1]/", "http://[64:ff9b::10.111.1.2]/"] {
+        assert!(told(&egress, url).contains("--allow-source-cidrs"), "{url}");
+    }
+    assert_eq!(told(&egress, "http://10.96.7.9:3000/"), "");
+    assert_eq!(told(&egress, "http://10.112.0.1/"), "");
+    // What is allowed is an exception for Services, and not for what is never asked.
+    assert!(told(&egress, "http://127.0.0.1/").contains("leads to windlass itself"));
+}
+
+#[test]
+fn a_name_is_checked_by_where_it_leads_and_a_proxy_is_not() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let found = |egress: &Egress, exempt: Vec<String>| {
+        let resolver = Within { egress: egress.clone(), exempt };
+        runtime.block_on(resolver.resolve("localhost".parse().unwrap())).map(Iterator::count)
+    };
+    let public = Egress::Public(Arc::default());
+    let error = found(&public, Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "`localhost` has no public address, and others are not asked");
+    assert!(refusal(&*error).is_some());
+    let error = found(&Egress::Named(Arc::default()), Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("`localhost` leads to windlass itself"), "{error}");
+    let proxy = host_of_proxy("localhost:3128").unwrap();
+    assert!(found(&public, vec![proxy]).unwrap() > 0);
+    assert!(found(&Egress::with_loopback(), Vec::new()).unwrap() > 0);
+}

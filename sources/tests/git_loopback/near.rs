@@ -1,0 +1,39 @@
+//! Servers on this machine, for those who may not be led there.
+
+use std::sync::Arc;
+
+use sources::git::{Error, Known};
+use sources::http::Egress;
+
+use crate::repository::{Repository, ssh_key};
+use crate::ssh_server::Server;
+use crate::{Case, main_branch};
+
+/// A case of somebody whose specs may name other machines only.
+fn of_tenant(mut case: Case) -> Case {
+    case.context.known = Arc::new(Known::within(Egress::Named(Arc::default())));
+    case
+}
+
+#[test]
+fn no_spec_leads_to_this_machine_over_http_or_ssh() {
+    let keys = tempfile::tempdir().unwrap();
+    let path = keys.path().join("id");
+    let identity = ssh_key(&path, "ed25519", "");
+    let server = Server::start(&[&path], true);
+    let repository = Repository::with_history();
+    let known_hosts = server.known_hosts("ed25519");
+    let secret = [("identity", &*identity), ("known_hosts", &*known_hosts)];
+    let ssh = Case::new(&server.url(&repository.path()), &secret);
+    ssh.fetch(&main_branch()).unwrap();
+    for case in [
+        of_tenant(ssh),
+        of_tenant(Case::new("http://127.0.0.1:9090/app", &[])),
+        of_tenant(Case::new("http://localhost:9090/app", &[])),
+        of_tenant(Case::new("http://[::1]:9090/app", &[])),
+    ] {
+        let error = case.refused(&main_branch());
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains("leads to windlass itself"), "{error}");
+    }
+}
