@@ -1,7 +1,7 @@
 //! Kinds and their runs: what a spec points at, what it wishes, what happened.
 //!
 //! Here: the one list of kinds ([`registry`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
-//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), the files of an artifact ([`artifact`]), what a spec names
+//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), what is said meanwhile (`progress`), the files of an artifact ([`artifact`]), what a spec names
 //! ([`reference`]), its expressions ([`expressions`]), where and as whom ([`target`]), drift and waits ([`observer`]), what all kinds of source share ([`source`]), and a folder for
 //! each kind with the same files: `resolve` (what does the spec point at), `wish` (what should be), `world` (look and
 //! act), `report` (say so; that of sources is shared).
@@ -28,6 +28,7 @@ pub(crate) mod marks;
 pub(crate) mod observer;
 pub(crate) mod oci_repository;
 pub(crate) mod permit;
+mod progress;
 pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod registry;

@@ -1,7 +1,7 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
 //! Here: flags that do something. Elsewhere: those of the election ([`leader`]), those that Flux's controllers take and
-//! that mean nothing here ([`accepted`]), feature gates ([`gates`]).
+//! that mean nothing here or are refused ([`accepted`]), feature gates ([`gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
 //! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers).
@@ -264,6 +264,11 @@ impl Settings {
     /// Whether templates of releases may ask for addresses of hosts.
     pub(crate) fn allows_dns_lookups(&self) -> bool {
         self.gate(gates::DNS_LOOKUPS).unwrap_or(false)
+    }
+
+    /// Whether a Kustomization's wait for health ends as soon as one object has failed for good.
+    pub(crate) fn fails_fast(&self) -> bool {
+        !self.gate(gates::NO_FAIL_FAST).unwrap_or(false)
     }
 
     /// Whether the version of a chart tells of the digest of its artifact.

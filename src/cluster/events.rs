@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::Cluster;
 use super::status::OurKind;
 
-/// Longest message that the API server takes.
+/// Longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// How loud an event is.
@@ -34,20 +34,21 @@ pub(crate) struct News {
     pub(crate) severity: Severity,
     /// One CamelCase word.
     pub(crate) reason: String,
-    /// What happened, for a person.
+    /// What happened, for a person; in full, of any length.
     pub(crate) message: String,
     /// Machine-readable facts, such as the revision.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
-/// How many events wait at most; with their longest messages that is a few MiB.
-const WAITING: usize = 1000;
+/// How many events wait at most: two for each of several thousand objects that one commit touches. With their longest
+/// messages that is some twenty MiB, usually a tenth of it.
+const WAITING: usize = 10_000;
 
 /// Longest time for recording what waits when the process ends.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause after each, so that telling of many changes does not slow down the changes that follow.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(4);
 
 /// Events on their way to the API server, one after the other.
 #[derive(Clone)]
@@ -144,15 +145,6 @@ impl Cluster {
             Severity::Info => "Normal",
             Severity::Error => "Warning",
         };
-        let mut message = news.message;
-        if message.len() > MESSAGE_LIMIT {
-            let mut end = MESSAGE_LIMIT - 4;
-            while !message.is_char_boundary(end) {
-                end -= 1;
-            }
-            message.truncate(end);
-            message.push_str(" ...");
-        }
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name),
@@ -162,7 +154,7 @@ impl Cluster {
             },
             involved_object: about,
             reason: Some(news.reason),
-            message: Some(message),
+            message: Some(shortened(news.message)),
             type_: Some(severity.to_owned()),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
@@ -175,6 +167,16 @@ impl Cluster {
         let client = self.unary.clone();
         self.events.put(event, |events| tokio::spawn(record(client, events)));
     }
+}
+
+/// A message as a core/v1 Event takes it. Nobody else has to do with less than the whole.
+fn shortened(mut message: String) -> String {
+    const CUT: &str = " ...";
+    if message.len() > MESSAGE_LIMIT {
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT - CUT.len()));
+        message.push_str(CUT);
+    }
+    message
 }
 
 #[cfg(test)]
@@ -202,5 +204,13 @@ mod tests {
         assert_eq!(outbox.dropped.get(), 7);
         *outbox.queue.lock().unwrap() = Queue::Closed;
         assert_eq!(end.recv().await, Some(WAITING));
+    }
+
+    #[test]
+    fn a_message_is_cut_for_a_core_event_between_characters_and_no_other_is() {
+        let fits = "ä".repeat(MESSAGE_LIMIT / 2);
+        assert_eq!(shortened(fits.clone()), fits);
+        let cut = shortened(format!("x{fits}"));
+        assert!(cut.len() <= MESSAGE_LIMIT && cut.ends_with("ä ..."), "{cut}");
     }
 }

@@ -14,6 +14,14 @@ use sources::artifact::{Limits, Remote};
 use super::context::Context;
 use crate::cluster::error::chain;
 
+/// Parity(flux): the annotation by which the maker of an OCI artifact says from which revision it was made.
+pub(crate) const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
+
+/// The revision from which an artifact's own origin says that it was made; nothing if it does not say.
+pub(crate) fn origin_revision(artifact: &Artifact) -> &str {
+    artifact.metadata.get(ORIGIN_REVISION).map_or("", String::as_str)
+}
+
 /// Largest archive that is fetched from another shard; Flux sets no limit to it.
 const BYTES: u64 = 1 << 30;
 

@@ -46,7 +46,7 @@ use super::record::Latest;
 use super::reference::References;
 use super::run::{Controlled, node_of, usual_trigger};
 use super::target::{Target, Wanted};
-use super::{gate, hold, marks, window};
+use super::{artifact, gate, hold, marks, progress, window};
 use crate::cluster::ClusterError;
 
 /// What a Kustomization remembers between runs.
@@ -154,6 +154,8 @@ struct Ended {
     object: Arc<Kustomization>,
     rest: Rest,
     revision: String,
+    /// The revision that the source names as its own origin; empty if it names none.
+    origin_revision: String,
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
     /// It was refused, and will be for as long as nobody changes anything.
@@ -166,6 +168,7 @@ impl Ended {
             object: object.clone(),
             rest,
             revision: revision.to_owned(),
+            origin_revision: String::new(),
             digest: None,
             changes: Vec::new(),
             is_permanent: false,
@@ -261,6 +264,19 @@ impl Session {
             Ok(artifact) => artifact,
             Err(rest) => return Ended::early(object, "", rest),
         };
+        let ended = self.follow(object, facts, pace, &artifact).await;
+        Ended { origin_revision: artifact::origin_revision(&artifact).to_owned(), ..ended }
+    }
+
+    /// The rest of a run, with the artifact of the source.
+    async fn follow(
+        &self,
+        object: &Arc<Kustomization>,
+        facts: Facts,
+        pace: Pace,
+        artifact: &Artifact,
+    ) -> Ended {
+        let requeue = self.context.settings.requeue_dependency;
         let revision = &artifact.revision;
         let dependencies =
             gate::dependencies(&self.context, object, revision, &self.expressions).await;
@@ -275,12 +291,12 @@ impl Session {
             Err(rest) => return Ended::early(object, revision, rest),
         };
         self.end_failed_wait(object);
-        let wish = match self.build(object, pace, &artifact, &target, substitution).await {
+        let wish = match self.build(object, pace, artifact, &target, substitution).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
             Err(rest) => return Ended::early(object, revision, rest),
         };
-        self.apply(object, pace, &artifact, &wish, &target).await
+        self.apply(object, pace, artifact, &wish, &target).await
     }
 
     /// What the spec names: where and as whom it is applied, and the variables that are put in.
@@ -394,8 +410,15 @@ impl Session {
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (target, node) = (target.clone(), self.node.clone());
         let observer = target.observer().clone();
-        let world =
-            World::new(context, (target, place), node, latest, object.clone(), desired.clone(), wishes);
+        let world = World::new(
+            context,
+            (target, place),
+            node,
+            latest,
+            self.latest.begun(object),
+            desired.clone(),
+            wishes,
+        );
         let world = match world {
             Ok(world) => world,
             Err(rest) => return (Ended::early(object, &revision, rest), BTreeMap::new()),
@@ -412,11 +435,28 @@ impl Session {
             object: world.object(),
             rest,
             revision,
+            origin_revision: String::new(),
             digest: None,
             changes: world.changes(),
             is_permanent: world.is_permanent(),
         };
         (ended, world.healthy())
+    }
+
+    /// Does the work of a phase, which is told of by Flux's words if it takes long and is about something new.
+    async fn telling<T>(
+        &self,
+        object: &Arc<Kustomization>,
+        phase: &str,
+        revision: &str,
+        pace: Pace,
+        work: impl Future<Output = T>,
+    ) -> T {
+        if !report::is_new(object, revision) {
+            return work.await;
+        }
+        let text = report::phase(phase, revision, pace.timeout);
+        progress::telling(work, progress::tell(&self.context, &self.latest, object, &text)).await
     }
 
     fn interval(&self, object: &Kustomization, pace: Pace) -> Duration {
@@ -431,7 +471,10 @@ impl Session {
         ended: Ended,
         pace: Option<Pace>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, revision, digest, changes, is_permanent: _ } = ended;
+        let Ended { object, rest, revision, origin_revision, digest, changes, is_permanent: _ } =
+            ended;
+        // What was said of the run's phases is part of the status by now.
+        let object = self.latest.begun(&object);
         let now = jiff::Timestamp::now();
         let (retry, interval) = match pace {
             Some(pace) => (pace.retry, self.interval(&object, pace)),
@@ -441,6 +484,7 @@ impl Session {
         let run = report::Run {
             rest: &rest,
             revision: &revision,
+            origin_revision: &origin_revision,
             digest: digest.as_deref(),
             changes: &changes,
             has_health: object.spec.wait || !object.spec.health_checks.is_empty(),

@@ -58,6 +58,45 @@ pub(super) async fn show<K: Controlled + Reconciled>(
     Ok(())
 }
 
+/// Leaves a suspended object at rest: nothing of it is under way, and `text` says where it stopped if it was.
+///
+/// `owned` are the conditions that the kind manages besides; what they cannot say for sure is taken away.
+///
+/// # Errors
+/// The server's refusal.
+pub(super) async fn show_suspended<K: Controlled + Reconciled>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    now: Time,
+    owned: &[&str],
+    text: &str,
+) -> Result<(), ClusterError> {
+    if let Some((before, after)) = suspension(&**object, now, owned, text) {
+        latest.write_status(context, object, &before, &after).await?;
+    }
+    Ok(())
+}
+
+/// The status before and after; `None` if there is nothing to write.
+fn suspension<K: Controlled + Reconciled>(
+    object: &K,
+    now: Time,
+    owned: &[&str],
+    text: &str,
+) -> Option<(Value, Value)> {
+    let status = serde_json::to_value(object).ok()?.get_mut("status").map(Value::take);
+    let before = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let had = conditions_of(&before);
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = Conditions::since(&had, generation, now, owned)
+        .marked(&of(object, now))
+        .finish_suspended(text)?;
+    let mut after = before.clone();
+    after["conditions"] = json!(conditions);
+    Some((before, after))
+}
+
 /// The status before and after; `None` if there is nothing to write.
 fn change<K: Controlled + Reconciled>(
     object: &K,
@@ -137,6 +176,31 @@ mod tests {
         assert_eq!(change(&again, time(), false), None);
         let freed = kustomization(true, &json!({}), &after["conditions"]);
         assert_eq!(kinds(&change(&freed, time(), false).unwrap().1), expected[..2]);
+    }
+
+    #[test]
+    fn a_suspended_object_is_neither_reconciling_nor_unknown() {
+        let conditions = |ready: &str| {
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": "Progressing", "message": "",
+                    "lastTransitionTime": "2026-11-01T00:00:00Z"})
+            };
+            json!([
+                condition("Reconciling", "True"),
+                condition("Ready", ready),
+                condition("Healthy", "Unknown"),
+                condition("acme.io/Audited", "Unknown"),
+            ])
+        };
+        let end = |object: &Kustomization| suspension(object, time(), &["Healthy"], "there");
+        for (ready, expected) in [("Unknown", "Suspended"), ("False", "Progressing")] {
+            let (_, after) = end(&kustomization(true, &json!({}), &conditions(ready))).unwrap();
+            assert_eq!(kinds(&after), ["Ready", "acme.io/Audited"]);
+            assert_eq!(after["conditions"][0]["status"], "False");
+            assert_eq!(after["conditions"][0]["reason"], expected);
+            assert_eq!(end(&kustomization(true, &json!({}), &after["conditions"])), None);
+        }
+        assert_eq!(end(&kustomization(true, &json!({}), &foreign())), None);
     }
 
     #[test]

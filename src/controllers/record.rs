@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::context::Context;
 use super::run::Controlled;
 use crate::cluster::ClusterError;
+use crate::cluster::status::OurKind;
 
 /// The newest object that a write of ours returned.
 pub(crate) struct Latest<K>(Mutex<Option<Arc<K>>>);
@@ -33,6 +34,21 @@ impl<K: Controlled> Latest<K> {
                 written
             }
             Some(_) | None => seen,
+        }
+    }
+
+    /// What a run began with, and the status as our newest write left it.
+    ///
+    /// A write of a status answers with the whole object. A spec or a request in that answer which came meanwhile is
+    /// the next run's: this one may not claim to have observed it.
+    pub(crate) fn begun(&self, object: &Arc<K>) -> Arc<K> {
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
+        match written {
+            Some(written) if written.uid() == object.uid() && number(&written) > number(object) => {
+                with_status_of(object, &written)
+            }
+            Some(_) | None => object.clone(),
         }
     }
 
@@ -100,6 +116,18 @@ impl<K: Controlled> Latest<K> {
     }
 }
 
+/// An object with another's status, where they differ in more than that.
+fn with_status_of<K: OurKind>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
+    let (was, is) = (object.meta(), newer.meta());
+    if was.generation == is.generation && was.annotations == is.annotations {
+        return newer.clone();
+    }
+    let values = (serde_json::to_value(&**object), serde_json::to_value(&**newer));
+    let (Ok(mut value), Ok(mut newer)) = values else { return object.clone() };
+    value["status"] = newer["status"].take();
+    serde_json::from_value(value).map_or_else(|_| object.clone(), Arc::new)
+}
+
 /// Flux's finalizer, so that either may finish what the other began.
 pub(crate) const FINALIZER: &str = "finalizers.fluxcd.io";
 
@@ -137,7 +165,40 @@ fn changes(before: &Value, after: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::run::REQUESTED_AT;
+    use crds::Reconciled as _;
+    use crds::kustomize::Kustomization;
+    use kube::core::Resource as _;
     use serde_json::json;
+
+    fn kustomization(version: u32, generation: u32, token: &str, ready: &str) -> Kustomization {
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "uid": "1", "resourceVersion": version.to_string(),
+                "generation": generation, "annotations": {REQUESTED_AT: token}},
+            "spec": {"interval": "10m", "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "app"}},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "Progressing",
+                "message": "", "lastTransitionTime": "2026-11-01T00:00:00Z"}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_came_in_the_middle_of_a_run_is_not_claimed_by_it() {
+        let latest = Latest::<Kustomization>::default();
+        let object = Arc::new(kustomization(1, 1, "a", "True"));
+        assert!(Arc::ptr_eq(&latest.begun(&object), &object));
+        // Somebody changed the spec and asked again before this status was written.
+        latest.wrote(kustomization(3, 2, "b", "Unknown"));
+        let begun = latest.begun(&object);
+        assert_eq!(begun.meta().generation, Some(1));
+        assert_eq!(begun.annotations()[REQUESTED_AT], "a");
+        assert_eq!(begun.condition("Ready").unwrap().status, "Unknown");
+        // The next run begins with it.
+        let seen = latest.or_seen(object);
+        assert_eq!(latest.begun(&seen).meta().generation, Some(2));
+    }
 
     #[test]
     fn a_patch_holds_what_changed_and_nulls_for_what_is_gone() {

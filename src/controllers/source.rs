@@ -329,7 +329,9 @@ async fn attempt<K: Sourced>(
     let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
     match before_resolve(&facts) {
         Gate::Suspended | Gate::Closed => {
-            marks::show(context, latest, &object, now, false).await?;
+            let text = "suspended while a run was under way; it goes on when it is resumed";
+            let owned = K::CONDITIONS.owned;
+            marks::show_suspended(context, latest, &object, now, owned, text).await?;
             return Ok(None);
         }
         Gate::Open => {}
@@ -347,7 +349,7 @@ async fn attempt<K: Sourced>(
     };
     let run = Run { context: context.clone(), object: object.clone(), work };
     let always = K::always(&run);
-    let world = World::new(Arc::new(run));
+    let world = World::new(Arc::new(run), latest);
     let (_, rest) = reconcile::drive(&Desired { shape }, &world).await;
     let rest = offered(context, &object, world.stored().as_ref(), rest).await;
     let came = Came { stored: world.stored(), always };
@@ -388,6 +390,8 @@ async fn finish<K: Sourced>(
         }
         None => rest,
     };
+    // What was said of the run's phases is part of the status by now.
+    let object = &latest.begun(object);
     // Where artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
     let Came { stored, always } = came;

@@ -1,9 +1,13 @@
 //! Flags of Flux's controllers that mean nothing here.
 //!
 //! They are accepted and checked, so that a Deployment keeps its arguments when it changes over; each that is used is
-//! named once at the start, with the reason. A flag moves to [`super::Settings`] when it gets a meaning.
+//! named once at the start, with the reason. One that is about security or results is refused where it asks for
+//! something else than Flux's default, since nobody may rely on what is not done.
+//! A flag moves to [`super::Settings`] when it gets a meaning.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use helm::chart::MAX_FILE_SIZE;
+use sources::charts::{MAX_CHART, MAX_INDEX};
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +18,8 @@ enum Takes {
     Duration,
     Text,
     Selector,
+    /// A bound in bytes: one that Flux's default or what is built in here, which is more, keeps as well.
+    Bound(u64),
     OneOf(&'static [&'static str]),
 }
 
@@ -22,12 +28,24 @@ struct Flag {
     takes: Takes,
     /// Flux's default.
     default: &'static str,
-    /// Why it changes nothing.
+    /// Why it changes nothing, or cannot.
     why: &'static str,
+    /// Whether another value than the default is refused.
+    is_refused: bool,
 }
 
 const fn flag(name: &'static str, takes: Takes, default: &'static str, why: &'static str) -> Flag {
-    Flag { name, takes, default, why }
+    Flag { name, takes, default, why, is_refused: false }
+}
+
+/// A flag about security or results.
+const fn strict(
+    name: &'static str,
+    takes: Takes,
+    default: &'static str,
+    why: &'static str,
+) -> Flag {
+    Flag { name, takes, default, why, is_refused: true }
 }
 
 const NO_EVENTS: &str = "events are recorded in the cluster and posted nowhere";
@@ -38,20 +56,20 @@ const FIXED: &str = "the limits for charts and indexes are built in";
 const NO_OOM: &str = "what a run may use up is bounded, and what is cut off is taken up again";
 const NO_IMAGES: &str = "no image kind runs yet";
 const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
-const NO_TOKENS: &str = "no cloud tokens are requested yet";
+const NO_TOKENS: &str = "a login to a registry of a cloud is kept for four fifths of its life, once for all who need it";
 const NO_SOPS: &str = "decryption is not supported yet";
 const SSH: &str = "the algorithms that are considered safe are built in";
 const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
 
 /// Flux 2.9, all controllers.
 const FLAGS: &[Flag] = &[
-    flag(
+    strict(
         "artifact-digest-algo",
         Takes::OneOf(&DIGESTS),
         "sha256",
         "artifacts are named by SHA-256",
     ),
-    flag("default-decryption-service-account", Takes::Text, "", NO_SOPS),
+    strict("default-decryption-service-account", Takes::Text, "", NO_SOPS),
     flag("events-addr", Takes::Text, "", NO_EVENTS),
     flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
     flag("gc-interval", Takes::Number, "10", NO_IMAGES),
@@ -59,11 +77,16 @@ const FLAGS: &[Flag] = &[
     flag("helm-cache-max-size", Takes::Number, "0", NO_CACHE),
     flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_CACHE),
     flag("helm-cache-ttl", Takes::Duration, "15m", NO_CACHE),
-    flag("helm-chart-file-max-size", Takes::Number, "5242880", FIXED),
-    flag("helm-chart-max-size", Takes::Number, "10485760", FIXED),
-    flag("helm-index-max-size", Takes::Number, "52428800", FIXED),
+    strict("helm-chart-file-max-size", Takes::Bound(MAX_FILE_SIZE), "5242880", FIXED),
+    strict("helm-chart-max-size", Takes::Bound(MAX_CHART), "10485760", FIXED),
+    strict("helm-index-max-size", Takes::Bound(MAX_INDEX), "52428800", FIXED),
     flag("http-retry", Takes::Number, "9", "a failed fetch is tried again by another run"),
-    flag("insecure-allow-http", Takes::Bool, "true", "plain HTTP is allowed, as in Flux"),
+    strict(
+        "insecure-allow-http",
+        Takes::Bool,
+        "true",
+        "plain HTTP cannot be forbidden, nor is it by any controller of Flux 2.9",
+    ),
     flag("kube-api-burst", Takes::Number, "300", BOUNDED),
     flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
     flag("oom-watch-current-memory-path", Takes::Text, "", NO_OOM),
@@ -73,16 +96,16 @@ const FLAGS: &[Flag] = &[
     flag("rate-limit-interval", Takes::Duration, "5m", NO_RECEIVERS),
     flag("receiverAddr", Takes::Text, ":9292", NO_RECEIVERS),
     flag("reconciliation-timeout", Takes::Duration, "10m", "no ArtifactGenerator runs yet"),
-    flag(
+    strict(
         "snapshot-digest-algo",
         Takes::OneOf(&DIGESTS),
         "sha256",
         "revisions are known by SHA-256",
     ),
-    flag("sops-age-secret", Takes::Text, "", NO_SOPS),
-    flag("sops-vault-configmap", Takes::Text, "", NO_SOPS),
-    flag("ssh-hostkey-algos", Takes::Text, "", SSH),
-    flag("ssh-kex-algos", Takes::Text, "", SSH),
+    strict("sops-age-secret", Takes::Text, "", NO_SOPS),
+    strict("sops-vault-configmap", Takes::Text, "", NO_SOPS),
+    strict("ssh-hostkey-algos", Takes::Text, "", SSH),
+    strict("ssh-kex-algos", Takes::Text, "", SSH),
     flag("storage-compression-threshold", Takes::Number, "65536", NO_IMAGES),
     flag("storage-value-log-file-size", Takes::Number, "268435456", NO_IMAGES),
     flag("token-cache-max-duration", Takes::Duration, "1h", NO_TOKENS),
@@ -110,16 +133,25 @@ impl Flag {
     fn argument(&self) -> Arg {
         let arg = Arg::new(self.name)
             .long(self.name)
-            .help(format!("Changes nothing: {}", self.why))
+            .help(match self.is_refused {
+                true => format!("Takes Flux's default only: {}", self.why),
+                false => format!("Changes nothing: {}", self.why),
+            })
             .help_heading("Accepted, as Flux's controllers do, without meaning")
             .num_args(1);
         // Parity(flux): the one of these that has a variable.
         let arg = if self.name == "events-addr" { arg.env("EVENTS_ADDR") } else { arg };
-        let check = self.takes;
-        let arg = arg.value_parser(move |text: &str| check.check(text).map(|()| text.to_owned()));
+        let Self { takes, default, why, is_refused, .. } = *self;
+        let arg = arg.value_parser(move |text: &str| {
+            takes.check(text)?;
+            if is_refused && !takes.is_kept(text, default) {
+                return Err(format!("{why}; remove the flag"));
+            }
+            Ok(text.to_owned())
+        });
         match self.takes {
             Takes::Bool => arg.num_args(0..=1).default_missing_value("true").value_name("BOOL"),
-            Takes::Number | Takes::Decimal => arg.value_name("NUMBER"),
+            Takes::Number | Takes::Decimal | Takes::Bound(_) => arg.value_name("NUMBER"),
             Takes::Duration => arg.value_name("DURATION"),
             Takes::Text | Takes::OneOf(_) => arg.value_name("TEXT"),
             Takes::Selector => arg.value_name("SELECTOR"),
@@ -128,11 +160,31 @@ impl Flag {
 }
 
 impl Takes {
+    /// Whether a value means the same as another.
+    fn is_same(self, text: &str, other: &str) -> bool {
+        match self {
+            Self::Bool => super::parse_bool(text) == super::parse_bool(other),
+            Self::Number | Self::Bound(_) => text.parse::<i64>() == other.parse::<i64>(),
+            Self::Decimal | Self::Duration | Self::Text | Self::Selector | Self::OneOf(_) => {
+                text == other
+            }
+        }
+    }
+
+    /// Whether what a value asks for is done here, where `default` is.
+    fn is_kept(self, text: &str, default: &str) -> bool {
+        let bytes = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
+        match self {
+            Self::Bound(most) => (bytes(default)..=most).contains(&bytes(text)),
+            _ => self.is_same(text, default),
+        }
+    }
+
     fn check(self, text: &str) -> Result<(), String> {
         let number = || format!("`{text}` is not a number");
         match self {
             Self::Bool => super::parse_bool(text).map(drop),
-            Self::Number => text.parse::<i64>().map(drop).map_err(|_| number()),
+            Self::Number | Self::Bound(_) => text.parse::<i64>().map(drop).map_err(|_| number()),
             Self::Decimal => text.parse::<f64>().map(drop).map_err(|_| number()),
             Self::Duration => super::parse_duration(text).map(drop),
             Self::Text => Ok(()),
@@ -157,7 +209,8 @@ impl FromArgMatches for Accepted {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let used = FLAGS.iter().filter_map(|flag| {
             let value = matches.get_one::<String>(flag.name)?;
-            (value != flag.default).then(|| (format!("--{}={value}", flag.name), flag.why))
+            (!flag.takes.is_same(value, flag.default))
+                .then(|| (format!("--{}={value}", flag.name), flag.why))
         });
         Ok(Self(used.collect()))
     }

@@ -1,7 +1,9 @@
 //! Feature gates of Flux's controllers.
 //!
-//! Each is accepted, so that a set of flags that works there works here; one that nobody knows is an error, as there.
-//! Most of them change nothing; one of those that is set to another value than Flux's default is told about.
+//! Each does here what it does in Flux, or asks for what is always done, or is refused at the start with what to do
+//! instead. One that nobody knows is an error, as there. Flux's default is never refused.
+
+use Here::{Always, Refused, Works};
 
 /// Gates as one use of the flag sets them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,21 +19,32 @@ struct Gate {
 struct Known {
     name: &'static str,
     default: bool,
-    here: &'static str,
+    here: Here,
 }
 
-const fn gate(name: &'static str, default: bool, here: &'static str) -> Known {
+/// What becomes of a gate that is set to another value than Flux's default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Here {
+    /// It does what it does in Flux.
+    Works,
+    /// It asks for what is done anyway; the reason is told.
+    Always(&'static str),
+    /// It would be ignored, so the process does not start; the text says what to do or expect.
+    Refused(&'static str),
+}
+
+const fn gate(name: &'static str, default: bool, here: Here) -> Known {
     Known { name, default, here }
 }
-
-/// Stands with a gate that does here what it does in Flux.
-const WORKS: &str = "";
 
 /// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
 pub(super) const ADDITIVE_CEL: &str = "AdditiveCELDependencyCheck";
 
 /// The gate by which templates may ask for addresses of hosts.
 pub(super) const DNS_LOOKUPS: &str = "AllowDNSLookups";
+
+/// The gate by which a wait for health goes on where an object has failed for good.
+pub(super) const NO_FAIL_FAST: &str = "DisableFailFastBehavior";
 
 /// The gate by which a chart's version does not tell of the digest of its artifact.
 pub(super) const NO_CHART_DIGEST: &str = "DisableChartDigestTracking";
@@ -42,54 +55,90 @@ pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 /// The gate by which releases have the defaults of Helm 3.
 pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
-const NOT_YET: &str = "what it is about is not supported yet";
+const DEAD: Here = Always("it changes nothing in Flux either");
+const NO_IMAGES: Here =
+    Refused("no image kind runs here; leave the gate to Flux's image controllers");
+const NO_IDENTITY: &str = "sources and kubeconfigs cannot log in to a cloud as a service account yet; use a Secret, or \
+    the identity of windlass's own Pod";
 
 /// Flux 2.9, all controllers.
 const KNOWN: &[Known] = &[
-    gate(ADDITIVE_CEL, false, WORKS),
-    gate("AdoptLegacyReleases", false, "it is retired in Flux as well"),
-    gate(DNS_LOOKUPS, false, WORKS),
-    gate("CacheSecretsAndConfigMaps", false, "Secrets are never kept in memory"),
+    gate(ADDITIVE_CEL, false, Works),
+    gate("AdoptLegacyReleases", false, DEAD),
+    gate(DNS_LOOKUPS, false, Works),
+    gate(
+        "CacheSecretsAndConfigMaps",
+        false,
+        Refused("Secrets and ConfigMaps are never kept in memory; remove the gate"),
+    ),
     gate(
         "CancelHealthCheckOnNewRevision",
         false,
-        "a new revision always supersedes a wait for health",
+        Always("a new revision always supersedes a wait for health"),
     ),
-    gate("CorrectDrift", false, "it is retired in Flux as well"),
-    gate(RETRY_ON_FAILURE, false, WORKS),
-    gate("DetectDrift", false, "it is retired in Flux as well"),
-    gate("DirectSourceFetch", false, "sources are read from a watch that sees every change"),
-    gate(NO_CHART_DIGEST, false, WORKS),
+    gate("CorrectDrift", false, DEAD),
+    gate(RETRY_ON_FAILURE, false, Works),
+    gate("DetectDrift", false, DEAD),
+    gate(
+        "DirectSourceFetch",
+        false,
+        Refused(
+            "sources are read from a watch, whose changes wake whoever reads them; remove the gate",
+        ),
+    ),
+    gate(NO_CHART_DIGEST, false, Works),
     gate(
         "DisableConfigWatchers",
         false,
-        "Secrets and ConfigMaps that an object names are always watched, and only those",
+        Refused(
+            "Secrets and ConfigMaps that an object names, and only those, are always watched; remove the gate",
+        ),
+    ),
+    gate(NO_FAIL_FAST, false, Works),
+    gate(
+        "DisableStatusPollerCache",
+        true,
+        Always("health is watched, and read again only when something changed"),
+    ),
+    gate("ExternalArtifact", false, Always("ExternalArtifacts are always taken as sources")),
+    gate("FluxStorage", false, NO_IMAGES),
+    gate("GitAllBranchReferences", true, NO_IMAGES),
+    gate("GitForcePushBranch", true, NO_IMAGES),
+    gate("GitShallowClone", true, NO_IMAGES),
+    gate("GitSparseCheckout", false, NO_IMAGES),
+    gate(
+        "GroupChangeLog",
+        false,
+        Refused("each object that changed has a log line of its own; remove the gate"),
     ),
     gate(
-        "DisableFailFastBehavior",
+        "MigrateAPIVersion",
         false,
-        "waits for health hold no worker, so there is nothing to gain",
+        Refused("`apiVersion`s in managedFields are left as they are; remove the gate"),
     ),
-    gate("DisableStatusPollerCache", true, "health is watched and not polled"),
-    gate("ExternalArtifact", false, NOT_YET),
-    gate("FluxStorage", false, NOT_YET),
-    gate("GitAllBranchReferences", true, NOT_YET),
-    gate("GitForcePushBranch", true, NOT_YET),
-    gate("GitShallowClone", true, NOT_YET),
-    gate("GitSparseCheckout", false, NOT_YET),
-    gate("GroupChangeLog", false, "changes are always logged in groups"),
-    gate("MigrateAPIVersion", false, NOT_YET),
-    gate("OOMWatch", false, NOT_YET),
-    gate("ObjectLevelWorkloadIdentity", false, NOT_YET),
-    gate("StrictPostBuildSubstitutions", true, WORKS),
-    gate(HELM3_DEFAULTS, false, WORKS),
+    gate(
+        "OOMWatch",
+        false,
+        Refused(
+            "memory is not watched: what is cut off is taken up again where it was; remove the gate",
+        ),
+    ),
+    gate("ObjectLevelWorkloadIdentity", false, Refused(NO_IDENTITY)),
+    gate("StrictPostBuildSubstitutions", true, Works),
+    gate(HELM3_DEFAULTS, false, Works),
 ];
+
+/// Every gate with Flux's default.
+#[cfg(test)]
+pub(super) fn known() -> impl Iterator<Item = (&'static str, bool)> {
+    KNOWN.iter().map(|known| (known.name, known.default))
+}
 
 impl Gates {
     /// Reads `Name=true,Other=false`.
     ///
     /// # Errors
-    /// Names what is no gate, or has no value.
+    /// Names what is no gate, has no value, or asks for something that is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         parts.map(Gate::parse).collect::<Result<_, _>>().map(Self)
@@ -105,11 +154,13 @@ impl Gates {
         self.0.is_empty()
     }
 
-    /// Each gate that asks for something else than Flux's default, and why that changes nothing.
+    /// Each gate that asks for something else than Flux's default which is done anyway, and why that changes nothing.
     pub(super) fn notes(&self) -> impl Iterator<Item = (String, &'static str)> {
-        let told =
-            self.0.iter().filter(|gate| gate.on != gate.known.default && gate.known.here != WORKS);
-        told.map(|Gate { known, on }| (format!("--feature-gates={}={on}", known.name), known.here))
+        self.0.iter().filter(|gate| gate.on != gate.known.default).filter_map(|gate| {
+            let Gate { known, on } = gate;
+            let Always(why) = known.here else { return None };
+            Some((format!("--feature-gates={}={on}", known.name), why))
+        })
     }
 }
 
@@ -123,6 +174,12 @@ impl Gate {
             .iter()
             .find(|known| known.name == name)
             .ok_or_else(|| format!("no controller of Flux has a feature gate `{name}`"))?;
-        Ok(Self { known, on: super::parse_bool(on.trim())? })
+        let on = super::parse_bool(on.trim())?;
+        match known.here {
+            Refused(why) if on != known.default => {
+                Err(format!("{name}={on} is not supported: {why}"))
+            }
+            Works | Always(_) | Refused(_) => Ok(Self { known, on }),
+        }
     }
 }

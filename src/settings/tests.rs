@@ -1,6 +1,7 @@
 //! Every flag of Flux parses with its default; what else flags can be given.
 
 use clap::Parser;
+use expect_test::expect;
 
 use super::*;
 
@@ -150,20 +151,95 @@ fn bases_on_other_servers_are_refused_by_the_flag_of_flux() {
 fn what_changes_nothing_is_named_with_the_reason() {
     let given = settings(&[
         "--kube-api-qps=100.5",
-        "--insecure-allow-http=false",
-        "--feature-gates=GroupChangeLog=true,StrictPostBuildSubstitutions=true",
+        "--insecure-allow-http=T",
+        "--feature-gates=ExternalArtifact=true,StrictPostBuildSubstitutions=true",
         "--feature-gates",
         "OOMWatch=false",
     ]);
     let named: Vec<String> = given.without_meaning().into_iter().map(|(flag, _)| flag).collect();
-    assert_eq!(
-        named,
-        [
-            "--insecure-allow-http=false",
-            "--kube-api-qps=100.5",
-            "--feature-gates=GroupChangeLog=true"
-        ]
-    );
+    assert_eq!(named, ["--kube-api-qps=100.5", "--feature-gates=ExternalArtifact=true"]);
+}
+
+#[test]
+fn every_gate_is_honoured_or_so_anyway_or_refused() {
+    let mut told = String::new();
+    for (name, default) in gates::known() {
+        let flag = |on: bool| format!("--feature-gates={name}={on}");
+        assert!(parsed(&[&flag(default)]).is_ok(), "{name} at Flux's default");
+        let line = match parsed(&[&flag(!default)]) {
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains(&format!("{name}={} is not supported: ", !default)),
+                    "{text}"
+                );
+                "refused"
+            }
+            Ok(given) if given.without_meaning().is_empty() => "honoured",
+            Ok(_) => "so anyway",
+        };
+        told.push_str(&format!("{name}={}: {line}\n", !default));
+    }
+    expect![[r#"
+        AdditiveCELDependencyCheck=true: honoured
+        AdoptLegacyReleases=true: so anyway
+        AllowDNSLookups=true: honoured
+        CacheSecretsAndConfigMaps=true: refused
+        CancelHealthCheckOnNewRevision=true: so anyway
+        CorrectDrift=true: so anyway
+        DefaultToRetryOnFailure=true: honoured
+        DetectDrift=true: so anyway
+        DirectSourceFetch=true: refused
+        DisableChartDigestTracking=true: honoured
+        DisableConfigWatchers=true: refused
+        DisableFailFastBehavior=true: honoured
+        DisableStatusPollerCache=false: so anyway
+        ExternalArtifact=true: so anyway
+        FluxStorage=true: refused
+        GitAllBranchReferences=false: refused
+        GitForcePushBranch=false: refused
+        GitShallowClone=false: refused
+        GitSparseCheckout=true: refused
+        GroupChangeLog=true: refused
+        MigrateAPIVersion=true: refused
+        OOMWatch=true: refused
+        ObjectLevelWorkloadIdentity=true: refused
+        StrictPostBuildSubstitutions=false: honoured
+        UseHelm3Defaults=true: honoured
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn a_flag_about_security_or_results_takes_what_is_done_and_nothing_else() {
+    for flag in [
+        "--artifact-digest-algo=sha512",
+        "--snapshot-digest-algo=blake3",
+        "--default-decryption-service-account=tenant",
+        "--sops-age-secret=keys",
+        "--sops-vault-configmap=vault",
+        "--ssh-kex-algos=curve25519-sha256",
+        "--ssh-hostkey-algos=ssh-ed25519",
+        "--insecure-allow-http=false",
+        // Neither a bound that is lower than what is kept, nor one that is higher than what can be read.
+        "--helm-index-max-size=1048576",
+        "--helm-index-max-size=104857600",
+        "--helm-chart-max-size=1048576",
+        "--helm-chart-max-size=104857600",
+        "--helm-chart-file-max-size=1048576",
+    ] {
+        let error = parsed(&[flag]).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("; remove the flag"), "{flag}: {error}");
+    }
+    for flag in ["--helm-chart-max-size=20971520", "--insecure-allow-http=1"] {
+        assert!(parsed(&[flag]).is_ok(), "{flag}");
+    }
+}
+
+#[test]
+fn the_gate_of_flux_lets_a_wait_go_on_after_a_failure() {
+    assert!(settings(&[]).fails_fast());
+    assert!(!settings(&["--feature-gates=DisableFailFastBehavior=true"]).fails_fast());
 }
 
 #[test]

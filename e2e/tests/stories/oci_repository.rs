@@ -73,6 +73,10 @@ async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
         registry.url("team/app")
     );
     story.await_event("OCIRepository", "app", &text).await?;
+    let applied = story.await_ready(&Target::kustomization("app")).await?;
+    let status = &applied.data["status"];
+    ensure!(status["lastAppliedOriginRevision"] == "main@sha1:1", "{status}");
+    ensure!(status["history"][0]["metadata"]["originRevision"] == "main@sha1:1", "{status}");
 
     let second = push("1.1.0", "2").await?;
     story.request(&target("app")).await?;

@@ -50,10 +50,15 @@ async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> R
 
     let web = Target::kustomization("web");
     story.merge(&web, json!({"spec": {"suspend": true}})).await?;
+    let message = story.await_failure(&web, "Suspended").await?;
+    ensure!(message.starts_with("suspended while the health of revision main@sha1:"), "{message}");
     let last = upstream.push(&both(Pods::Ready, "2")).await?;
     story.await_applied("other", &last).await?;
     let object = story.expect(&web).await?;
-    ensure!(condition(&object, "Ready")["status"] != "True", "{:?}", object.data["status"]);
+    for kind in ["Reconciling", "Healthy"] {
+        ensure!(condition(&object, kind).is_null(), "{:?}", object.data["status"]);
+    }
+    ensure!(condition(&object, "Ready")["status"] == "False", "{:?}", object.data["status"]);
     let rollout = story.expect(&Target::new("apps/v1", "Deployment", "web")).await?;
     let annotations = &rollout.data["spec"]["template"]["metadata"]["annotations"];
     ensure!(annotations["windlass.dev/testbed"] == "unready", "{annotations}");

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use e2e::harness::flux::{SOON, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target};
@@ -165,6 +165,19 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("configured")), "{events:#?}");
+    // Whoever shows the state of commits waits for news of each. Events are recorded one after the other for all
+    // stories that share the program, among them one of 200 Kustomizations.
+    let limit = Duration::from_secs(180);
+    story
+        .await_until("news of both commits", limit, async || {
+            let events = story.events("Kustomization", "app").await?;
+            let told = events.iter().filter(|event| event.contains("Reconciliation finished in "));
+            if told.count() == 2 {
+                return Ok(Some(()));
+            }
+            Err(anyhow!("its events are {events:#?}"))
+        })
+        .await?;
     // A change that is one is told.
     upstream.push(&[("q.yaml", quota("2"))]).await?;
     story.await_event("Kustomization", "app", "ResourceQuota").await?;

@@ -94,10 +94,11 @@ fn is_zero(generation: &i64) -> bool {
 }
 
 /// Builds the conditions of a status. [`finish`](Self::finish) is the way out of a run;
-/// [`finish_as_before`](Self::finish_as_before) that of a look that was no run.
+/// [`finish_as_before`](Self::finish_as_before) that of a look that was no run,
+/// [`finish_suspended`](Self::finish_suspended) that of an object that is suspended.
 ///
 /// # Guarantees
-/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True.
+/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True; of a suspended object at most one is.
 /// * What says the same as before keeps its transition time.
 /// * Conditions of types that are not ours are carried over untouched.
 /// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
@@ -176,6 +177,30 @@ impl<'a> Conditions<'a> {
         for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
             self.next.insert(condition.kind.clone(), condition.clone());
         }
+        self.changed()
+    }
+
+    /// The conditions of an object that is suspended: nothing is under way, so that `Reconciling` goes, and neither
+    /// `Ready` nor an owned condition waits to be known. A `Ready` that was Unknown is False from here on, with `text`.
+    ///
+    /// Owned conditions that say True or False are kept. `None` if there is nothing to write.
+    pub fn finish_suspended(mut self, text: &str) -> Option<Vec<Condition>> {
+        let stays = |it: &&Condition| {
+            it.kind != RECONCILING
+                && it.status != Status::Unknown
+                && !MARKS.contains(&it.kind.as_str())
+        };
+        for was in self.before.iter().filter(stays) {
+            self.next.entry(was.kind.clone()).or_insert_with(|| was.clone());
+        }
+        if Condition::is(self.before, READY, Status::Unknown) {
+            self = self.put(READY, Status::False, reason::SUSPENDED, text);
+        }
+        self.changed()
+    }
+
+    /// All conditions in order, unless they are what they were.
+    fn changed(self) -> Option<Vec<Condition>> {
         let is_same = self.next.len() == self.before.len()
             && self.before.iter().all(|was| self.next.get(&was.kind) == Some(was));
         if is_same { None } else { Some(self.in_order()) }

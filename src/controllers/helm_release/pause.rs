@@ -11,6 +11,7 @@ use crds::Reconciled as _;
 use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
+use objects::Masking;
 use reconcile::{Facts, Rest, Time, WindowState, reason};
 use release::snapshot::latest;
 
@@ -129,8 +130,7 @@ impl Session {
         let Ok(target) = self.target_only(object).await else {
             return self.rest_suspended(object).await;
         };
-        let pace =
-            wish::check(&object.spec).map(|(pace, _)| pace).unwrap_or_else(|_| Pace::of_farewell());
+        let pace = wish::check(&object.spec).unwrap_or_else(|_| Pace::of_farewell());
         let wish = self.without_chart(object, &pace, true);
         let Some(ended) = self.drive(object, wish, &target).await else {
             return Ok(Some(Duration::ZERO));

@@ -59,12 +59,15 @@ impl Session {
         }
         // Another shard's artifact comes over the network, and a place is for work.
         let elsewhere = resolve::is_elsewhere(&self.context, object);
-        let fetched = if elsewhere { Some(self.files(object, artifact).await?) } else { None };
-        let namespace = &self.node.namespace;
-        let place = self.context.building.acquire(namespace).await;
+        let fetch = || {
+            let files = self.files(object, artifact);
+            self.telling(object, "Fetching manifests", &artifact.revision, pace, files)
+        };
+        let fetched = if elsewhere { Some(fetch().await?) } else { None };
+        let place = self.context.building.acquire(&self.node.namespace).await;
         let files = match fetched {
             Some(files) => files,
-            None => self.files(object, artifact).await?,
+            None => fetch().await?,
         };
         let revision = artifact.revision.clone();
         let seen = Seen { files: &files, inputs: &inputs };
@@ -75,7 +78,8 @@ impl Session {
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        let bases = Bases::of(&self.context, target, pace.timeout, (namespace, place), &cancel);
+        let bases =
+            Bases::of(&self.context, target, pace.timeout, (&self.node.namespace, place), &cancel);
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
@@ -87,7 +91,7 @@ impl Session {
                 })
             })
         };
-        match built.await {
+        match self.telling(object, "Building manifests", &artifact.revision, pace, built).await {
             Ok(Some(wish)) => wish.map(|wish| Built::Wish(Arc::new(wish))),
             Ok(None) | Err(_) => {
                 let text =

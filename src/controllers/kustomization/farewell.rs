@@ -69,7 +69,7 @@ impl Session {
         let farewell = Arc::new(wish::farewell(&object, pace));
         let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
         if ended.rest.is_settled() {
-            for news in report::farewell(&ended.changes) {
+            for news in report::farewell(&ended.object, &ended.changes) {
                 self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, news);
             }
             self.latest.set_finalizer(&self.context, &ended.object, false).await?;

@@ -81,7 +81,9 @@ impl Session {
         if let Some(target) = &self.memory().target {
             target.observer().await_objects(&self.node, &[]);
         }
-        marks::show(&self.context, &self.latest, object, self.began, false).await?;
+        let text = where_stopped(object);
+        let (context, latest) = (&self.context, &self.latest);
+        marks::show_suspended(context, latest, object, self.began, &report::OWNED, &text).await?;
         Ok(None)
     }
 
@@ -93,6 +95,23 @@ impl Session {
         marks::show(&self.context, &self.latest, object, self.began, true).await?;
         Ok(None)
     }
+}
+
+/// Where a run under way was when its object was suspended.
+fn where_stopped(object: &Kustomization) -> String {
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
+    // The edit that suspends it makes another generation, and the wait was of the one before.
+    let is_awaiting = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");
+    let place = match attempted {
+        Some(revision) if is_awaiting => {
+            format!("while the health of revision {revision} was awaited")
+        }
+        Some(revision) => {
+            format!("while a run was under way; the last revision tried is {revision}")
+        }
+        None => "before any revision was applied".to_owned(),
+    };
+    format!("suspended {place}; it goes on when it is resumed")
 }
 
 /// Whether a revision is being waited for: all of it was applied, or a stage of it.

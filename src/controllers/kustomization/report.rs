@@ -12,13 +12,17 @@ use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
 use serde_json::{Value, json};
 
 use crate::cluster::events::{News, Severity};
+use crate::controllers::progress::is_decided;
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::REQUESTED_AT;
+
+/// Prefix of the facts in events.
+const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 
 const HEALTHY: &str = "Healthy";
 
 /// Conditions that this kind sets; others in the status are kept.
-const OWNED: [&str; 1] = [HEALTHY];
+pub(super) const OWNED: [&str; 1] = [HEALTHY];
 
 /// What the plan says while it waits for the end of deleted objects.
 pub(super) const TERMINATION: &str = "Waiting for the termination of deleted objects";
@@ -39,6 +43,8 @@ pub(super) struct Run<'a> {
     pub(super) rest: &'a Rest,
     /// The revision that the run was about; empty when it did not get that far.
     pub(super) revision: &'a str,
+    /// The revision that the source names as its own origin; empty if it names none.
+    pub(super) origin_revision: &'a str,
     /// Digest of the build, if there was one.
     pub(super) digest: Option<&'a str>,
     pub(super) changes: &'a [(ObjectId, Action)],
@@ -77,6 +83,25 @@ pub(super) fn waiting_since(object: &Kustomization) -> Option<(String, Time)> {
     let healthy = Condition::find(&conditions, HEALTHY)
         .filter(|c| c.status == Status::Unknown && c.observed_generation == generation)?;
     Some((healthy.message.clone(), healthy.last_transition_time))
+}
+
+/// What is said of a phase. Parity(flux).
+pub(super) fn phase(phase: &str, revision: &str, timeout: Duration) -> String {
+    let timeout = reconcile::format_duration(timeout);
+    format!("{phase} for revision {revision} with a timeout of {timeout}")
+}
+
+/// Whether a run does something that `Ready` says nothing of yet: it is decided neither that nor while health is awaited.
+pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
+    let attempted = object.status.as_ref().and_then(|s| s.last_attempted_revision.as_deref());
+    let awaits = || {
+        object.condition(HEALTHY).is_some_and(|healthy| {
+            healthy.status == "Unknown" && healthy.observed_generation == object.meta().generation
+        })
+    };
+    let is_same = || attempted == Some(revision) && (is_decided(object) || awaits());
+    // One that goes is at no revision, and nothing about it is new.
+    !revision.is_empty() && !is_same()
 }
 
 fn inventory_value(inventory: &Inventory) -> Value {
@@ -132,14 +157,17 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     }
     if run.rest.is_settled() {
         after["lastAppliedRevision"] = run.revision.into();
+        set(&mut after, "lastAppliedOriginRevision", run.origin_revision);
         // Parity(flux): a Kustomization's observedGeneration moves only when it is ready.
         after["observedGeneration"] = generation.into();
     }
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
     let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
-    // A revision that changes nothing of ours costs one status write, and tells nobody.
-    let is_news = !run.changes.is_empty() || failed_anew || recovered;
-    // Differs(flux): history is written when something changed, not at every look.
+    // Parity(flux): whoever shows a commit's state waits for news of it, also where it touches nothing of ours.
+    // Differs(flux): a look that finds a revision as it was applied is no news.
+    let is_news =
+        !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
+    // Differs(flux): history is written when there is news, not at every look.
     if let (true, Some(digest), false) =
         (is_news, run.digest, matches!(run.rest, Rest::Running(..)))
     {
@@ -148,13 +176,35 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
             .cloned()
             .and_then(|h| serde_json::from_value(h).ok())
             .unwrap_or_default();
-        let metadata = BTreeMap::from([("revision".to_owned(), run.revision.to_owned())]);
+        let metadata = facts("", run.revision, run.origin_revision);
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.rest.reason(), metadata);
         after["history"] = json!(history);
     }
-    let news = news(&had, run, is_news);
+    let news = news(&before, &had, run, is_news);
     Report { before, after, news }
+}
+
+/// Whether a revision was brought to its end for the first time.
+fn is_new_revision(before: &Value, run: &Run<'_>) -> bool {
+    let applied = before.get("lastAppliedRevision").and_then(Value::as_str);
+    run.rest.is_settled() && applied != Some(run.revision)
+}
+
+/// Sets a text of a status; an empty one takes the field away.
+fn set(status: &mut Value, field: &str, text: &str) {
+    if !text.is_empty() {
+        status[field] = text.into();
+    } else if let Some(fields) = status.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+/// The facts about a revision; those that nobody knows are left out.
+fn facts(prefix: &str, revision: &str, origin_revision: &str) -> BTreeMap<String, String> {
+    let all = [("revision", revision), ("originRevision", origin_revision)];
+    let known = all.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())).collect()
 }
 
 fn is_failure(rest: &Rest) -> bool {
@@ -170,21 +220,13 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
         .marked(&crate::controllers::marks::of(object, run.now));
-    let waited_since = Condition::find(had, HEALTHY)
-        .filter(|c| c.status == Status::Unknown)
-        .map_or(run.began, |c| c.last_transition_time);
     let is_healthy = Condition::is(had, HEALTHY, Status::True);
     let conditions = match run.rest {
         Rest::Settled(..) if !run.has_health => conditions,
         // A look that changed nothing says nothing new about health.
         Rest::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
         Rest::Settled(..) => {
-            let waited =
-                Duration::try_from(run.now.duration_since(waited_since)).unwrap_or_default();
-            let waited =
-                Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
-            let text = format!("Health check passed in {}", reconcile::format_duration(waited));
-            conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &text)
+            conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &health_passed(had, run))
         }
         Rest::Running(why, text, _) => conditions.begin(HEALTHY, Status::Unknown, *why, text),
         Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
@@ -195,6 +237,21 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
     conditions.finish(run.rest)
 }
 
+/// What is said once all are healthy. Parity(flux).
+fn health_passed(had: &[Condition], run: &Run<'_>) -> String {
+    let since = Condition::find(had, HEALTHY)
+        .filter(|c| c.status == Status::Unknown)
+        .map_or(run.began, |c| c.last_transition_time);
+    format!("Health check passed in {}", took(since, run.now))
+}
+
+/// How long something took, to the millisecond.
+fn took(since: Time, now: Time) -> String {
+    let took = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let took = Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    reconcile::format_duration(took)
+}
+
 /// `Kind/namespace/name action`, a line each, as Flux's events have them.
 fn lines(changes: &[(ObjectId, Action)]) -> String {
     let lines: Vec<String> =
@@ -202,18 +259,28 @@ fn lines(changes: &[(ObjectId, Action)]) -> String {
     lines.join("\n")
 }
 
+/// Changes of some actions, as one event tells of them; nothing if there are none.
+fn told(changes: &[(ObjectId, Action)], is_told: impl Fn(Action) -> bool) -> Option<String> {
+    let told: Vec<_> = changes.iter().filter(|(_, action)| is_told(*action)).cloned().collect();
+    (!told.is_empty()).then(|| lines(&told))
+}
+
+/// The facts about what a Kustomization that goes had applied.
+fn facts_of_last(object: &Kustomization) -> BTreeMap<String, String> {
+    let status = object.status.as_ref();
+    let revision = status.and_then(|it| it.last_applied_revision.as_deref());
+    let origin = status.and_then(|it| it.last_applied_origin_revision.as_deref());
+    facts(GROUP, revision.unwrap_or_default(), origin.unwrap_or_default())
+}
+
 /// What is told when a Kustomization has taken everything along.
-pub(super) fn farewell(changes: &[(ObjectId, Action)]) -> Vec<News> {
+pub(super) fn farewell(object: &Kustomization, changes: &[(ObjectId, Action)]) -> Vec<News> {
     if changes.is_empty() {
         return Vec::new();
     }
     let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
-    vec![News {
-        severity: Severity::Info,
-        reason,
-        message: lines(changes),
-        metadata: BTreeMap::new(),
-    }]
+    let (message, metadata) = (lines(changes), facts_of_last(object));
+    vec![News { severity: Severity::Info, reason, message, metadata }]
 }
 
 /// What is told when the ServiceAccount that could delete the objects of a leaving Kustomization is gone.
@@ -228,54 +295,44 @@ pub(super) fn left_behind(object: &Kustomization, account: &str) -> News {
             "unable to prune objects, because ServiceAccount '{account}' does not exist; they stay:\n{}",
             ids.join("\n")
         ),
-        metadata: BTreeMap::new(),
+        metadata: facts_of_last(object),
     }
 }
 
-fn news(had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
-    let mut metadata = BTreeMap::new();
-    if !run.revision.is_empty() {
-        metadata.insert("kustomize.toolkit.fluxcd.io/revision".to_owned(), run.revision.to_owned());
-    }
+/// Parity(flux): applying, pruning and health are events of their own, before that of the run's end.
+fn news(before: &Value, had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
+    let metadata = facts(GROUP, run.revision, run.origin_revision);
     let info = |reason: &str, message: String| News {
         severity: Severity::Info,
         reason: reason.to_owned(),
         message,
         metadata: metadata.clone(),
     };
-    let mut news = Vec::new();
-    if !run.changes.is_empty() {
-        news.push(info("Progressing", lines(run.changes)));
-    }
-    let told = was_told(had, run.rest);
+    let progressing = reason::PROGRESSING.as_str();
+    let applied = told(run.changes, |action| action != Action::Deleted);
+    let was_healthy = Condition::is(had, HEALTHY, Status::True);
+    let is_passed = run.has_health
+        && run.rest.is_settled()
+        && (!was_healthy || applied.is_some() && is_new_revision(before, run));
+    let pruned = told(run.changes, |action| action == Action::Deleted);
+    let passed = is_passed.then(|| health_passed(had, run));
+    let mut news: Vec<News> =
+        [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
+    let is_told = was_told(had, run.rest);
     match run.rest {
+        Rest::Settled(..) if !is_news => {}
         Rest::Settled(why, _) => {
-            if is_news {
-                let took =
-                    Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
-                let took =
-                    Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-                let (took, next) =
-                    (reconcile::format_duration(took), reconcile::format_duration(run.interval));
-                let mut done = info(
-                    why.as_str(),
-                    format!("Reconciliation finished in {took}, next run in {next}"),
-                );
-                done.metadata.insert(
-                    "kustomize.toolkit.fluxcd.io/commit_status".to_owned(),
-                    "update".to_owned(),
-                );
-                news.push(done);
-            }
+            let next = reconcile::format_duration(run.interval);
+            let took = took(run.began, run.now);
+            let text = format!("Reconciliation finished in {took}, next run in {next}");
+            let mut done = info(why.as_str(), text);
+            done.metadata.insert(format!("{GROUP}commit_status"), "update".to_owned());
+            news.push(done);
         }
         Rest::Running(..) => {}
-        Rest::Blocked(..) if told => {}
+        Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) if is_told => {}
         Rest::Blocked(why, text, _) => news.push(info(why.as_str(), text.clone())),
-        Rest::Failed(..) | Rest::Stalled(..) if told => {}
-        Rest::Failed(why, text, _) => {
-            news.push(News { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
-        }
-        Rest::Stalled(why, text) => {
+        Rest::Failed(why, text, _) | Rest::Stalled(why, text) => {
             news.push(News { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
         }
     }

@@ -229,7 +229,7 @@ pub(super) fn wish(
         empty_is_intended: may_be_empty(object, settings),
         prune: spec.prune,
         health,
-        fail_fast: true,
+        fail_fast: settings.fails_fast(),
         revision: revision.to_owned(),
         timeout: pace.timeout,
         stage_timeout: STAGE_TIMEOUT,

@@ -29,6 +29,7 @@ use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
 use crate::controllers::observer::{Awaited, Labelled};
 use crate::controllers::permit::Place;
+use crate::controllers::progress;
 use crate::controllers::record::Latest;
 use crate::controllers::target::Target;
 
@@ -153,7 +154,18 @@ impl World {
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
         let (object, known) = (Mutex::new(object), Mutex::new(known));
-        Ok(Self { context, target, place, node, latest, object, desired, settings, versions, known })
+        Ok(Self {
+            context,
+            target,
+            place,
+            node,
+            latest,
+            object,
+            desired,
+            settings,
+            versions,
+            known,
+        })
     }
 
     /// Nodes that stand for kinds which were needed and are not served.
@@ -376,27 +388,20 @@ impl World {
         }
     }
 
-    /// Writes the inventory and says what is under way.
-    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Rest> {
+    /// Says that the cluster is being compared, which takes long.
+    async fn tell_of_looking(&self) {
         let object = self.object();
-        let (before, after) =
-            super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
-        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
-        match written.map_err(|error| self.no_answer(&error))? {
-            Some(object) => *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object,
-            // The Kustomization is gone for good, so nothing may be applied in its name any more.
-            None => {
-                let text = "the Kustomization was deleted".to_owned();
-                return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
-            }
+        let Desired { revision, timeout, .. } = &*self.desired;
+        if super::report::is_new(&object, revision) {
+            let text = super::report::phase("Detecting drift", revision, *timeout);
+            progress::tell(&self.context, &self.latest, &object, &text).await;
+            *self.object.lock().unwrap_or_else(PoisonError::into_inner) =
+                self.latest.begun(&object);
         }
-        self.known().recorded = inventory.clone();
-        Ok(())
     }
-}
 
-impl reconcile::World<Apply> for World {
-    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+    /// Looks at the stages in order, as far as they are passed, and at what is waited for.
+    async fn look_around(&self, desired: &Desired) -> Result<Observed, Rest> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();
         for (at, stage) in desired.stages.iter().enumerate() {
@@ -417,6 +422,33 @@ impl reconcile::World<Apply> for World {
         reports.extend(self.examine(ids.clone()).await?);
         self.confirm(&ids, &mut reports).await?;
         Ok(self.observed(jiff::Timestamp::now(), &reports))
+    }
+
+    /// Writes the inventory and says what is under way.
+    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Rest> {
+        let object = self.object();
+        let (before, after) =
+            super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        match written.map_err(|error| self.no_answer(&error))? {
+            Some(_) => {
+                let object = self.latest.begun(&object);
+                *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object;
+            }
+            // The Kustomization is gone for good, so nothing may be applied in its name any more.
+            None => {
+                let text = "the Kustomization was deleted".to_owned();
+                return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+            }
+        }
+        self.known().recorded = inventory.clone();
+        Ok(())
+    }
+}
+
+impl reconcile::World<Apply> for World {
+    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+        progress::telling(self.look_around(desired), self.tell_of_looking()).await
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {

@@ -15,12 +15,12 @@ use sources::store::Store;
 
 use super::contents::{contents, write};
 use crate::cluster::error::chain;
+use crate::controllers::artifact::ORIGIN_REVISION;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{LATEST_ARCHIVE, linked};
 
-/// Parity(flux): annotations that events tell of.
+/// Parity(flux): the annotation that events tell of beside the revision.
 const SOURCE: &str = "org.opencontainers.image.source";
-const REVISION: &str = "org.opencontainers.image.revision";
 
 /// What is fetched, and what is made of it.
 pub(crate) struct Work {
@@ -148,7 +148,7 @@ fn extract(body: File) -> Result<tree::Memory, Rest> {
 /// Parity(flux): what the event says.
 fn news(url: &str, revision: &str, annotations: &BTreeMap<String, String>) -> String {
     let said = |key: &str| annotations.get(key).filter(|value| !value.is_empty());
-    let origin = match (said(SOURCE), said(REVISION)) {
+    let origin = match (said(SOURCE), said(ORIGIN_REVISION)) {
         (Some(source), Some(revision)) => {
             format!(", origin source '{source}', origin revision '{revision}'")
         }

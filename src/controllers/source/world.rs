@@ -18,6 +18,8 @@ use sources::store::{self, Slot, Store};
 use super::{Sourced, lost};
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
+use crate::controllers::progress;
+use crate::controllers::record::Latest;
 
 /// One run of a source, as its kind sees it.
 pub(crate) struct Run<K: Sourced> {
@@ -49,8 +51,9 @@ pub(crate) struct Stored {
 }
 
 /// See the module.
-pub(super) struct World<K: Sourced> {
+pub(super) struct World<'a, K: Sourced> {
     run: Arc<Run<K>>,
+    latest: &'a Latest<K>,
     found: Mutex<Option<K::Found>>,
     stored: Mutex<Option<Stored>>,
 }
@@ -112,20 +115,47 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }
 
-impl<K: Sourced> World<K> {
+impl<'a, K: Sourced> World<'a, K> {
     /// Whose turn it is to ask and to fetch.
     fn namespace(&self) -> String {
         self.run.object.namespace().unwrap_or_default()
     }
 
     /// The world of a run.
-    pub(super) fn new(run: Arc<Run<K>>) -> Self {
-        Self { run, found: Mutex::default(), stored: Mutex::default() }
+    pub(super) fn new(run: Arc<Run<K>>, latest: &'a Latest<K>) -> Self {
+        Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
 
     /// What this run stored.
     pub(super) fn stored(&self) -> Option<Stored> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says that the remote is asked about a spec of which nothing is known yet.
+    async fn tell_of_asking(&self) {
+        let Run { context, object, .. } = &*self.run;
+        if !progress::is_decided(&**object) {
+            // Parity(flux): these are its words.
+            let text = match (object.observed_generation(), object.meta().generation) {
+                (Some(was), Some(is)) if was > 0 && was != is => {
+                    format!("processing object: new generation {was} -> {is}")
+                }
+                _ => "reconciliation in progress".to_owned(),
+            };
+            progress::tell(context, self.latest, object, &text).await;
+        }
+    }
+
+    /// Says that a new revision is fetched; an attempt that is repeated is not told of again.
+    async fn tell_of_fetching(&self, revision: &str) {
+        let Run { context, object, .. } = &*self.run;
+        let has_failed = progress::is_decided(&**object)
+            && object.condition("Ready").is_some_and(|ready| ready.status == "False");
+        if !has_failed {
+            // Parity(flux): these are its words.
+            let text = format!("building artifact: new upstream revision '{revision}'");
+            progress::tell(context, self.latest, object, &text).await;
+        }
     }
 
     /// The artifact of the status, if its bytes are in the store.
@@ -137,7 +167,7 @@ impl<K: Sourced> World<K> {
     }
 }
 
-impl<K: Sourced> reconcile::World<Fetching> for World<K> {
+impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
     async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
         if let Some(stored) = self.stored() {
             let revision = stored.artifact.revision;
@@ -149,18 +179,20 @@ impl<K: Sourced> reconcile::World<Fetching> for World<K> {
         let _place = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
-        let Asked { revision, found } = K::ask(&self.run, usable).await?;
+        let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
+        let Asked { revision, found } = asked.await?;
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         let settled = K::settled(&self.run, &revision);
         Ok(Observed { remote: revision, kept, settled })
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
-        let Step::Fetch { .. } = step;
+        let Step::Fetch { revision } = step;
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(found) = found else { return Ok(()) };
         let _place = self.run.context.fetching.acquire(&self.namespace()).await;
-        let stored = K::fetch(&self.run, found).await?;
+        let fetching = K::fetch(&self.run, found);
+        let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(())
     }

@@ -112,6 +112,24 @@ proptest! {
     }
 
     #[test]
+    fn nothing_of_a_suspended_object_is_under_way_or_unknown(before in befores()) {
+        let since = |before| Conditions::since(before, 2, at(100), OWNED);
+        let after = since(&before).finish_suspended("waiting").unwrap_or_else(|| before.clone());
+        prop_assert!(Condition::find(&after, RECONCILING).is_none());
+        for kind in [READY, STALLED, "Healthy"] {
+            prop_assert!(!Condition::is(&after, kind, Status::Unknown), "{}", kind);
+        }
+        for kind in ["Foreign", "acme.io/Audited"] {
+            prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
+        }
+        let was_known = Condition::find(&before, READY).filter(|it| it.status != Status::Unknown);
+        if was_known.is_some() {
+            prop_assert_eq!(was_known, Condition::find(&after, READY));
+        }
+        prop_assert_eq!(since(&after).finish_suspended("waiting"), None);
+    }
+
+    #[test]
     fn a_condition_survives_json(before in befores()) {
         let text = serde_json::to_string(&before).unwrap();
         prop_assert_eq!(serde_json::from_str::<Vec<Condition>>(&text).unwrap(), before);
@@ -151,6 +169,21 @@ fn a_blocked_or_failed_object_will_be_retried() {
     let before = [condition(READY, Status::False, "BuildFailed", "no", 50)];
     check(&before, &Rest::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
     check(&before, &Rest::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
+}
+
+#[test]
+fn an_object_that_is_suspended_in_the_middle_says_where() {
+    let before = [
+        condition(RECONCILING, Status::True, "Progressing", "Running health checks", 50),
+        condition(READY, Status::Unknown, "Progressing", "Running health checks", 50),
+        condition("Healthy", Status::Unknown, "Progressing", "Running health checks", 50),
+    ];
+    let after = Conditions::since(&before, 2, at(100), OWNED)
+        .finish_suspended("suspended while the health of revision main@sha1:1 was awaited");
+    expect![[r#"
+        Ready=False Suspended "suspended while the health of revision main@sha1:1 was awaited" generation 2 since 100
+    "#]]
+    .assert_eq(&lines(&after.unwrap()));
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> Run<'a> {
     Run {
         rest,
         revision: "main@sha1:abc",
+        origin_revision: "",
         digest: Some("sha256:123"),
         changes,
         has_health: true,
@@ -69,6 +70,7 @@ fn a_first_success_is_ready_observed_and_told() {
             observedGeneration 3
             lastAppliedRevision "main@sha1:abc"
             event Info Progressing: Deployment/shop/web created
+            event Info Progressing: Health check passed in 2s
             event Info ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s"#]],
     );
 }
@@ -157,7 +159,7 @@ fn a_failure_is_told_once() {
 }
 
 #[test]
-fn a_revision_that_changes_nothing_of_ours_is_one_status_write() {
+fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);
     let rest = Rest::Settled(
@@ -167,5 +169,91 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write() {
     let moved = Run { revision: "main@sha1:def", ..run(&rest, &[]) };
     let second = report(&object, &moved);
     assert_eq!(second.after["lastAppliedRevision"], "main@sha1:def");
-    assert_eq!(second.news, Vec::new(), "nothing happened that anybody has to be told");
+    let [news] = &*second.news else { panic!("{:?}", second.news) };
+    assert_eq!(news.message, "Reconciliation finished in 2s, next run in 10m0s");
+    assert_eq!(news.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
+    // Whoever shows a commit's state has it by now.
+    let third =
+        report(&kustomization(second.after), &Run { began: time(100), now: time(101), ..moved });
+    assert_eq!((third.before == third.after, third.news), (true, Vec::new()));
+}
+
+fn facts_of(pairs: &[&str]) -> BTreeMap<String, String> {
+    let pair = |pair: &&str| {
+        let (key, value) = pair.split_once('=').unwrap();
+        (format!("kustomize.toolkit.fluxcd.io/{key}"), value.to_owned())
+    };
+    pairs.iter().map(pair).collect()
+}
+
+#[test]
+fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
+    let mut changes = changes();
+    changes.push((ObjectId::new("shop", "old", "", "ConfigMap"), Action::Deleted));
+    changes.push((ObjectId::new("shop", "web", "", "Service"), Action::Configured));
+    let events = |status: Value, rest: &Rest, changes: &[(ObjectId, Action)]| {
+        let news = report(&kustomization(status), &run(rest, changes)).news;
+        news.into_iter().map(|it| format!("{}: {}", it.reason, it.message)).collect::<Vec<_>>()
+    };
+    let finished = "ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s";
+    assert_eq!(
+        events(json!({}), &settled(), &changes),
+        [
+            "Progressing: Deployment/shop/web created\nService/shop/web configured",
+            "Progressing: ConfigMap/shop/old deleted",
+            "Progressing: Health check passed in 2s",
+            finished,
+        ]
+    );
+    // What was healthy and is corrected at the revision that it had is not told to be healthy again.
+    let after = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
+    assert_eq!(
+        events(after, &settled(), &changes[2..]),
+        ["Progressing: Service/shop/web configured", finished]
+    );
+    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::at(time(300)));
+    assert_eq!(
+        events(json!({}), &waiting, &changes[1..2]),
+        ["Progressing: ConfigMap/shop/old deleted"]
+    );
+}
+
+#[test]
+fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
+    let rest = settled();
+    let first = Run { origin_revision: "main@sha1:origin", ..run(&rest, &[]) };
+    let first = report(&kustomization(json!({})), &first);
+    assert_eq!(first.after["lastAppliedOriginRevision"], "main@sha1:origin");
+    let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});
+    assert_eq!(first.after["history"][0]["metadata"], metadata);
+    for news in &first.news {
+        assert_eq!(news.metadata["kustomize.toolkit.fluxcd.io/originRevision"], "main@sha1:origin");
+    }
+    let gone = farewell(&kustomization(first.after.clone()), &changes());
+    let expected = facts_of(&["revision=main@sha1:abc", "originRevision=main@sha1:origin"]);
+    assert_eq!(gone[0].metadata, expected);
+    // Another source may not say.
+    let second = report(&kustomization(first.after), &run(&rest, &[]));
+    assert_eq!(second.after.get("lastAppliedOriginRevision"), None);
+}
+
+#[test]
+fn phases_are_told_of_what_is_new_and_of_nothing_else() {
+    let status = |ready: &str, healthy: &str, generation: i64| {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Progressing", "message": "",
+                "observedGeneration": generation, "lastTransitionTime": "2026-11-01T00:00:00Z"})
+        };
+        kustomization(json!({"lastAttemptedRevision": "main@sha1:abc",
+            "conditions": [condition("Ready", ready), condition("Healthy", healthy)]}))
+    };
+    let new = |object: &Kustomization| is_new(object, "main@sha1:abc");
+    assert!(is_new(&status("True", "True", 3), "main@sha1:def"));
+    assert!(new(&kustomization(json!({}))));
+    assert!(new(&status("True", "True", 2)), "another spec");
+    assert!(new(&status("Unknown", "True", 3)), "a run that was cut off");
+    assert!(!new(&status("True", "True", 3)), "the interval");
+    assert!(!is_new(&status("True", "True", 2), ""), "a deletion");
+    assert!(!new(&status("False", "False", 3)), "an alarm on False does not end by an attempt");
+    assert!(!new(&status("Unknown", "Unknown", 3)), "a look at what is awaited");
 }

@@ -73,7 +73,7 @@ fn converse(mut stream: &TcpStream, answers: &[(String, Vec<u8>)]) {
 fn with_layer(layer: &[u8]) -> (SocketAddr, Digest) {
     let digest = Digest::of(layer);
     let descriptor = json!({"mediaType": "m", "digest": digest.to_string(), "size": layer.len()});
-    let annotations = json!({SOURCE: "https://git.example.com", REVISION: "main@sha1:1"});
+    let annotations = json!({SOURCE: "https://git.example.com", ORIGIN_REVISION: "main@sha1:1"});
     let manifest = json!({"layers": [descriptor], "annotations": annotations}).to_string();
     let name = Digest::of(manifest.as_bytes());
     let place = |rest: &str| format!("/v2/team/app/{rest}");
@@ -129,7 +129,7 @@ fn the_layer_of_the_highest_version_is_packed_again() {
     let (stored, bytes) = run(address, &more).unwrap();
     assert_eq!(stored.artifact.revision, format!("1.1.0@{name}"));
     assert_eq!(stored.artifact.path, format!("ocirepository/shop/app/{name}.tar.gz"));
-    assert_eq!(stored.artifact.metadata[REVISION], "main@sha1:1");
+    assert_eq!(stored.artifact.metadata[ORIGIN_REVISION], "main@sha1:1");
     let expected = format!(
         "stored artifact with revision '1.1.0@{name}' from 'oci://{address}/team/app', \
          origin source 'https://git.example.com', origin revision 'main@sha1:1'"
