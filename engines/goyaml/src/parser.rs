@@ -7,6 +7,8 @@
 mod collections;
 mod comment;
 
+use std::collections::BTreeMap;
+
 use crate::Dialect;
 use crate::error::Error;
 use crate::event::{Comments, Event, EventKind, Properties};
@@ -14,6 +16,9 @@ use crate::reader::Mark;
 use crate::resolve::tag;
 use crate::scanner::Scanner;
 use crate::token::{Style, Token, TokenKind};
+
+/// How many bytes of prefixes the tags of a stream may repeat. Differs(go-yaml): it has no limit.
+const MAX_PREFIXES: usize = 64 << 20;
 
 /// What the parser expects next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +64,9 @@ pub(crate) struct Parser<'i> {
     /// Where to go on when the current node is complete.
     states: Vec<State>,
     /// Handle and prefix of the tags that this document may abbreviate.
-    tag_directives: Vec<(String, String)>,
+    tag_directives: BTreeMap<String, String>,
+    /// Bytes of prefixes that tags have repeated.
+    prefixes: usize,
     dialect: Dialect,
     /// Where the collections begin that are not complete, but for lists without an indentation.
     marks: Vec<Mark>,
@@ -76,7 +83,8 @@ impl<'i> Parser<'i> {
             scanner: Scanner::new(input, line, dialect),
             state: State::StreamStart,
             states: Vec::new(),
-            tag_directives: Vec::new(),
+            tag_directives: BTreeMap::new(),
+            prefixes: 0,
             dialect,
             marks: Vec::new(),
             comments: Comments::default(),
@@ -282,19 +290,18 @@ impl<'i> Parser<'i> {
                     return Err(Error::grammar("found incompatible YAML document", start));
                 }
                 TokenKind::TagDirective { handle, prefix } => {
-                    if self.tag_directives.iter().any(|(known, _)| known == handle) {
+                    if self.tag_directives.contains_key(handle) {
                         return Err(Error::grammar("found duplicate %TAG directive", start));
                     }
-                    self.tag_directives.push((handle.clone(), prefix.clone()));
+                    self.tag_directives.insert(handle.clone(), prefix.clone());
                 }
                 _ => break,
             }
             self.take()?;
         }
         for (handle, prefix) in [("!", "!"), ("!!", tag::PREFIX)] {
-            if self.tag_directives.iter().all(|(known, _)| known != handle) {
-                self.tag_directives.push((handle.to_owned(), prefix.to_owned()));
-            }
+            let handle = self.tag_directives.entry(handle.to_owned());
+            handle.or_insert_with(|| prefix.to_owned());
         }
         Ok(())
     }
@@ -385,13 +392,17 @@ impl<'i> Parser<'i> {
         let tag = match tag {
             None => String::new(),
             Some((handle, suffix, _)) if handle.is_empty() => suffix,
-            Some((handle, suffix, at)) => {
-                let known = self.tag_directives.iter().find(|(known, _)| *known == handle);
-                match known {
-                    Some((_, prefix)) => format!("{prefix}{suffix}"),
-                    None => return Err(self.error_in(start, "found undefined tag handle", at)),
+            Some((handle, suffix, at)) => match self.tag_directives.get(&handle) {
+                Some(prefix) => {
+                    self.prefixes += prefix.len();
+                    if self.prefixes > MAX_PREFIXES {
+                        let text = "the prefixes of its tags are too long for how many there are";
+                        return Err(Error::grammar(text, at));
+                    }
+                    format!("{prefix}{suffix}")
                 }
-            }
+                None => return Err(self.error_in(start, "found undefined tag handle", at)),
+            },
         };
         Ok(Properties { anchor, tag })
     }
@@ -406,4 +417,35 @@ fn empty_scalar(at: Mark) -> Event {
         implicit: true,
     };
     Event::new(kind, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use crate::v3;
+    use crate::{Limits, to_json};
+
+    #[test]
+    fn a_long_prefix_is_not_repeated_without_end() {
+        let prefix = "x".repeat(1 << 20);
+        let text = format!("%TAG !p! {prefix}\n---\n[{}]\n", "!p!a b,".repeat(1_000));
+        let wanted = "the prefixes of its tags are too long for how many there are";
+        assert!(to_json(text.as_bytes()).unwrap_err().to_string().contains(wanted));
+        let read = v3::parse(text.as_bytes(), &Limits::default());
+        assert!(read.unwrap_err().to_string().contains(wanted));
+    }
+
+    #[test]
+    fn many_directives_are_each_looked_up_once() {
+        // Each was compared with all before it.
+        let mut text = String::new();
+        for at in 0..100_000 {
+            let _ = writeln!(text, "%TAG !a{at}! b");
+        }
+        assert_eq!(to_json((text.clone() + "--- a\n").as_bytes()).unwrap(), "a");
+        text.push_str("%TAG !a7! b\n--- a\n");
+        let told = to_json(text.as_bytes()).unwrap_err().to_string();
+        assert!(told.contains("found duplicate %TAG directive"), "{told}");
+    }
 }

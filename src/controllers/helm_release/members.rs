@@ -75,6 +75,34 @@ pub(super) async fn placed(
     Ok((resource, object))
 }
 
+/// An object of an earlier revision as it can be reached now; none where nothing of its kind is there any more.
+///
+/// That its version is served no more says nothing about the object: another version may show it, and an aggregated API
+/// server that is down hides it.
+///
+/// # Errors
+/// Every refusal, and that nobody can say whether it is there.
+pub(super) async fn reached(
+    cluster: &Cluster,
+    object: Object,
+    namespace: &str,
+) -> Result<Option<Member>, ClusterError> {
+    let mut id = object.id();
+    let version = object.gvk().version;
+    match placed(cluster, object, namespace).await {
+        Ok((resource, object)) => Ok(Some(Member { id: object.id(), object, resource })),
+        Err(ClusterError::NoSuchKind { .. }) => {
+            if id.namespace.is_empty() {
+                namespace.clone_into(&mut id.namespace);
+            }
+            let Some(object) = cluster.get_by_id(&id, &version).await? else { return Ok(None) };
+            let resource = cluster.resource(&object.gvk()).await?;
+            Ok(Some(Member { id: object.id(), object, resource }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Puts on an object whose it is.
 pub(super) fn owned(object: &mut Object, name: &str, namespace: &str) {
     object.set_label(MANAGED_BY.0, MANAGED_BY.1);

@@ -111,7 +111,8 @@ pub(super) fn coalesce(case: Case) -> Judgement {
     };
     let is_error = got.is_err();
     case.judge(got)?;
-    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> =
+        warnings.iter().map(::helm::warning::Warning::text_with_values).collect();
     warnings.sort();
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
 }
