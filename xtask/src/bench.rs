@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `sources`, `template`, `build`),
+//! `notice`, `settle`, `sources`, `template`, `build`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -16,9 +16,11 @@ mod figures;
 mod helm_releases;
 mod idle;
 mod kustomizations;
+mod notice;
 mod process;
 mod raw;
 mod samples;
+mod settle;
 mod sources;
 mod template;
 mod wake;
@@ -43,6 +45,10 @@ pub(crate) enum Command {
     Kustomizations(kustomizations::Options),
     /// How fast many releases of one chart are installed, and what that costs, beside the same client
     Helmreleases(helm_releases::Options),
+    /// Whether every change is noticed in time with many HelmReleases, Secrets and kinds, after ten minutes
+    Notice(notice::Options),
+    /// What a large cluster costs: a restart, and one change among thousands of objects with references
+    Settle(settle::Options),
     /// What settled Kustomizations ask of the API server: nothing
     Idle(idle::Options),
     /// What sources cost in time, bytes and memory: a repository, a bucket, an index of charts
@@ -64,6 +70,8 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
         Command::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
         Command::Idle(options) => as_shipped(|| idle::run(options)),
+        Command::Notice(options) => as_shipped(|| notice::run(options)),
+        Command::Settle(options) => as_shipped(|| settle::run(options)),
         Command::Sources(options) => sources::run(options),
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),
