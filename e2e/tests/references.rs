@@ -1,7 +1,7 @@
-//! Every field by which a spec names another object, by what may become of that object: in the same namespace, elsewhere,
-//! missing, gone meanwhile, with a status that somebody forged.
+//! Every reference field of every kind: same namespace, other namespace allowed and refused, missing, deleted meanwhile,
+//! forged status.
 //!
-//! The fields are found in the schemas of the definitions, so a field that nobody thought of fails the first test.
+//! The fields are read from the CRD schemas, so a field that is added without a row fails the first test.
 //! Elsewhere: as whom objects are applied (`tenancy.rs`), nonsense in every field (`poison.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ enum Field {
     Dependency,
     /// It names a ServiceAccount of the same namespace, as which is acted.
     Account,
-    /// It names objects that are looked at as whoever acts: `tenancy.rs` has it.
+    /// Objects that are read as the impersonated user; `tenancy.rs` tests it.
     AsAccount,
-    /// It is refused by its name.
+    /// The field is unsupported, and the condition names it.
     Unsupported,
     /// It names nothing that is an object: it selects manifests, or is a part of one.
     NoObject,
-    /// Nobody reads it.
+    /// The controllers do not read it.
     Unread,
 }
 
@@ -348,7 +348,7 @@ fn base(kind: &str) -> Value {
 /// A row as an object, whose reference is called as the object.
 struct Case {
     field: Field,
-    /// Of whom it is told.
+    /// Path of the field, as failures report it.
     path: &'static str,
     target: Target,
     name: String,
@@ -356,7 +356,7 @@ struct Case {
     has_namespace: bool,
 }
 
-/// The objects of all rows that name something, with a name for each that is told apart by `tag`.
+/// The objects of all rows with a reference; `tag` makes their names unique.
 fn cases(tag: &str) -> Result<Vec<Case>> {
     let schemas = schemas()?;
     let mut cases = Vec::new();
@@ -469,7 +469,7 @@ fn files() -> Vec<(&'static str, String)> {
     files.into_iter().chain([("deploy/map.yaml", config_map("of-deploy", "1"))]).collect()
 }
 
-/// What every case comes to; all that is wrong is told at once.
+/// Runs every case and reports all failures together.
 async fn all<'c, F: Future<Output = Result<()>>>(
     cases: impl IntoIterator<Item = &'c Case>,
     of: impl Fn(&'c Case) -> F,
@@ -499,7 +499,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
         Unsupported => {
             let field = format!("spec.{}", case.path.split(['.', '[']).next().unwrap_or_default());
             let holds = |text: &str| text.contains("not supported") && text.contains(&field);
-            case.told(story, "refused by its name", holds).await.map(drop)
+            case.told(story, "reported as unsupported", holds).await.map(drop)
         }
         Account => {
             let user = format!("system:serviceaccount:{}:{}", story.namespace, case.name);

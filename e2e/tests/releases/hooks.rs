@@ -98,7 +98,7 @@ async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result
     charts.publish("1.1.0", &files).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     let named = format!("Job/{}/broken status: 'Failed'", story.namespace);
-    ensure!(text.contains(&named), "how it ended is told: {text}");
+    ensure!(text.contains(&named), "the event does not say how the hook ended: {text}");
     story.end().await
 }
 

@@ -1,4 +1,4 @@
-//! A HelmRelease whose values are nested more deeply than windlass reads: it is told so on it, and nobody else notices.
+//! A HelmRelease whose values are nested too deeply to decode: its condition says so, and other HelmReleases reconcile.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::SOON;

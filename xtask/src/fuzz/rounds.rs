@@ -24,7 +24,7 @@ use crate::{corpus, root};
 const SLOWEST: Duration = Duration::from_secs(20);
 const STUCK: Duration = Duration::from_secs(300);
 
-/// How much memory the reader may have, in MiB. It is asked for now and then, so there is an end far above it, too.
+/// Memory limit of the reader, in MiB. Its use is sampled, so a hard limit on its address space, in bytes, backs it up.
 const LARGEST: u64 = 1024;
 const END: u64 = 4 << 30;
 
