@@ -5,16 +5,18 @@
 //! new is tried.
 //!
 //! Here: the targets and the command line. A target is one file (`cel`, `yaml`, …) and a line in [`TARGETS`]. Elsewhere:
-//! reading inputs in a process that may die of it (`rounds`), changing bytes (`mutate`), whole charts (`template`).
+//! reading inputs in a process that may die of it (`rounds`), changing bytes (`mutate`), whole charts and overlays
+//! (`cases`), objects on a control plane (`spec`).
 
 mod archive;
+mod cases;
 mod cel;
 mod envsubst;
 mod index;
 mod mutate;
 mod rounds;
 mod schema;
-mod template;
+mod spec;
 mod yaml;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 
+use crate::corpus::Corpus;
 use crate::progress::red;
 
 /// What reads something that tenants write.
@@ -54,7 +57,7 @@ const TARGETS: [&Target; 6] = [
 /// What is changed at random.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Everything, each for an equal part of the time
+    /// Everything but `spec`, each for an equal part of the time
     All {
         /// For how long, together
         #[arg(long, default_value_t = CI_MINUTES, value_parser = clap::value_parser!(u16).range(1..))]
@@ -68,10 +71,14 @@ pub(crate) enum Command {
     Envsubst(Options),
     /// Indexes of chart repositories
     Index(Options),
+    /// Our own overlays: kustomizations, patches, manifests
+    Overlay(cases::Options),
     /// Schemas of charts, and values for them
     Schema(Options),
+    /// Every field of every kind, on a control plane: the story `poison` with other seeds
+    Spec(Options),
     /// Our own charts: templates, values, definitions, schemas
-    Template(template::Options),
+    Template(cases::Options),
     /// Manifests and values
     Yaml(Options),
     /// The process that reads inputs, and may die of one
@@ -90,6 +97,13 @@ pub(crate) struct Options {
     seed: Option<u64>,
 }
 
+impl Options {
+    /// How long it takes.
+    fn time(&self) -> Duration {
+        Duration::from_secs(u64::from(self.minutes) * 60)
+    }
+}
+
 /// How long all targets together take in `cargo xtask test`.
 pub(crate) const CI_MINUTES: u16 = 4;
 
@@ -98,18 +112,17 @@ pub(crate) const CI_MINUTES: u16 = 4;
 /// # Errors
 /// When something was found, or nothing could be run.
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
-    let of = |target, options: &Options| {
-        let time = Duration::from_secs(u64::from(options.minutes) * 60);
-        rounds::run(target, time, options.seed)
-    };
+    let of = |target, options: &Options| rounds::run(target, options.time(), options.seed);
     match command {
         Command::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
         Command::Archive(options) => of(&archive::TARGET, options),
         Command::Cel(options) => of(&cel::TARGET, options),
         Command::Envsubst(options) => of(&envsubst::TARGET, options),
         Command::Index(options) => of(&index::TARGET, options),
+        Command::Overlay(options) => cases::run(Corpus::Overlays, options),
         Command::Schema(options) => of(&schema::TARGET, options),
-        Command::Template(options) => template::run(options),
+        Command::Spec(options) => spec::run(options),
+        Command::Template(options) => cases::run(Corpus::Charts, options),
         Command::Yaml(options) => of(&yaml::TARGET, options),
         Command::Reader(reader) => return rounds::read(reader),
     }?;
@@ -121,10 +134,12 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When something was found, or nothing could be run.
 pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
-    let part = time / (TARGETS.len() as u32 + 1);
+    let corpora = [("template", Corpus::Charts), ("overlay", Corpus::Overlays)];
+    let part = time / (TARGETS.len() + corpora.len()) as u32;
     let mut failed = Vec::new();
     let targets = TARGETS.iter().map(|target| (target.name, rounds::run(target, part, None)));
-    for (name, outcome) in targets.chain([("template", template::run_for(part))]) {
+    let corpora = corpora.into_iter().map(|(name, corpus)| (name, cases::run_for(corpus, part)));
+    for (name, outcome) in targets.chain(corpora) {
         if let Err(error) = outcome {
             eprintln!("{} {name}: {error:#}", red("✘"));
             failed.push(name);

@@ -14,13 +14,14 @@ use anyhow::Context as _;
 use clap::Args;
 use nix::sys::ptrace;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// What is run, and where its peak is written.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// A file for the peak in KiB
+    /// A file for the peak in KiB, and the seconds of processors
     report: PathBuf,
     /// Seconds after which it is ended
     limit: u64,
@@ -36,6 +37,8 @@ pub(crate) struct Cost {
     pub(crate) status: Option<i32>,
     /// How long it ran.
     pub(crate) seconds: f64,
+    /// Seconds of processors that it and its children took.
+    pub(crate) processor: f64,
     /// Its highest resident memory in MiB. Where processes may not be traced, at least what this program itself has.
     pub(crate) peak: f64,
     /// What it said on standard error.
@@ -67,11 +70,13 @@ pub(crate) fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
     let output = parent.stdin(Stdio::null()).output().context("the command cannot be measured")?;
     let seconds = begun.elapsed().as_secs_f64();
     let status = output.status.code();
-    let peak = std::fs::read_to_string(&report).context("the command was not measured")?;
-    let peak: f64 = peak.trim().parse().context("the command was not measured")?;
+    let figures = std::fs::read_to_string(&report).context("the command was not measured")?;
+    let mut figures = figures.split_whitespace().map(str::parse::<f64>);
+    let mut next = || figures.next().and_then(Result::ok).context("the command was not measured");
+    let (peak, processor) = (next()?, next()?);
     let status = status.filter(|status| *status != i32::from(TOO_LONG));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok(Cost { status, seconds, peak: peak / 1024.0, stderr })
+    Ok(Cost { status, seconds, processor, peak: peak / 1024.0, stderr })
 }
 
 /// Runs the command of a measurement, with the streams that this process has.
@@ -111,15 +116,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    let peak = match peak.filter(|_| is_traced) {
-        Some(peak) => peak,
-        // It had ended too early, or processes may not be traced here.
-        None => {
-            let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
-            usage.context("the kernel does not say")?.max_rss().to_string()
-        }
-    };
-    std::fs::write(&options.report, peak).context("cannot report")?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the kernel does not say")?;
+    // It may have ended too early, or processes may not be traced here.
+    let peak = peak.filter(|_| is_traced).unwrap_or_else(|| usage.max_rss().to_string());
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let processor = seconds(usage.user_time()) + seconds(usage.system_time());
+    std::fs::write(&options.report, format!("{peak} {processor}")).context("cannot report")?;
     Ok(ExitCode::from(status))
 }
 

@@ -73,6 +73,76 @@ pub(super) const TEMPLATES: [&[u8]; 60] = [
     b"\xef\xbb\xbf",
 ];
 
+/// Pieces of kustomizations and of manifests, paths and URLs that lead elsewhere, and what grows or has no end.
+pub(super) const OVERLAYS: [&[u8]; 66] = [
+    b"resources:\n- ",
+    b"resources:\n- .\n",
+    b"resources:\n- ..\n",
+    b"resources:\n- /etc/passwd\n",
+    b"resources:\n- http://127.0.0.1:1/a.yaml\n",
+    b"components:\n- .\n",
+    b"bases: []\n",
+    b"crds:\n- ",
+    b"generators:\n- |-\n  ",
+    b"transformers:\n- ",
+    b"validators:\n- ",
+    b"configurations:\n- ",
+    b"openapi:\n  path: ",
+    b"configMapGenerator:\n- name: a\n  literals: [a=b]\n",
+    b"secretGenerator:\n- envs: [a]\n",
+    b"behavior: merge",
+    b"behavior: replace",
+    b"disableNameSuffixHash: true",
+    b"generatorOptions:\n",
+    b"patches:\n- patch: |-\n    ",
+    b"patchesStrategicMerge:\n- ",
+    b"patchesJson6902:\n- ",
+    b"- op: replace\n  path: /metadata/name\n  value: ",
+    b"- op: copy\n  from: \n  path: /a\n",
+    b"- op: test\n  path: /spec/-\n",
+    b"$patch: delete\n",
+    b"$patch: replace\n",
+    b"$retainKeys: [a]\n",
+    b"$setElementOrder/containers: []\n",
+    b"target:\n  kind: .*\n",
+    b"target:\n  name: (a+)+$\n",
+    b"labelSelector: a in (b",
+    b"replacements:\n- source: {kind: ConfigMap}\n  targets: []\n",
+    b"fieldPaths: [spec.*.*.name]\n",
+    b"fieldPaths: [\"metadata.annotations.[a=b]\"]\n",
+    b"delimiter: \"\"\n      index: -99999999\n",
+    b"options: {create: true}\n",
+    b"vars:\n- name: A\n  objref: {kind: A}\n",
+    b"$(A)",
+    b"$$(A",
+    b"images:\n- name: .*\n  newTag: \"1\"\n",
+    b"digest: sha256:",
+    b"tagSuffix: -x\n",
+    b"replicas:\n- name: a\n  count: -1\n",
+    b"namePrefix: ",
+    b"nameSuffix: ",
+    b"namespace: ",
+    b"commonLabels:\n  a: b\n",
+    b"labels:\n- pairs: {a: b}\n  includeSelectors: true\n",
+    b"commonAnnotations: {a: 1}\n",
+    b"sortOptions: {order: legacy}\n",
+    b"helmCharts:\n- name: a\n",
+    b"buildMetadata: [originAnnotations, transformerAnnotations]\n",
+    b"kind: List\nitems:\n- ",
+    b"kind: Component\n",
+    b"apiVersion: builtin\nkind: PatchTransformer\n",
+    b"null",
+    b"true",
+    b"9223372036854775808",
+    b"---\n",
+    b"&a ",
+    b"*a",
+    b"<<: *a\n",
+    b"!!binary ",
+    b"\t",
+    b"\xff\xfe",
+];
+
 /// Changes some places in one or two of the files.
 pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, words: &Words, random: &mut Random) {
     let names: Vec<String> = files.keys().cloned().collect();
@@ -85,7 +155,7 @@ pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, words: &Words, random
             }
         }
     }
-    // A chart may also lack a file, or have it somewhere else.
+    // A case may also lack a file, or have it somewhere else.
     if random.chance(3)
         && let Some(name) = names.get(random.below(names.len()))
         && let Some(text) = files.remove(name)
