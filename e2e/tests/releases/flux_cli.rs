@@ -13,6 +13,7 @@ async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
 async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()> {
     let story = Story::with_windlass("release-flux").await?;
     let charts = Charts::of(&story).await?;
@@ -81,6 +82,7 @@ spec:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
 async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -> Result<()> {
     let story = Story::with_windlass("flux-tree").await?;
     let charts = Charts::of(&story).await?;

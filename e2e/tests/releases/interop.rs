@@ -67,6 +67,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds helm 3: cargo xtask test --thorough")]
 async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
     let story = Story::with_windlass("takeover").await?;
     let charts = Charts::of(&story).await?;

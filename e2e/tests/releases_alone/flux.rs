@@ -112,6 +112,10 @@ async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds helm-controller: cargo xtask test --thorough"
+)]
 async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Result<()> {
     let story = Story::begin("release-of-flux").await?;
     let _windlass = windlass(&story).await?;
@@ -146,6 +150,10 @@ async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds helm-controller: cargo xtask test --thorough"
+)]
 async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
     let story = Story::begin("release-to-flux").await?;
     let mut own = windlass(&story).await?;
