@@ -10,6 +10,16 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::Api;
 use serde_json::{Value, json};
 
+/// What a spec's `kubeConfig` says of a control plane, in a Secret of the story's namespace.
+async fn kubeconfig(story: &Story, plane: &ControlPlane) -> Result<Value> {
+    let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
+            "stringData": {"value": text}}))
+        .await?;
+    Ok(json!({"secretRef": {"name": "remote"}}))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up() -> Result<()> {
     let story = Story::begin("release-remote").await?;
@@ -18,17 +28,13 @@ async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up()
     let remote = control_plane::client(&plane.kubeconfig()).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), "default");
     let secrets = Api::<Secret>::namespaced(remote.clone(), "default");
-    let kubeconfig = std::fs::read_to_string(plane.operator_kubeconfig())?;
-    story
-        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
-            "stringData": {"value": kubeconfig}}))
-        .await?;
+    let there = kubeconfig(&story, &plane).await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let there = json!({"kubeConfig": {"secretRef": {"name": "remote"}}, "releaseName": "far",
-        "targetNamespace": "default", "storageNamespace": "default",
-        "driftDetection": {"mode": "enabled"}});
-    let far = charts.release("far", there).await?;
+    let mut spec = json!({"releaseName": "far", "targetNamespace": "default",
+        "storageNamespace": "default", "driftDetection": {"mode": "enabled"}});
+    spec["kubeConfig"] = there;
+    let far = charts.release("far", spec).await?;
     story.await_revision(&far, 1).await?;
     ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
     ensure!(secrets.get_opt("sh.helm.release.v1.far.v1").await?.is_some(), "no record is there");
@@ -77,16 +83,11 @@ async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> R
     let tenant = json!([{"kind": "ServiceAccount", "name": "tenant", "namespace": own}]);
     let binding = json!({"metadata": {"name": "tenant"}, "roleRef": role, "subjects": tenant});
     create(&Api::<ClusterRoleBinding>::all(remote.clone()), binding).await?;
-    let kubeconfig = std::fs::read_to_string(plane.operator_kubeconfig())?;
-    story
-        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
-            "stringData": {"value": kubeconfig}}))
-        .await?;
+    let there = kubeconfig(&story, &plane).await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let there = json!({"kubeConfig": {"secretRef": {"name": "remote"}},
-        "serviceAccountName": "tenant"});
-    let far = charts.release("far", there).await?;
+    let spec = json!({"kubeConfig": there, "serviceAccountName": "tenant"});
+    let far = charts.release("far", spec).await?;
     story.await_revision(&far, 1).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), own);
     ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");

@@ -202,7 +202,7 @@ impl Scene<'_> {
 
     async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
         let name = format!("{}-1", name(number));
-        let (api, mut watch) = self.watch(&name).await?;
+        let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let before = api.get(&name).await?.data["data"]["value"].clone();
         let begun = Instant::now();
         let patch = Patch::Merge(json!({"data": {"value": "edited"}}));
@@ -216,7 +216,9 @@ impl Scene<'_> {
     }
 
     async fn refer(&self, number: usize, round: usize) -> anyhow::Result<Duration> {
-        let (_, mut watch) = self.watch(&format!("{}-1", name(number))).await?;
+        let (_, mut watch) = config_map(&format!("{}-1", name(number)))
+            .watch_alone(self.installation.client())
+            .await?;
         let raw = Raw::connect(&self.installation.kubeconfig()).await?;
         let wanted = value(number, round + 1);
         let change = bed::prepare(&[secret(number, round + 1)])?;
@@ -225,17 +227,6 @@ impl Scene<'_> {
         let is_new = |seen: &Seen| seen.value("/data/value") == wanted.as_str();
         let seen = watch.until("the new value", LIMIT, is_new).await?;
         Ok(seen.at.saturating_duration_since(begun))
-    }
-
-    async fn watch(
-        &self,
-        name: &str,
-    ) -> anyhow::Result<(kube::Api<kube::api::DynamicObject>, Watch)> {
-        let selection = Selection::of("v1", "ConfigMap").within(NAMESPACE).named(name);
-        let client = self.installation.client();
-        let mut watch = Watch::begin(client, std::slice::from_ref(&selection)).await?;
-        watch.forget();
-        Ok((selection.api(client), watch))
     }
 
     fn objects(&self, number: usize) -> String {
@@ -248,6 +239,10 @@ impl Scene<'_> {
         };
         (1..=self.options.objects).map(one).collect()
     }
+}
+
+fn config_map(name: &str) -> Selection {
+    Selection::of("v1", "ConfigMap").within(NAMESPACE).named(name)
 }
 
 fn name(number: usize) -> String {

@@ -147,7 +147,7 @@ impl Bench {
 
     async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
         let name = hop(number % HOPS + 1);
-        let (api, mut watch) = self.watch_object(&name).await?;
+        let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let patch = Patch::Merge(json!({"data": {"round": "edited"}}));
         let begun = Instant::now();
         api.patch(&name, &PatchParams::default(), &patch).await?;
@@ -161,7 +161,7 @@ impl Bench {
 
     async fn delete(&self, number: usize) -> anyhow::Result<Duration> {
         let name = hop(number % HOPS + 1);
-        let (api, mut watch) = self.watch_object(&name).await?;
+        let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let begun = Instant::now();
         api.delete(&name, &DeleteParams::default()).await?;
         let gone = watch.until(&format!("the end of {name}"), LIMIT, |seen| !seen.exists).await?;
@@ -174,17 +174,6 @@ impl Bench {
         let chain = Selection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
         let selections = [source(), chain.within("flux-system")];
         Watch::begin(self.installation.client(), &selections).await
-    }
-
-    async fn watch_object(
-        &self,
-        name: &str,
-    ) -> anyhow::Result<(kube::Api<kube::api::DynamicObject>, Watch)> {
-        let selection = Selection::of("v1", "ConfigMap").within(NAMESPACE).named(name);
-        let client = self.installation.client();
-        let mut watch = Watch::begin(client, std::slice::from_ref(&selection)).await?;
-        watch.forget();
-        Ok((selection.api(client), watch))
     }
 
     fn commit(&mut self) -> anyhow::Result<String> {
@@ -222,6 +211,10 @@ spec: {url: URL, ref: {branch: main}, interval: 10m}
 
 fn source() -> Selection {
     Selection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within("flux-system")
+}
+
+fn config_map(name: &str) -> Selection {
+    Selection::of("v1", "ConfigMap").within(NAMESPACE).named(name)
 }
 
 fn hop(number: usize) -> String {

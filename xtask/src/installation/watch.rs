@@ -63,6 +63,19 @@ impl Selection {
         }
     }
 
+    /// A watch of nothing else, and where requests about it go; what is there when it begins is not seen again.
+    ///
+    /// # Errors
+    /// As [`Watch::begin`].
+    pub(crate) async fn watch_alone(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<(Api<DynamicObject>, Watch)> {
+        let mut watch = Watch::begin(client, std::slice::from_ref(self)).await?;
+        watch.forget();
+        Ok((self.api(client), watch))
+    }
+
     fn config(&self) -> watcher::Config {
         // One request for the list and what follows: the watch is open when the list is complete.
         let mut config = watcher::Config::default().streaming_lists();
