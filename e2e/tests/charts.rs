@@ -9,11 +9,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::git_server::{Access, GitServer};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
+use sources::charts::repository::Reach;
 use sources::charts::{
     Answer, Credentials, Files, Index, Repository, Validators, dependency, values, with_metadata,
 };
 use tokio_util::sync::CancellationToken;
 use tree::{Memory, RelPath};
+
+/// How long a server may take for one answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const TEMPLATE: &str =
     "a: {{ .Values.a }}\nversion: {{ .Chart.Version }}\nfile: {{ .Files.Get \"notes.txt\" }}\n";
@@ -27,7 +31,7 @@ const APP: [(&str, &str); 5] = [
 ];
 
 fn repository(server: &ChartServer, credentials: Credentials) -> Result<Repository> {
-    Ok(Repository::new(&server.url(), credentials, false, Duration::from_secs(30))?)
+    Ok(Repository::new(&server.url(), credentials, false, TIMEOUT, &Reach::default())?)
 }
 
 async fn index(repository: &Repository) -> Result<(Index, Validators)> {
@@ -86,7 +90,7 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
         let secret = [("accesskey", ACCESS), ("secretkey", secret), ("endpoint", &endpoint)];
         let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
         let credentials = Credentials::for_bucket(Some(&secret), None, true)?;
-        Ok(Repository::new("s3://charts/a/b", credentials, pass, Duration::from_secs(30))?)
+        Ok(Repository::new("s3://charts/a/b", credentials, pass, TIMEOUT, &Reach::default())?)
     };
     let repository = with(SECRET, false)?;
     let (index, validators) = index(&repository).await?;

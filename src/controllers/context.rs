@@ -64,7 +64,7 @@ pub(crate) struct Context {
     /// Where artifacts of other processes may be.
     pub(crate) artifact_egress: sources::http::Egress,
     /// Connections to web servers that specs may name.
-    pub(crate) http_clients: sources::http::Clients,
+    pub(crate) http_clients: Arc<sources::http::Clients>,
     /// What was learned about Git servers.
     pub(crate) git_known: Arc<sources::git::Known>,
     /// The same, for those who may ask servers with public addresses only.

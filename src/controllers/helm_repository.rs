@@ -24,7 +24,7 @@ use super::source::{Memory, Sourced, Wished};
 
 pub(crate) use registry::registry;
 pub(crate) use resolve::secrets;
-pub(crate) use wish::{repository, shared};
+pub(crate) use wish::{reach, repository};
 
 /// Interval of a HelmRepository that has none. Parity(flux).
 const DEFAULT_INTERVAL: &str = "1m";

@@ -81,7 +81,7 @@ pub(crate) async fn run(
         http_archive_learned: Memories::default(),
         budgets,
         artifact_egress: Egress::Provided(rules),
-        http_clients: sources::http::Clients::within(egress),
+        http_clients: Arc::new(sources::http::Clients::within(egress)),
         git_known: Arc::new(git_known),
         public_known: Arc::new(public_known),
         oci_memory: Memories::default(),

@@ -20,7 +20,7 @@ use url::Url;
 use super::{Credentials, MAX_CHART, MAX_INDEX};
 use crate::archive::{Digesting, Sealed};
 use crate::bucket;
-use crate::http::{self, Budgets, Busy};
+use crate::http::{self, Budgets, Busy, Clients};
 use store::Store;
 use web::Web;
 
@@ -214,6 +214,17 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
+/// What all repositories share: how much is asked of each host, and clients with their connections.
+#[derive(Debug, Clone, Default)]
+pub struct Reach {
+    /// How much is asked of each host.
+    pub budgets: Arc<Budgets>,
+    /// Clients of web servers. Which servers may be asked is theirs to say; the same as that of the budgets.
+    pub clients: Arc<Clients>,
+    /// Clients of buckets.
+    pub buckets: Arc<bucket::Known>,
+}
+
 impl Repository {
     /// A repository at an address: `http://` and `https://` name a web server, `s3://bucket/prefix` a bucket.
     ///
@@ -228,22 +239,16 @@ impl Repository {
         credentials: Credentials,
         pass_credentials: bool,
         timeout: Duration,
+        reach: &Reach,
     ) -> Result<Self, Error> {
         let url = normalized(url)?;
-        Ok(Self(if url.scheme() == store::SCHEME {
-            Kind::Store(Box::new(Store::new(url, credentials, pass_credentials, timeout)?))
+        let is_store = url.scheme() == store::SCHEME;
+        let (of, pass) = (credentials, pass_credentials);
+        Ok(Self(if is_store {
+            Kind::Store(Box::new(Store::new(url, of, pass, timeout, reach)?))
         } else {
-            Kind::Web(Box::new(Web::new(url, credentials, pass_credentials, timeout)?))
+            Kind::Web(Box::new(Web::new(url, of, pass, timeout, reach)?))
         }))
-    }
-
-    /// With budgets and clients of buckets that others use too.
-    #[must_use]
-    pub fn sharing(self, budgets: Arc<Budgets>, buckets: Arc<bucket::Known>) -> Self {
-        Self(match self.0 {
-            Kind::Web(web) => Kind::Web(Box::new(web.sharing(budgets))),
-            Kind::Store(store) => Kind::Store(Box::new(store.sharing(budgets, buckets))),
-        })
     }
 
     /// The address, without credentials; it ends with a slash.

@@ -1,6 +1,6 @@
 //! Clients that are kept with their connections, so that a server is not shaken hands with at each look.
 //!
-//! Here: who shares one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]).
+//! Here: who shares one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]), which reads all authorities of the system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::{Egress, Error, Proxy, Tls, client_within};
+use super::{Egress, Error, Proxy, Tls, Trust, client_trusting};
 
 /// Clients that are kept; remotes that trust and show the same share one.
 const MOST_CLIENTS: usize = 64;
@@ -55,7 +55,20 @@ impl Clients {
     /// # Errors
     /// As [`super::client`].
     pub fn client(&self, tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
-        let key = client_key(tls, proxy);
+        self.client_trusting(tls, Trust::Instead, proxy)
+    }
+
+    /// As [`Clients::client`], with a say in what authorities of one's own mean.
+    ///
+    /// # Errors
+    /// As [`super::client`].
+    pub fn client_trusting(
+        &self,
+        tls: &Tls,
+        trust: Trust,
+        proxy: Option<&Proxy>,
+    ) -> Result<reqwest::Client, Error> {
+        let key = key(&[Some(&client_key(tls, proxy)), Some(&[trust as u8])]);
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut kept = kept();
@@ -64,7 +77,7 @@ impl Clients {
                 return Ok(client.clone());
             }
         }
-        let client = client_within(tls, proxy, &self.egress)?;
+        let client = client_trusting(tls, trust, proxy, &self.egress)?;
         kept().put(key, (client.clone(), Instant::now()));
         Ok(client)
     }

@@ -169,12 +169,14 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
             // Not watched: a failed build is repeated anyway.
             let mut references = References::default();
             let secrets = helm_repository::secrets(context, object, &mut references).await;
-            helm_repository::repository(object, &secrets.map_err(said)?).map_err(said)?
+            helm_repository::repository(context, object, &secrets.map_err(said)?).map_err(said)?
         }
-        None => Repository::new(url, Credentials::default(), false, TIMEOUT)
-            .map_err(|error| chain(&error))?,
+        None => {
+            let reach = helm_repository::reach(context);
+            let opened = Repository::new(url, Credentials::default(), false, TIMEOUT, &reach);
+            opened.map_err(|error| chain(&error))?
+        }
     };
-    let repository = helm_repository::shared(repository, context);
     let index = match found.as_ref().and_then(|object| object.artifact()) {
         Some(artifact) => {
             let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();

@@ -12,7 +12,7 @@ use sources::oci::Remote;
 use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
 
 use crate::controllers::context::Context;
-use crate::controllers::helm_repository::{is_registry, registry, repository, secrets, shared};
+use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
 use crate::controllers::reference::References;
 use crate::controllers::source::catalog::SOURCES;
 
@@ -81,7 +81,7 @@ pub(super) async fn resolve(
             let remote = registry(context, &found, &read?, &object.spec.chart).await?;
             return Ok(Origin::Registry(Box::new(remote)));
         }
-        reached = Some(shared(repository(&found, &read?)?, context));
+        reached = Some(repository(context, &found, &read?)?);
     } else {
         references.watch(context, node);
     }

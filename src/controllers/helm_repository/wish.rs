@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
 use reconcile::{Rest, Wake, reason};
+use sources::charts::repository::Reach;
 use sources::charts::{self, Credentials, Repository};
 use sources::plan::Shape;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
@@ -71,17 +72,26 @@ pub(super) fn wish(
     secrets: &Secrets,
     context: &Context,
 ) -> Result<Wished<Work>, Rest> {
-    let work = Work { repository: shared(repository(object, secrets)?, context) };
+    let work = Work { repository: repository(context, object, secrets)? };
     Ok(Wished { work, shape: Shape::default() })
 }
 
-/// A repository that is asked no more than its host can bear, with clients that others use too.
-pub(crate) fn shared(repository: Repository, context: &Context) -> Repository {
-    repository.sharing(context.budgets.clone(), context.buckets_known.clone())
+/// What repositories share.
+pub(crate) fn reach(context: &Context) -> Reach {
+    let (budgets, buckets) = (context.budgets.clone(), context.buckets_known.clone());
+    Reach { budgets, clients: context.http_clients.clone(), buckets }
 }
 
 /// How the repository of an object is spoken to.
-pub(crate) fn repository(object: &HelmRepository, secrets: &Secrets) -> Result<Repository, Rest> {
+pub(crate) fn repository(
+    context: &Context,
+    object: &HelmRepository,
+    secrets: &Secrets,
+) -> Result<Repository, Rest> {
+    reached(&reach(context), object, secrets)
+}
+
+fn reached(reach: &Reach, object: &HelmRepository, secrets: &Secrets) -> Result<Repository, Rest> {
     let spec = &object.spec;
     let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
@@ -98,7 +108,7 @@ pub(crate) fn repository(object: &HelmRepository, secrets: &Secrets) -> Result<R
     };
     let credentials =
         credentials.map_err(|error| refused(format!("the Secret cannot be used: {error}")))?;
-    let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout);
+    let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {
             Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))

@@ -5,7 +5,6 @@
 //! Here: which objects are asked for, and who sees the keys. Elsewhere: the protocol ([`crate::bucket`]), what is answered
 //! ([`super`]).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -14,12 +13,11 @@ use url::Url;
 
 use super::web::Web;
 use super::{
-    Answer, Credentials, Error, INDEX, Validators, in_time, receive_chart, receive_index, shown,
-    validator,
+    Answer, Credentials, Error, INDEX, Reach, Validators, in_time, receive_chart, receive_index,
+    shown, validator,
 };
-use crate::bucket::{self, Endpoint, Got, Identity, Known, Remote, Server};
+use crate::bucket::{self, Endpoint, Got, Identity, Remote, Server};
 use crate::git::percent_decoded;
-use crate::http::{self, Budgets};
 
 /// What addresses begin with.
 pub(super) const SCHEME: &str = "s3";
@@ -34,8 +32,7 @@ pub(super) struct Store {
     url: Url,
     remote: Remote,
     pass_credentials: bool,
-    buckets: Arc<Known>,
-    budgets: Arc<Budgets>,
+    reach: Reach,
 }
 
 impl Store {
@@ -45,6 +42,7 @@ impl Store {
         credentials: Credentials,
         pass_credentials: bool,
         timeout: Duration,
+        reach: &Reach,
     ) -> Result<Self, Error> {
         let bad = |why: &str| Error::BadUrl { url: shown(&url), why: why.to_owned() };
         if !url.username().is_empty() || url.password().is_some() {
@@ -57,7 +55,7 @@ impl Store {
         }
         let Credentials { basic: _, tls, bucket: of } = credentials;
         // A Secret that cannot be used is told as such, and not as a server that cannot be reached.
-        http::client(&tls, None)?;
+        reach.clients.client(&tls, None)?;
         let endpoint = match of.endpoint {
             Some(endpoint) => endpoint,
             None => Endpoint::parse(AWS, false).map_err(Error::Bucket)?,
@@ -67,12 +65,7 @@ impl Store {
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
         let (prefix, limits) = (String::new(), Limits::default());
         let remote = Remote { server, bucket, prefix, timeout, limits };
-        let (buckets, budgets) = Default::default();
-        Ok(Self { url, remote, pass_credentials, buckets, budgets })
-    }
-
-    pub(super) fn sharing(self, budgets: Arc<Budgets>, buckets: Arc<Known>) -> Self {
-        Self { buckets, budgets, ..self }
+        Ok(Self { url, remote, pass_credentials, reach: reach.clone() })
     }
 
     /// The address; it ends with a slash.
@@ -85,7 +78,7 @@ impl Store {
         let (url_shown, key) = (shown(&url), self.key(&url)?);
         let unless = since.and_then(|since| since.etag.as_deref());
         let fetching = async {
-            let got = bucket::open(&self.remote, &key, unless, &self.buckets).await;
+            let got = bucket::open(&self.remote, &key, unless, &self.reach.buckets).await;
             let Some(Got { etag, body }) = got.map_err(told)? else { return Ok(Answer::Unchanged) };
             let validators = Validators { etag: validator(&etag), modified: None };
             receive_index(&url_shown, body.map_err(told).boxed(), validators).await
@@ -105,8 +98,8 @@ impl Store {
         let url = url.map_err(bad)?;
         let timeout = self.remote.timeout;
         if matches!(url.scheme(), "http" | "https") {
-            let web = Web::new(url, Credentials::default(), false, timeout)?;
-            return web.sharing(self.budgets.clone()).chart(reference, digest).await;
+            let web = Web::new(url, Credentials::default(), false, timeout, &self.reach)?;
+            return web.chart(reference, digest).await;
         }
         let refused = |why| self.refused(&url, why);
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
@@ -119,7 +112,7 @@ impl Store {
         let (url_shown, key) = (shown(&url), self.key(&url)?);
         let remote = Remote { bucket, ..self.remote.clone() };
         let fetching = async {
-            let got = bucket::open(&remote, &key, None, &self.buckets).await.map_err(told)?;
+            let got = bucket::open(&remote, &key, None, &self.reach.buckets).await.map_err(told)?;
             let gone = || Error::Status { url: url_shown.clone(), status: 304 };
             let Got { body, .. } = got.ok_or_else(gone)?;
             receive_chart(&url_shown, body.map_err(told).boxed(), digest).await
@@ -169,7 +162,7 @@ mod tests {
 
     fn store(url: &str, pass: bool) -> Result<Store, Error> {
         let url = super::super::normalized(url)?;
-        Store::new(url, Credentials::default(), pass, Duration::from_secs(1))
+        Store::new(url, Credentials::default(), pass, Duration::from_secs(1), &Reach::default())
     }
 
     #[test]

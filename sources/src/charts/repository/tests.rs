@@ -63,7 +63,7 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 fn repository(url: &str, pass: bool) -> Repository {
     let basic = Some(("me".to_owned(), Redacted::new("hunter2".to_owned())));
     let credentials = Credentials { basic, ..Credentials::default() };
-    Repository::new(url, credentials, pass, Duration::from_secs(10)).unwrap()
+    Repository::new(url, credentials, pass, Duration::from_secs(10), &Reach::default()).unwrap()
 }
 
 #[tokio::test]
@@ -182,8 +182,14 @@ fn addresses_are_compared_with_one_slash_at_their_end_and_shown_without_credenti
         assert!(normalized(text).is_err(), "{text}");
     }
     let url = "https://me:hunter2@example.com/charts?token=hunter2";
-    let repository =
-        Repository::new(url, Credentials::default(), false, Duration::from_secs(1)).unwrap();
+    let repository = Repository::new(
+        url,
+        Credentials::default(),
+        false,
+        Duration::from_secs(1),
+        &Reach::default(),
+    )
+    .unwrap();
     assert_eq!(repository.url(), "https://example.com/charts/");
     assert!(!format!("{repository:?}").contains("hunter2"), "{repository:?}");
 }

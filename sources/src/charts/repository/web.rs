@@ -13,12 +13,12 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::{
-    Answer, Chunks, Credentials, Error, INDEX, Validators, in_time, receive_chart, receive_index,
-    shown, validator,
+    Answer, Chunks, Credentials, Error, INDEX, Reach, Validators, in_time, receive_chart,
+    receive_index, shown, validator,
 };
 use crate::git::percent_decoded;
 use crate::http::budget::SendError;
-use crate::http::{self, Budgets, Tls, Trust, root_cause};
+use crate::http::{Budgets, Tls, Trust, root_cause};
 
 /// Redirects in one answer. Parity(go).
 const MOST_REDIRECTS: usize = 10;
@@ -28,30 +28,13 @@ pub(super) struct Web {
     /// Ends with a slash; has no credentials in it.
     url: Url,
     basic: Option<(String, Redacted<String>)>,
-    tls: Tls,
     pass_credentials: bool,
-    clients: Result<Clients, http::Error>,
-    timeout: Duration,
-    budgets: Arc<Budgets>,
-}
-
-struct Clients {
     /// For the repository's own host.
     own: reqwest::Client,
     /// For others; does not show who we are.
     others: reqwest::Client,
-}
-
-/// Clients for servers that the budgets admit. Parity(flux): here the authorities of a Secret are trusted beside those of
-/// the system.
-fn clients(tls: &Tls, pass_credentials: bool, budgets: &Budgets) -> Result<Clients, http::Error> {
-    let client = |tls: &Tls| http::client_trusting(tls, Trust::Beside, None, budgets.egress());
-    let own = client(tls)?;
-    let others = match &tls.identity {
-        Some(_) if !pass_credentials => client(&Tls { identity: None, ..tls.clone() })?,
-        Some(_) | None => own.clone(),
-    };
-    Ok(Clients { own, others })
+    timeout: Duration,
+    budgets: Arc<Budgets>,
 }
 
 impl fmt::Debug for Web {
@@ -67,6 +50,7 @@ impl Web {
         credentials: Credentials,
         pass_credentials: bool,
         timeout: Duration,
+        reach: &Reach,
     ) -> Result<Self, Error> {
         let in_url = Some(percent_decoded(url.username())).filter(|user| !user.is_empty());
         let password = url.password().map(percent_decoded).unwrap_or_default();
@@ -75,15 +59,16 @@ impl Web {
         let _: Result<(), ()> = url.set_password(None);
         let _: Result<(), ()> = url.set_username("");
         let Credentials { basic, tls, bucket: _ } = credentials;
-        let budgets = Arc::<Budgets>::default();
-        let clients = Ok(clients(&tls, pass_credentials, &budgets)?);
         let basic = basic.or(in_url);
-        Ok(Self { url, basic, tls, pass_credentials, clients, timeout, budgets })
-    }
-
-    pub(super) fn sharing(self, budgets: Arc<Budgets>) -> Self {
-        let clients = clients(&self.tls, self.pass_credentials, &budgets);
-        Self { budgets, clients, ..self }
+        // Parity(flux): here the authorities of a Secret are trusted beside those of the system.
+        let client = |tls: &Tls| reach.clients.client_trusting(tls, Trust::Beside, None);
+        let own = client(&tls)?;
+        let others = match &tls.identity {
+            Some(_) if !pass_credentials => client(&Tls { identity: None, ..tls })?,
+            Some(_) | None => own.clone(),
+        };
+        let budgets = reach.budgets.clone();
+        Ok(Self { url, basic, pass_credentials, own, others, timeout, budgets })
     }
 
     /// The address, without credentials; it ends with a slash.
@@ -209,8 +194,7 @@ impl Web {
     async fn send(&self, url: &Url, start: &Url, headers: HeaderMap) -> Result<Response, Error> {
         let is_own = is_same_host(url, &self.url);
         let is_trusted = is_own || (self.pass_credentials && is_same_host(url, start));
-        let clients = self.clients.as_ref().map_err(Clone::clone)?;
-        let client = if is_trusted { &clients.own } else { &clients.others };
+        let client = if is_trusted { &self.own } else { &self.others };
         let unanswered = |error: reqwest::Error| Error::NoAnswer {
             url: shown(url),
             why: root_cause(&error.without_url()),

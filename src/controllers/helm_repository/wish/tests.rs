@@ -24,7 +24,7 @@ fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<Repository, Rest> {
     let data: BTreeMap<_, _> =
         secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
     let secrets = Secrets { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
-    repository(&object, &secrets)
+    reached(&Reach::default(), &object, &secrets)
 }
 
 /// A value for every field of the schema that has no support, or not with that value.
