@@ -53,7 +53,7 @@ use self::postrender::PostRenderers;
 use self::storage::Storage;
 use self::ways::Ways;
 use self::wish::{Pace, Parts};
-use self::world::World;
+use self::world::{Held, World};
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
 use super::record::Latest;
@@ -193,11 +193,14 @@ struct Ended {
     rest: Rest,
     wish: Option<Arc<Wish>>,
     helm_chart: Option<String>,
+    /// What has to be written besides.
+    held: Option<Held>,
 }
 
 impl Ended {
     fn early(object: &Arc<HelmRelease>, rest: Rest) -> Self {
-        Self { object: object.clone(), rest, wish: None, helm_chart: None }
+        let object = object.clone();
+        Self { object, rest, wish: None, helm_chart: None, held: None }
     }
 }
 
@@ -435,6 +438,10 @@ impl Session {
             memory.hook_watch = hook_watch;
             memory.under_way = world.known().under_way;
         }
+        let rest = match rest.is_settled() {
+            true => rest,
+            false => world.settle_status().await.err().unwrap_or(rest),
+        };
         if world.is_outdated() {
             return None;
         }
@@ -453,7 +460,8 @@ impl Session {
             self.memory().wait =
                 Some(Wait { wished, generation, looked_at, asked, healthy, records });
         }
-        Some(Ended { object: world.object(), rest, wish: Some(wish), helm_chart: None })
+        let (object, held) = (world.object(), world.held());
+        Some(Ended { wish: Some(wish), held, ..Ended::early(&object, rest) })
     }
 
     /// Says how the run ended, and when the next one is due.
@@ -462,7 +470,7 @@ impl Session {
         ended: Ended,
         pace: Option<Pace>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, wish, helm_chart } = ended;
+        let Ended { object, rest, wish, helm_chart, held } = ended;
         let now = jiff::Timestamp::now();
         let settings = &self.context.settings;
         let (retry, interval) = match pace {
@@ -477,7 +485,10 @@ impl Session {
             now,
         };
         let report = report::report(&object, &run);
-        self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
+        let (before, events) =
+            held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
+        self.latest.write_status(&self.context, &object, &before, &report.after).await?;
+        report::tell(&self.context, &object, &events);
         if let Some(news) = report.news {
             report::log(&object, &news);
             self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);

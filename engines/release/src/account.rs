@@ -202,7 +202,17 @@ pub fn ended(
         (Action::Install | Action::Upgrade, true) => wished_event(desired, reason, text),
         _ => snapshot_event(&known, warning, reason, text),
     };
-    Ok(Report { events: vec![event], ..Report::of(next) })
+    Ok(Report { events: vec![event], ended: Some(journal.action), ..Report::of(next) })
+}
+
+/// Whether the status tells how an operation ended that is over.
+///
+/// An installation or upgrade that went well is seen by its revision in the history. What failed was counted, and must not be
+/// counted again, so of that only the journal says whether it was told.
+pub fn is_told(status: &Status, record: &Record, journal: &Journal) -> bool {
+    let went_well = journal.action.is_release() && journal.failure.is_none();
+    let is_known = || status.history.iter().any(|known| known.tells_of(record));
+    journal.accounted || went_well && is_known()
 }
 
 /// Puts what is stored into the history.

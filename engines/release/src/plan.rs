@@ -63,9 +63,9 @@ impl Ran {
     /// Remembers a step that was done.
     pub fn note(&mut self, step: &Step) {
         match step {
-            Step::Tell(report) => self.failed_early |= report.is_early_failure,
-            Step::Write(write) if write.journal.accounted => {
-                self.ended.insert(write.journal.action);
+            Step::Tell(report) => {
+                self.failed_early |= report.is_early_failure;
+                self.ended.extend(report.ended);
             }
             Step::Unlock { .. } => self.unlocked = true,
             Step::CorrectDrift { .. } => self.corrected = true,
@@ -116,6 +116,15 @@ pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
     }
 }
 
+/// Whether an operation of the HelmRelease `owner` is under way, or has ended without the status saying so.
+pub fn is_under_way(owner: &str, status: &Status, revisions: &Revisions) -> bool {
+    let last = revisions.last();
+    let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
+    journal.filter(|(_, journal)| journal.owner == owner).is_some_and(|(last, journal)| {
+        journal.is_open() || !account::is_told(status, &last.record, journal)
+    })
+}
+
 /// The last revision with the journal of an operation of ours.
 fn own<'r>(desired: &Desired, revisions: &'r Revisions) -> Option<(&'r Revision, &'r Journal)> {
     let last = revisions.last()?;
@@ -150,6 +159,13 @@ impl Kind for Release {
     }
 }
 
+/// The journal says that the status tells how its operation ended.
+fn accounted(record: &Record, journal: &Journal) -> Step {
+    let journal = Journal { accounted: true, ..journal.clone() };
+    let (version, changes, others) = (record.version, Vec::new(), Vec::new());
+    Step::Write(Box::new(Write { version, changes, others, journal }))
+}
+
 /// What a decision would begin that may have to wait for a window.
 fn begins(decision: &Decision, desired: &Desired) -> Option<&'static str> {
     match decision {
@@ -177,7 +193,7 @@ impl Run<'_> {
             if journal.is_open() {
                 return Ok(self.under_way(&revision.record, journal)?);
             }
-            if !journal.accounted {
+            if !account::is_told(&self.observed.status, &revision.record, journal) {
                 return Ok(self.account(&revision.record, journal)?);
             }
         }
@@ -301,14 +317,16 @@ impl Run<'_> {
         (journal.inputs != desired.inputs).then(|| format!("superseded by {}", desired.inputs))
     }
 
-    /// The status is to tell of an operation that has ended; then the journal says that it does.
+    /// The status is to tell of an operation that has ended; then the journal says that it does, where that is not seen.
     fn account(&self, record: &Record, journal: &Journal) -> Result<Verdict<Step>, DigestError> {
         let Observed { revisions, status, .. } = self.observed;
         let report = account::ended(self.desired, status, revisions, record, journal)?;
-        let journal = Journal { accounted: true, ..journal.clone() };
-        let write =
-            Write { version: record.version, changes: Vec::new(), others: Vec::new(), journal };
-        Ok(Verdict::Act(vec![self.tell(report), Step::Write(Box::new(write))]))
+        let is_seen = account::is_told(&report.status, record, journal);
+        let told = self.tell(report);
+        Ok(Verdict::Act(match is_seen {
+            true => vec![told],
+            false => vec![told, accounted(record, journal)],
+        }))
     }
 
     /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
@@ -388,6 +406,12 @@ impl Run<'_> {
                 let mut status = status.clone();
                 // Parity(flux): what cannot be relied on is forgotten.
                 if matches!(state, State::Unmanaged(_)) {
+                    // With it goes what shows that the last operation was told of.
+                    if let Some((last, journal)) = own(desired, revisions)
+                        && !journal.accounted
+                    {
+                        return Ok(Verdict::Act(vec![accounted(&last.record, journal)]));
+                    }
                     status.history.clear();
                 }
                 self.begin(action, target, &status)?

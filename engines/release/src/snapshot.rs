@@ -162,6 +162,11 @@ pub fn digest(record: &Record, oci_digest: &str) -> Result<String, DigestError> 
     Ok(format!("sha256:{}", hex::encode(Sha256::digest(text))))
 }
 
+/// A time as a snapshot has it.
+fn second(moment: &Option<crate::record::Moment>) -> Option<Time> {
+    moment.as_ref().and_then(crate::record::Moment::whole_second)
+}
+
 impl Snapshot {
     /// A snapshot of a record, without what is known of its tests.
     ///
@@ -175,9 +180,6 @@ impl Snapshot {
         let config_digest = values::digest(&record.config)
             .map_err(|error| DigestError::Values(record.full_name(), error))?;
         let metadata = record.metadata().cloned().unwrap_or_default();
-        let second = |moment: &Option<crate::record::Moment>| {
-            moment.as_ref().and_then(crate::record::Moment::whole_second)
-        };
         Ok(Self {
             api_version: API_VERSION.to_owned(),
             digest: digest(record, oci_digest)?,
@@ -212,6 +214,13 @@ impl Snapshot {
     pub fn targets(&self, record: &Record) -> bool {
         (&self.name, &self.namespace, self.version)
             == (&record.name, &record.namespace, record.version)
+    }
+
+    /// Whether it was taken of this revision as it is, as far as its metadata tells.
+    pub fn tells_of(&self, record: &Record) -> bool {
+        self.targets(record)
+            && self.status == record.info.status.as_str()
+            && self.last_deployed == second(&record.info.last_deployed)
     }
 
     /// Whether a record is the one that was stored. Snapshots of older controllers match any.

@@ -196,6 +196,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// Whether something failed without a trace in storage.
     pub is_early_failure: bool,
+    /// The operation of whose end it tells.
+    pub ended: Option<Action>,
 }
 
 /// What is under way.
@@ -210,6 +212,6 @@ pub struct Progress {
 impl Report {
     /// Only a status.
     pub fn of(status: Status) -> Self {
-        Self { status, progress: None, events: Vec::new(), is_early_failure: false }
+        Self { status, progress: None, events: Vec::new(), is_early_failure: false, ended: None }
     }
 }

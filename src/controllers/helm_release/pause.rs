@@ -13,6 +13,7 @@ use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
 use reconcile::{Facts, Rest, Time, WindowState, reason};
+use release::plan::is_under_way;
 use release::snapshot::latest;
 
 use super::postrender::PostRenderers;
@@ -103,9 +104,7 @@ impl Session {
         let storage = Storage::new(&target.cluster, namespace, name, &owner).await;
         let storage = storage.map_err(|it| it.into_cluster())?;
         let revisions = storage.revisions().await.map_err(|it| it.into_cluster())?;
-        let journal = revisions.last().and_then(|it| it.journal.as_ref());
-        let is_open =
-            journal.is_some_and(|it| it.owner == owner && (it.is_open() || !it.accounted));
+        let is_open = is_under_way(&owner, &status::read(object), &revisions);
         self.memory().under_way = Some(is_open);
         Ok(is_open)
     }

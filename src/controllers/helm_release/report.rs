@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use super::members::{self, Member};
 use super::status;
 use crate::cluster::events::{News, Severity};
+use crate::controllers::context::Context;
 use crate::controllers::record::conditions_of;
-use crate::controllers::run::REQUESTED_AT;
+use crate::controllers::run::{Controlled as _, REQUESTED_AT};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -279,6 +280,15 @@ fn run_news(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opti
         message: text.clone(),
         metadata: BTreeMap::new(),
     })
+}
+
+/// Tells of events of the engine: a line in the log and an Event each.
+pub(super) fn tell(context: &Context, object: &HelmRelease, events: &[Event]) {
+    for event in events {
+        let news = news(event);
+        log(object, &news);
+        context.cluster.announce(object, HelmRelease::CONTROLLER, news);
+    }
 }
 
 /// A line in the log.

@@ -13,9 +13,10 @@ use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 use release::operation::{Live, Opening, Outcome, opened, rolled_back};
-use release::plan::{Need, Observed, Ran};
-use release::status::{self as words, Report};
+use release::plan::{Need, Observed, Ran, is_under_way};
+use release::status::{self as words, Event, Report};
 use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::hook_watch::HookWatch;
@@ -57,8 +58,19 @@ pub(super) struct Known {
     pub(super) hook_watch: Option<Arc<HookWatch>>,
     /// Objects that drifted, as they are applied, and whether they are missing.
     pub(super) drifted: Vec<(Member, Object, bool)>,
+    /// The status that the cluster has, where the run knows a newer one that is still to be written.
+    held: Option<Held>,
     /// The spec is not what the run began with.
     outdated: bool,
+}
+
+/// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
+/// write says both; the journal has it until then.
+pub(super) struct Held {
+    /// The status as the cluster has it.
+    pub(super) before: Value,
+    /// What is told once it is written.
+    pub(super) events: Vec<Event>,
 }
 
 /// The digest of a manifest.
@@ -285,7 +297,41 @@ impl World {
         let inventory = self.inventory(told).await?;
         let now = jiff::Timestamp::now();
         let (before, after) = report::progress(&object, told, inventory, self.desired(), now);
-        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        let held = self.known().held.take().unwrap_or(Held { before, events: Vec::new() });
+        let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
+        let held = Held { before: held.before, events };
+        if told.ended.is_some() {
+            let status = serde_json::from_value(after).map_err(|error| {
+                let text = format!("the status cannot be read back: {error}");
+                Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
+            })?;
+            let object = HelmRelease { status, ..HelmRelease::clone(&object) };
+            *self.object.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(object);
+            self.known().held = Some(held);
+            return Ok(());
+        }
+        self.write_status(&object, held, &after).await
+    }
+
+    /// What the end of the run has to write besides its own.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.known().held.take()
+    }
+
+    /// Writes what was held back, before anything else is done.
+    pub(super) async fn settle_status(&self) -> Result<(), Rest> {
+        let Some(held) = self.held() else { return Ok(()) };
+        let object = self.object();
+        self.write_status(&object, held, &status::value_of(&object)).await
+    }
+
+    async fn write_status(
+        &self,
+        object: &Arc<HelmRelease>,
+        held: Held,
+        after: &Value,
+    ) -> Result<(), Rest> {
+        let written = self.latest.write_status(&self.context, object, &held.before, after).await;
         match written.map_err(|error| self.no_answer(&error))? {
             Some(object) => *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object,
             // The HelmRelease is gone for good, so nothing may be done in its name any more.
@@ -294,16 +340,12 @@ impl World {
                 return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
             }
         }
-        for event in &told.events {
-            let news = report::news(event);
-            report::log(&object, &news);
-            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
-        }
+        report::tell(&self.context, object, &held.events);
         Ok(())
     }
 
     /// The inventory, where something happened to the release.
-    async fn inventory(&self, told: &Report) -> Result<Option<serde_json::Value>, Rest> {
+    async fn inventory(&self, told: &Report) -> Result<Option<Value>, Rest> {
         let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
         let is_gone = last.info.status == release::record::Status::Uninstalled;
         if told.status.history.is_empty() || is_gone || self.desired().deleted {
@@ -437,12 +479,9 @@ impl reconcile::World<Release> for World {
             storage.sweep().await.map_err(|error| self.not_stored(&error))?;
         }
         self.unclaimed(&revisions)?;
-        let journal = revisions.last().and_then(|it| it.journal.as_ref());
-        let is_open =
-            journal.is_some_and(|it| it.owner == desired.owner && (it.is_open() || !it.accounted));
-        self.known().under_way = Some(is_open);
-        self.known().revisions = revisions.clone();
         let status = status::read(&self.object());
+        self.known().under_way = Some(is_under_way(&desired.owner, &status, &revisions));
+        self.known().revisions = revisions.clone();
         let last = revisions.last();
         let (mut live, mut drift) = (Live::default(), None);
         match (need(desired, &status, &revisions), last) {
@@ -460,6 +499,9 @@ impl reconcile::World<Release> for World {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
+        if !matches!(step, Step::Tell(_)) {
+            self.settle_status().await?;
+        }
         // Statuses and records are written to their end, whatever somebody wants by now.
         let is_bookkeeping = matches!(step, Step::Tell(_) | Step::Write(_));
         if !is_bookkeeping && self.is_overtaken() {
