@@ -78,6 +78,8 @@ pub(crate) struct Memory {
     hook_watch: Option<Arc<HookWatch>>,
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
+    /// Since when its own HelmChart is on its way.
+    chart_since: Option<Instant>,
 }
 
 /// What a run that waits leaves to the next one.
@@ -195,14 +197,20 @@ struct Ended {
     helm_chart: Option<String>,
     /// What has to be written besides.
     held: Option<Held>,
+    /// For how long nothing is said of it, since it will mostly be over by then.
+    unsaid_for: Option<Duration>,
 }
 
 impl Ended {
     fn early(object: &Arc<HelmRelease>, rest: Rest) -> Self {
         let object = object.clone();
-        Self { object, rest, wish: None, helm_chart: None, held: None }
+        Self { object, rest, wish: None, helm_chart: None, held: None, unsaid_for: None }
     }
 }
+
+/// How long the HelmChart of a template may be on its way before the status says that it is awaited. A new version is there
+/// in less, and each of hundreds of releases would be written twice.
+const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shortest time between two looks at the same wait.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -290,7 +298,19 @@ impl Session {
             // Something changed meanwhile: the next run decides anew.
             return Ok(Some(Duration::ZERO));
         };
+        if let Some(time) = ended.unsaid_for {
+            return Ok(Some(time));
+        }
         self.finish(ended, Some(pace)).await
+    }
+
+    /// For how long nothing is said of a HelmChart that is on its way.
+    fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
+        if !template::is_on_its_way(&self.context, object) {
+            return None;
+        }
+        let since = *self.memory().chart_since.get_or_insert_with(Instant::now);
+        CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
     /// Tells the hub on whom the HelmRelease depends, so that their changes wake it.
@@ -339,8 +359,12 @@ impl Session {
         }
         let source = match chart::source(&self.context, object, requeue) {
             Ok(source) => source,
-            Err(rest) => return early(rest),
+            Err(rest) => {
+                let unsaid_for = self.chart_patience(object);
+                return Ok(early(rest)?.map(|ended| Ended { unsaid_for, ..ended }));
+            }
         };
+        self.memory().chart_since = None;
         let (target, values) = match self.named(object).await {
             Ok(named) => named,
             Err(rest) => return early(rest),
@@ -470,7 +494,7 @@ impl Session {
         ended: Ended,
         pace: Option<Pace>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, wish, helm_chart, held } = ended;
+        let Ended { object, rest, wish, helm_chart, held, unsaid_for: _ } = ended;
         let now = jiff::Timestamp::now();
         let settings = &self.context.settings;
         let (retry, interval) = match pace {

@@ -3,13 +3,14 @@
 //! Source: helm-controller 1.6 `internal/reconcile`. Elsewhere: what the HelmChart does (`helm_chart`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crds::GoDuration;
 use crds::helm::{HelmChartTemplate, HelmChartTemplateSpec, HelmRelease};
 use crds::source::{
     HelmChart, HelmChartSpec, HelmChartVerification, LocalHelmChartSourceReference,
     ReconcileStrategy,
 };
+use crds::{GoDuration, Reconciled as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use objects::{Gvk, Object};
@@ -90,6 +91,18 @@ pub(super) fn is_seen(context: &Context, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return true };
     let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
     seen.is_some_and(|seen| says_the_same(&seen, &chart))
+}
+
+/// Whether the HelmChart of a template is being made what the template says, and nothing has gone wrong with it.
+pub(super) fn is_on_its_way(context: &Context, object: &HelmRelease) -> bool {
+    let Some((node, chart)) = wanted(object) else { return false };
+    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    seen.is_none_or(|seen| {
+        let is_current =
+            says_the_same(&seen, &chart) && seen.observed_generation() == seen.metadata.generation;
+        let is_failing = seen.condition("Ready").is_some_and(|it| it.status == "False");
+        !is_current && !is_failing && !seen.is_suspended()
+    })
 }
 
 /// Whether a HelmChart is all that is wanted, and has nothing of ours that is no longer wanted.
@@ -204,7 +217,7 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
     }
     let Some((node, chart)) = wanted else { return Ok(None) };
     let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
-    if !seen.is_some_and(|seen| is_as_wanted(&seen, &chart)) {
+    if !seen.as_ref().is_some_and(|seen| is_as_wanted(seen, &chart)) {
         let refused = |error: ClusterError| {
             let place = place(&node);
             let text = format!("HelmChart '{place}': failed to run server-side apply: {error}");
@@ -212,8 +225,14 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
             let wake = Wake { at: soon.filter(|_| error.is_transient()), ..Wake::default() };
             Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
-        let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await;
-        let live = live.map_err(refused)?;
+        let live = match seen {
+            // A write that the watch has not seen yet is repeated, which changes nothing.
+            Some(seen) => Some(seen),
+            None => {
+                let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await;
+                live.map_err(refused)?.map(Arc::new)
+            }
+        };
         if let Some(other) = live.as_ref().and_then(|live| keeper(context, live, object, &node)) {
             return Err(taken(context, &node, &other));
         }
