@@ -505,6 +505,35 @@ fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
 }
 
 #[test]
+fn a_record_that_somebody_changed_is_not_taken_for_what_was_released() {
+    let changed = || {
+        let mut world = World::new(desired("1.0.0", "a"));
+        world.settle();
+        let (record, journal) = world.records.get_mut(&1).unwrap();
+        record.config = crate::testing::config("by hand");
+        assert!(!journal.as_ref().unwrap().accounted, "a success is seen in the history");
+        world
+    };
+    let mut world = changed();
+    world.log.clear();
+    world.settle();
+    let expected = "v1 superseded (Install complete); v2 deployed (Upgrade complete)";
+    assert_eq!(world.lives(), expected);
+    // Wherever the program ends in the middle of it, nothing but one more upgrade comes of it.
+    for step in 1..=world.steps {
+        for is_lost in [false, true] {
+            let mut world = changed();
+            (world.steps, world.crash) = (0, Some((step, is_lost)));
+            if matches!(world.run(), End::Crash) {
+                world.crash = None;
+                world.settle();
+            }
+            assert_eq!(world.lives(), expected, "step {step}");
+        }
+    }
+}
+
+#[test]
 fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
     let mut world = World::new(desired("1.0.0", "a"));
     world.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
