@@ -57,7 +57,7 @@ pub(crate) fn run() -> ExitCode {
 /// Parses the command line.
 ///
 /// The flags of `serve` alone take as long to declare as a small build takes, so that other commands get only their
-/// own. What is wrong and what asks for help is left to the whole, which knows all texts.
+/// own. What is wrong and what asks for help is left to the whole, which knows all messages.
 fn parse() -> Result<Command, clap::Error> {
     let named = std::env::args_os().nth(1).unwrap_or_default();
     let quick = match named.to_str() {

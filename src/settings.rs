@@ -112,7 +112,7 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..100))]
     pub(crate) interval_jitter_percentage: u8,
 
-    /// Kinds applied between definitions and the rest, as `group/Kind`, separated by commas
+    /// Kinds applied between CRDs and the rest, as `group/Kind`, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = parse_group_kind)]
     pub(crate) custom_apply_stage_kinds: Vec<(String, String)>,
 

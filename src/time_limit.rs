@@ -1,4 +1,4 @@
-//! An end for work on texts that somebody else wrote: renders and builds, which cannot see a clock themselves.
+//! An end for work on strings that somebody else wrote: renders and builds, which cannot see a clock themselves.
 //!
 //! Elsewhere: what such work looks at ([`golang::meter::Stop`]), and how much memory it may take (its meter).
 

@@ -1,8 +1,8 @@
-//! Enumerations of words: a field that takes one of a few texts.
+//! Enumerations of words: a field that takes one of a few strings.
 //!
 //! Here: the macro that makes one. Each use documents the words of its own field.
 
-/// Declares an enum whose variants are texts on the wire.
+/// Declares an enum whose variants are strings on the wire.
 ///
 /// The order of the variants is the order of the schema's `enum`.
 /// Besides serde it gives `as_str` and `Display`, which print the text of the wire.

@@ -1,13 +1,13 @@
 //! Root objects: what every kind has around its spec and status.
 //!
 //! Here: the macro that declares a kind for kube, and the parts of it that need no macro.
-//! kube's own derive does not fit: Flux's definitions admit an object without `spec`, which that
+//! kube's own derive does not fit: Flux's CRDs admit an object without `spec`, which that
 //! derive cannot parse, and its schemas say `nullable` where Flux's do not.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// How a definition names its kind.
+/// How a CRD names its kind.
 pub(crate) struct Names {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -179,7 +179,7 @@ macro_rules! custom_resource {
         impl kube::CustomResourceExt for $kind {
             fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition
             {
-                $crate::schema::definition::<Self>(&Self::NAMES)
+                $crate::schema::crd::<Self>(&Self::NAMES)
             }
 
             fn crd_name() -> &'static str {

@@ -46,7 +46,7 @@ pub use reference::{
     NamespacedObjectKindReference, SecretKeyReference,
 };
 
-/// Returns every definition with the name of the file that holds it, in the order of those names.
+/// Returns every CRD with the name of the file that holds it, in the order of those names.
 ///
 /// # Guarantees
 /// Schemas of Flux's kinds equal Flux's apart from descriptions; `cargo xtask conformance` holds the proof.

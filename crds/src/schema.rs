@@ -1,7 +1,7 @@
-//! Definitions: the Rust type of a kind as a CustomResourceDefinition.
+//! CRDs: the Rust type of a kind as a CustomResourceDefinition.
 //!
 //! Here: what schemars generates, rewritten into the structural schemas of Kubernetes, and what
-//! Flux's definitions carry around them.
+//! Flux's CRDs carry around them.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,14 @@ use serde_json::{Map, Value, json};
 
 use crate::custom_resource::{Column, Names};
 
-/// Builds the definition of a kind from its root type.
-pub(crate) fn definition<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
-    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+/// Builds the CRD of a kind from its root type.
+pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
+    let strings =
+        |strings: &[&str]| strings.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     CustomResourceDefinition {
         metadata: ObjectMeta {
             name: Some(format!("{}.{}", names.plural, names.group)),
-            // A Kustomization that installs the definitions must not substitute the `${…}` in them.
+            // A Kustomization that installs the CRDs must not substitute the `${…}` in them.
             annotations: Some(pair("kustomize.toolkit.fluxcd.io/substitute", "disabled")),
             labels: Some(pair("app.kubernetes.io/part-of", "flux")),
             ..ObjectMeta::default()
@@ -32,11 +33,11 @@ pub(crate) fn definition<K: JsonSchema>(names: &Names) -> CustomResourceDefiniti
         spec: CustomResourceDefinitionSpec {
             group: names.group.to_owned(),
             names: CustomResourceDefinitionNames {
-                categories: Some(texts(&["all", "fluxcd", names.category])),
+                categories: Some(strings(&["all", "fluxcd", names.category])),
                 kind: names.kind.to_owned(),
                 list_kind: Some(format!("{}List", names.kind)),
                 plural: names.plural.to_owned(),
-                short_names: (!names.short.is_empty()).then(|| texts(names.short)),
+                short_names: (!names.short.is_empty()).then(|| strings(names.short)),
                 singular: Some(names.kind.to_ascii_lowercase()),
             },
             scope: "Namespaced".to_owned(),
@@ -80,7 +81,7 @@ fn props<K: JsonSchema>() -> JSONSchemaProps {
     let generator = settings.with_transform(Structural).into_generator();
     let mut root = generator.into_root_schema_for::<K>();
     let root = root.ensure_object();
-    // Kubernetes checks the presence of these itself, and Flux's definitions ask for no spec.
+    // Kubernetes checks the presence of these itself, and Flux's CRDs ask for no spec.
     root.remove("required");
     root.remove("title");
     if let Some(Value::Object(properties)) = root.get_mut("properties") {
@@ -127,7 +128,7 @@ impl Transform for Structural {
         if let Some(Value::Array(words)) = object.get_mut("enum") {
             words.retain(|word| !word.is_null());
         }
-        // The order of the fields means nothing here, and Flux's definitions sort it away.
+        // The order of the fields means nothing here, and Flux's CRDs sort it away.
         if let Some(Value::Array(names)) = object.get_mut("required") {
             names.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
         }

@@ -85,10 +85,8 @@ fn every_sample_is_an_object_of_its_kind() {
 
 #[test]
 fn the_samples_are_those_of_our_kinds() {
-    let kinds: BTreeSet<String> = crds::all()
-        .iter()
-        .map(|(_, definition)| definition.spec.names.kind.to_lowercase())
-        .collect();
+    let kinds: BTreeSet<String> =
+        crds::all().iter().map(|(_, crd)| crd.spec.names.kind.to_lowercase()).collect();
     let of_files: BTreeSet<String> = samples().into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(of_files, kinds);
 }

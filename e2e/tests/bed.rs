@@ -378,7 +378,7 @@ async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
         let second = map(name)?;
         let api = &api;
         let request = async move { api.create(&Default::default(), &second).await };
-        // The connection that is lost and the news of the cut come in any order.
+        // The connection that is lost and the message about the cut come in any order.
         let at = tokio::select! {
             at = cut.wait() => at,
             answer = request => {

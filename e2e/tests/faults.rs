@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::api_proxy::{ApiProxy, Fault};
 use e2e::harness::flux::{Upstream, inventory};
-use e2e::harness::manifests::{config_map, widget, widget_definition};
+use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, Target, Windlass};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
@@ -258,34 +258,30 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_is_removed_under_a_running_watch_comes_back_with_its_objects()
--> Result<()> {
+async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects() -> Result<()> {
     let story = Story::begin("definition").await?;
     let mut windlass = Windlass::start_for(&story, &[]).await?;
     let group = format!("{}.example.com", story.namespace);
-    let files =
-        [("definition.yaml", widget_definition(&group)), ("widget.yaml", widget(&group, "one"))];
+    let files = [("definition.yaml", widget_crd(&group)), ("widget.yaml", widget(&group, "one"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&Target::kustomization("app")).await?;
     let kind = format!("{group}/v1");
     let one = Target::new(&kind, "Widget", "one");
-    let definition = Target::new(
+    let crd = Target::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
     for round in 0..2 {
-        let old = [story.expect(&definition).await?, story.expect(&one).await?].map(|it| it.uid());
-        story.delete(&definition).await?;
+        let old = [story.expect(&crd).await?, story.expect(&one).await?].map(|it| it.uid());
+        story.delete(&crd).await?;
         let are_new = async || {
-            let [Some(definition), Some(one)] =
-                [story.read(&definition).await?, story.read(&one).await?]
-            else {
+            let [Some(crd), Some(one)] = [story.read(&crd).await?, story.read(&one).await?] else {
                 return Ok(None);
             };
-            let is_stable = definition.metadata.deletion_timestamp.is_none();
-            let are_new = definition.uid() != old[0] && one.uid() != old[1];
+            let is_stable = crd.metadata.deletion_timestamp.is_none();
+            let are_new = crd.uid() != old[0] && one.uid() != old[1];
             Ok((is_stable && are_new).then_some(()))
         };
         let what = format!("definition and object to be back, round {round}");

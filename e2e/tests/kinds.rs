@@ -1,4 +1,4 @@
-//! The definitions of windlass's own kinds are removed while it runs, and come back.
+//! The CRDs of windlass's own kinds are removed while it runs, and come back.
 //!
 //! A test binary of its own, because it takes the kinds away from everybody on its control plane.
 //! Elsewhere: other faults of the API server (`faults.rs`).
@@ -28,9 +28,9 @@ async fn remove(story: &Story, name: &str) -> Result<()> {
 
 async fn restore(story: &Story, name: &str) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(story.client.clone());
-    let mut definitions = crds::all().into_iter().map(|(_, definition)| definition);
-    let definition = definitions.find(|it| it.name_any() == name).context("no such definition")?;
-    api.patch(name, &PatchParams::apply("story").force(), &Patch::Apply(&definition)).await?;
+    let mut crds = crds::all().into_iter().map(|(_, crd)| crd);
+    let crd = crds.find(|it| it.name_any() == name).context("no such definition")?;
+    api.patch(name, &PatchParams::apply("story").force(), &Patch::Apply(&crd)).await?;
     await_until(&format!("{name} to be served"), SOON, async || {
         let conditions = api.get(name).await?.status.and_then(|it| it.conditions);
         let mut conditions = conditions.into_iter().flatten();

@@ -38,7 +38,8 @@ fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_is_pulled_by_its_tag_and_a_look_without_news_is_one_request() -> Result<()> {
+async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one_request()
+-> Result<()> {
     let registry = Registry::start().await?;
     let pushed = registry
         .push_files(

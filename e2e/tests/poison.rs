@@ -1,6 +1,6 @@
 //! Poison: objects whose every field is nonsense of some sort, and healthy ones beside them that must not notice.
 //!
-//! Here: nonsense made from the schemas of the definitions, so that a new field is poisoned without anybody thinking
+//! Here: nonsense made from the schemas of the CRDs, so that a new field is poisoned without anybody thinking
 //! of it. The seed is fixed, and `WINDLASS_POISON_SEED` sets another.
 //! Elsewhere: poisonous files in repositories (`stories/bad_input.rs`), references across tenants (`tenancy.rs`).
 #![expect(clippy::print_stderr, reason = "a failure is repeated with the seed that is told here")]
@@ -41,8 +41,8 @@ impl Chance {
     }
 }
 
-/// Texts that have broken something somewhere.
-const TEXTS: [&str; 44] = [
+/// Strings that have broken something somewhere.
+const STRINGS: [&str; 44] = [
     "",
     " ",
     "a",
@@ -93,7 +93,7 @@ fn text(chance: &mut Chance) -> Value {
     if chance.one_in(12) {
         return "x".repeat(1 << chance.below(14)).into();
     }
-    TEXTS[chance.below(TEXTS.len())].into()
+    STRINGS[chance.below(STRINGS.len())].into()
 }
 
 /// Nonsense that a schema might allow; whether it does is for the API server to say.
@@ -165,14 +165,14 @@ impl Kind {
 
 /// Every kind; one without a base is an error, so that a new one is thought of.
 fn kinds(url: &str) -> Result<Vec<Kind>> {
-    let definitions = crds::all();
-    let kinds = definitions.iter().map(|(_, definition)| {
-        let value = serde_json::to_value(definition)?;
+    let crds = crds::all();
+    let kinds = crds.iter().map(|(_, crd)| {
+        let value = serde_json::to_value(crd)?;
         let version = value["spec"]["versions"][0]["name"].as_str().context("no version")?;
         let schema = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
-        let kind = definition.spec.names.kind.clone();
+        let kind = crd.spec.names.kind.clone();
         Ok(Kind {
-            api_version: format!("{}/{version}", definition.spec.group),
+            api_version: format!("{}/{version}", crd.spec.group),
             schema: schema.cloned().context("no schema")?,
             base: base(&kind, url)?,
             kind,

@@ -252,14 +252,14 @@ const NAMES: [&str; 7] = [
 
 /// The schemas of all specs, by kind, and the API versions of the kinds.
 fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
-    let definitions = crds::all();
-    let schemas = definitions.iter().map(|(_, definition)| {
-        let value = serde_json::to_value(definition)?;
+    let crds = crds::all();
+    let schemas = crds.iter().map(|(_, crd)| {
+        let value = serde_json::to_value(crd)?;
         let version = value["spec"]["versions"][0]["name"].as_str().context("no version")?;
-        let api_version = format!("{}/{version}", definition.spec.group);
+        let api_version = format!("{}/{version}", crd.spec.group);
         let spec = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let spec = spec.cloned().unwrap_or_default();
-        Ok((definition.spec.names.kind.clone(), (api_version, spec)))
+        Ok((crd.spec.names.kind.clone(), (api_version, spec)))
     });
     schemas.collect()
 }

@@ -84,7 +84,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Reads the texts of all ignore files, each with its folder, and `spec.ignore`.
+    /// Reads the strings of all ignore files, each with its folder, and `spec.ignore`.
     ///
     /// # Errors
     /// There are too many patterns, or one is too long.

@@ -1,4 +1,4 @@
-//! `windlass build`: what `kustomize build` does, with its flags, texts and exit status.
+//! `windlass build`: what `kustomize build` does, with its flags, messages and exit status.
 //!
 //! Below: charts (`build/charts.rs`). Elsewhere: building (`kustomize`), reading the disk (`sources::disk`).
 
@@ -131,7 +131,7 @@ impl Args {
 }
 
 /// Builds and prints, and says what went wrong.
-#[expect(clippy::print_stderr, reason = "the command's own texts are what scripts read")]
+#[expect(clippy::print_stderr, reason = "the command's own messages are what scripts read")]
 pub(super) fn run(args: &mut Args) -> ExitCode {
     match build(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::client::connect;
 use crate::cluster::leadership::Leadership;
 use crate::cluster::lease::{Candidate, Lost};
-use crate::controllers::registry;
+use crate::controllers::kinds;
 use crate::metrics::Metrics;
 use crate::serve::{self, Listener, Readiness};
 use crate::settings::Settings;
@@ -88,7 +88,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let leading = lead(candidate.as_mut(), won);
     let impatient = stop.clone();
     let work = async {
-        registry::run(settings, cluster, store, metrics, readiness, stop).await;
+        kinds::run(settings, cluster, store, metrics, readiness, stop).await;
         for server in servers {
             server.await.context("a server ended badly")?;
         }

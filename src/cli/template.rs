@@ -23,8 +23,8 @@ use golang::time::{Time, Zone};
 use helm::Env;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::validate;
-use helm::release::{self, Request};
 use helm::render::{Mode, Release, STACK};
+use helm::template::{self, Request};
 use helm::warning::{Level, Warning};
 
 use super::time_limit;
@@ -142,7 +142,7 @@ fn render_in(
         templates: None,
         post_render: None,
     };
-    match release::render(request, env, &mut said.warnings) {
+    match template::render(request, env, &mut said.warnings) {
         Ok(rendered) => {
             let printed = output::print(flags, &release, &rendered, &mut said.stdout);
             // The process ends; taking templates and manifests apart would only delay it.

@@ -1,7 +1,7 @@
 //! What an API server can do, as charts ask it: its version, and every kind that it serves.
 //!
 //! Asked with aggregated discovery (Kubernetes 1.26 and later): two requests and one for the version, kept until a
-//! definition changes.
+//! CRD changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -111,7 +111,7 @@ impl Discovery {
         &self.absent
     }
 
-    /// Forgets what was learned about a group, because its definitions changed.
+    /// Forgets what was learned about a group, because its CRDs changed.
     pub(crate) fn forget_group(&self, group: &str) {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.absent.forget_group(group);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use kube::core::ResourceExt as _;
@@ -29,7 +29,7 @@ pub(crate) enum Severity {
 
 /// Something that happened to one of our objects, worth telling.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct Event {
     /// How loud it is.
     pub(crate) severity: Severity,
     /// One CamelCase word.
@@ -62,7 +62,7 @@ pub(super) struct Outbox {
 enum Queue {
     #[default]
     Unused,
-    Open(Sender<Box<Event>>, JoinHandle<()>),
+    Open(Sender<Box<CoreEvent>>, JoinHandle<()>),
     /// The process ends.
     Closed,
 }
@@ -73,7 +73,11 @@ impl Outbox {
         Self { queue: Arc::default(), dropped }
     }
 
-    fn put(&self, event: Event, recorder: impl FnOnce(Receiver<Box<Event>>) -> JoinHandle<()>) {
+    fn put(
+        &self,
+        event: CoreEvent,
+        recorder: impl FnOnce(Receiver<Box<CoreEvent>>) -> JoinHandle<()>,
+    ) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*queue, Queue::Unused) {
             let (way, events) = channel(WAITING);
@@ -87,10 +91,10 @@ impl Outbox {
 }
 
 /// Records events until no more can come, the last of them without a pause.
-async fn record(client: kube::Client, mut events: Receiver<Box<Event>>) {
+async fn record(client: kube::Client, mut events: Receiver<Box<CoreEvent>>) {
     while let Some(event) = events.recv().await {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let api: Api<CoreEvent> = Api::namespaced(client.clone(), &namespace);
         if let Err(error) = api.create(&PostParams::default(), &event).await {
             let name = event.involved_object.name.clone().unwrap_or_default();
             tracing::info!(name, namespace, error = %error, "event not recorded");
@@ -117,7 +121,7 @@ impl Cluster {
     }
 
     /// Has an event about one of our objects recorded, soon; failing to is logged and nothing more.
-    pub(crate) fn announce<K: OurKind>(&self, object: &K, controller: &'static str, news: News) {
+    pub(crate) fn announce<K: OurKind>(&self, object: &K, controller: &'static str, event: Event) {
         let about = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
             kind: Some(K::kind(&()).into_owned()),
@@ -127,7 +131,7 @@ impl Cluster {
             uid: object.uid(),
             ..ObjectReference::default()
         };
-        self.announce_about(about, controller, news);
+        self.announce_about(about, controller, event);
     }
 
     /// The same, about an object that is known by what it is called.
@@ -135,26 +139,26 @@ impl Cluster {
         &self,
         about: ObjectReference,
         controller: &'static str,
-        news: News,
+        event: Event,
     ) {
         let namespace = about.namespace.clone().unwrap_or_default();
         let now = jiff::Timestamp::now();
         let of = about.name.as_deref().unwrap_or_default();
         let name = format!("{of}.{:x}", now.as_nanosecond());
-        let severity = match news.severity {
+        let severity = match event.severity {
             Severity::Info => "Normal",
             Severity::Error => "Warning",
         };
-        let event = Event {
+        let event = CoreEvent {
             metadata: ObjectMeta {
                 name: Some(name),
                 namespace: Some(namespace),
-                annotations: Some(news.metadata).filter(|m| !m.is_empty()),
+                annotations: Some(event.metadata).filter(|m| !m.is_empty()),
                 ..ObjectMeta::default()
             },
             involved_object: about,
-            reason: Some(news.reason),
-            message: Some(shortened(news.message)),
+            reason: Some(event.reason),
+            message: Some(shortened(event.message)),
             type_: Some(severity.to_owned()),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
@@ -162,7 +166,7 @@ impl Cluster {
             source: Some(EventSource { component: Some(controller.to_owned()), host: None }),
             reporting_component: Some(controller.to_owned()),
             reporting_instance: Some(self.instance.to_string()),
-            ..Event::default()
+            ..CoreEvent::default()
         };
         let client = self.unary.clone();
         self.events.put(event, |events| tokio::spawn(record(client, events)));
@@ -187,7 +191,7 @@ mod tests {
     async fn what_finds_no_room_among_the_waiting_events_is_counted_and_dropped() {
         let outbox = Outbox::counting(Counter::default());
         let (ended, mut end) = channel::<usize>(1);
-        let slow = |mut events: Receiver<Box<Event>>| {
+        let slow = |mut events: Receiver<Box<CoreEvent>>| {
             tokio::spawn(async move {
                 // It begins when all were put in.
                 let mut recorded = 0;
@@ -199,7 +203,7 @@ mod tests {
         };
         let mut slow = Some(slow);
         for _ in 0..WAITING + 7 {
-            outbox.put(Event::default(), |events| slow.take().unwrap()(events));
+            outbox.put(CoreEvent::default(), |events| slow.take().unwrap()(events));
         }
         assert_eq!(outbox.dropped.get(), 7);
         *outbox.queue.lock().unwrap() = Queue::Closed;

@@ -1,7 +1,7 @@
 //! Whether an object is there at all, whatever version of its kind is served now.
 //!
 //! Absence is concluded from an answer about the object itself, or from a discovery that is complete and has no such
-//! kind, together with the absence of its definition; never from a path that nothing is served at.
+//! kind, together with the absence of its CRD; never from a path that nothing is served at.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +17,10 @@ use super::{Cluster, ClusterError};
 /// How long it counts that a kind is not there, for the many objects of it that are asked about together.
 const FOR: Duration = Duration::from_secs(5);
 
-/// Longest time that a question about definitions may take.
+/// Longest time that a question about CRDs may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -41,7 +41,7 @@ impl Absent {
         known.insert((id.group.clone(), id.kind.clone()), Instant::now());
     }
 
-    /// Definitions of a group changed.
+    /// CRDs of a group changed.
     pub(super) fn forget_group(&self, group: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| of != group);
     }
@@ -92,8 +92,8 @@ impl Cluster {
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer. A kind that is not served means that the object is not there
-    /// only when discovery is complete and no definition of the kind is left: where an aggregated API server is down
-    /// or a definition serves no version, the objects live on.
+    /// only when discovery is complete and no CRD of the kind is left: where an aggregated API server is down
+    /// or a CRD serves no version, the objects live on.
     pub(crate) async fn get_by_id(
         &self,
         id: &ObjectId,
@@ -119,7 +119,7 @@ impl Cluster {
         } else if !offer.stale.is_empty() {
             let stale = offer.stale.join(", ");
             format!("the API server cannot reach what serves version {stale} of group {}", id.group)
-        } else if let Some(name) = self.definition_of(id).await? {
+        } else if let Some(name) = self.crd_of(id).await? {
             format!("CustomResourceDefinition {name} serves no version of it; let it serve one")
         } else {
             self.discovery.absent().add(id);
@@ -135,8 +135,8 @@ impl Cluster {
         self.get(&resource, &id.namespace, &id.name).await
     }
 
-    /// The name of the definition of a kind, if there is one.
-    async fn definition_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
+    /// The name of the CRD of a kind, if there is one.
+    async fn crd_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
         let suffix = format!(".{}", id.group);
         let told = |error: ClusterError| {
             let subject = id.subject();
@@ -145,13 +145,13 @@ impl Cluster {
                  {error}"
             ))
         };
-        let all = self.ask_ourselves(DEFINITIONS, METADATA_LIST).await.map_err(told)?;
+        let all = self.ask_ourselves(CRDS, METADATA_LIST).await.map_err(told)?;
         let Some(items) = all.get("items").and_then(Value::as_array) else {
             return Err(told(ClusterError::NoAnswer("the answer is not a list".to_owned())));
         };
         let names = items.iter().filter_map(|it| it.pointer("/metadata/name")?.as_str());
         for name in names.filter(|name| name.ends_with(&suffix)) {
-            let path = format!("{DEFINITIONS}/{name}");
+            let path = format!("{CRDS}/{name}");
             match self.ask_ourselves(&path, "application/json").await {
                 Ok(found) => {
                     let kind = found.pointer("/spec/names/kind").and_then(Value::as_str);
@@ -166,7 +166,7 @@ impl Cluster {
         Ok(None)
     }
 
-    /// Asks as windlass, or as the kubeconfig's own user: a tenant could hardly ever read definitions.
+    /// Asks as windlass, or as the kubeconfig's own user: a tenant could hardly ever read CRDs.
     async fn ask_ourselves(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
         let request = Request::get(path)
             .header(http::header::ACCEPT, accept)

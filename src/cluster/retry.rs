@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_comes_back_earlier_than_told_and_no_place_is_held_for_long() {
+    async fn nobody_comes_back_earlier_than_told_and_no_permit_is_held_for_long() {
         let short = told_by(429, "2").await;
         let (two, three) = (Duration::from_secs(2), Duration::from_secs(3));
         for path in ["/a", "/b", "/c"] {

@@ -53,11 +53,11 @@ impl Cluster {
 /// The networks in a list of a spec; an address is the network of itself.
 fn parsed<'o>(objects: impl Iterator<Item = &'o Object>, field: &str) -> Vec<IpNet> {
     let listed = objects.filter_map(|object| object.fields().get("spec")?.get(field)?.as_array());
-    let texts = listed.flatten().filter_map(Value::as_str);
+    let strings = listed.flatten().filter_map(Value::as_str);
     let net = |text: &str| {
         text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<std::net::IpAddr>().ok()?)))
     };
-    texts.filter_map(net).collect()
+    strings.filter_map(net).collect()
 }
 
 /// What ranges of Services usually are: 65 536 addresses, and of IPv6 as many as an API server takes.
@@ -83,16 +83,16 @@ mod tests {
 
     #[test]
     fn ranges_are_read_or_guessed_around_an_address() {
-        let texts = |nets: Vec<IpNet>| nets.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let strings = |nets: Vec<IpNet>| nets.iter().map(ToString::to_string).collect::<Vec<_>>();
         let listed = object(json!({"cidrs": ["10.96.0.0/12", "fd00:10:96::/112", "nonsense", 1]}));
         assert_eq!(
-            texts(parsed([&listed].into_iter(), "cidrs")),
+            strings(parsed([&listed].into_iter(), "cidrs")),
             ["10.96.0.0/12", "fd00:10:96::/112"]
         );
         let own =
             object(json!({"clusterIP": "10.43.0.1", "clusterIPs": ["10.43.0.1", "fd00:10:96::1"]}));
         let own = parsed([&own].into_iter(), "clusterIPs").into_iter().filter_map(around);
-        assert_eq!(texts(own.collect()), ["10.43.0.0/16", "fd00:10:96::/108"]);
+        assert_eq!(strings(own.collect()), ["10.43.0.0/16", "fd00:10:96::/108"]);
         assert!(
             parsed([&object(json!({"clusterIPs": "None"}))].into_iter(), "clusterIPs").is_empty()
         );

@@ -185,7 +185,7 @@ impl Cluster {
         }))
     }
 
-    /// The texts of a ConfigMap and its version; `None` when there is none of that name.
+    /// The strings of a ConfigMap and its version; `None` when there is none of that name.
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer.

@@ -1,7 +1,7 @@
 //! Objects that somebody else changes again and again: how often they are corrected, and what is said of them.
 //!
 //! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::rival`), who is not woken any more
-//! meanwhile (`Observer::hush`).
+//! meanwhile (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use reconcile::{Corrections, Time};
 #[derive(Default)]
 pub(crate) struct Contests {
     corrections: Corrections<ObjectId>,
-    texts: BTreeMap<ObjectId, (String, Time)>,
+    strings: BTreeMap<ObjectId, (String, Time)>,
 }
 
 impl Contests {
@@ -28,13 +28,13 @@ impl Contests {
         match self.corrections.take(id, digest, now, pause) {
             Ok(()) => {
                 match self.corrections.contested_until(id, now) {
-                    Some(until) => drop(self.texts.insert(id.clone(), (text(), until))),
-                    None => drop(self.texts.remove(id)),
+                    Some(until) => drop(self.strings.insert(id.clone(), (text(), until))),
+                    None => drop(self.strings.remove(id)),
                 }
                 true
             }
             Err(until) => {
-                self.texts.insert(id.clone(), (text(), until));
+                self.strings.insert(id.clone(), (text(), until));
                 false
             }
         }
@@ -42,8 +42,8 @@ impl Contests {
 
     /// What is contested now, how that is told, and when it is worth another look.
     pub(crate) fn standing(&mut self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
-        self.texts.retain(|_, (_, until)| now < *until);
-        self.texts.clone()
+        self.strings.retain(|_, (_, until)| now < *until);
+        self.strings.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use kube::runtime::reflector::Store;
 use reconcile::Node;
 
 use super::hub::Hub;
-use super::observer::Observer;
+use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::source::catalog::Catalog;
 use super::target::Targets;
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     /// Places for asking remotes what they have.
     pub(crate) asking: Permits,
     /// Drift and waits in windlass's own cluster, and Secrets that specs name.
-    pub(crate) observer: Arc<Observer>,
+    pub(crate) watcher: Arc<ObjectWatcher>,
     /// Artifacts.
     pub(crate) artifacts: Arc<sources::store::Store>,
     /// Numbers.

@@ -5,8 +5,8 @@
 
 mod built;
 mod dependencies;
+mod oci_registry;
 mod package;
-mod registry;
 mod resolve;
 mod wish;
 mod world;

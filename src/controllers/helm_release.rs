@@ -1,19 +1,20 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `ways`, `values`, `postrender`), the chart
-//! (`chart`, `template`), looking and doing (`world` and the files that it names), deletion (`farewell`), what comes
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `action_options`, `values`, `postrender`), the chart
+//! (`chart`, `template`), looking and doing (`world` and the files that it names), deletion (`finalize`), what comes
 //! next (engine `release`).
 
+mod action_options;
 mod chart;
 mod culprit;
 mod drift;
-mod farewell;
+mod finalize;
 mod hook_watch;
 mod hooks;
 mod legacy;
-mod look;
 mod members;
 mod merge;
+mod observe;
 mod pause;
 mod postrender;
 mod prepare;
@@ -22,7 +23,6 @@ mod status;
 mod storage;
 mod template;
 mod values;
-mod ways;
 mod wish;
 mod world;
 mod write;
@@ -46,13 +46,13 @@ use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::{Desired, Release};
 
+use self::action_options::ActionOptions;
 pub(crate) use self::chart::Charts;
 use self::chart::Loaded;
 use self::hook_watch::HookWatch;
 use self::postrender::PostRenderers;
 use self::storage::Storage;
-use self::ways::Ways;
-use self::wish::{Pace, Parts};
+use self::wish::{Parts, Timeouts};
 use self::world::{Held, World};
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
@@ -105,7 +105,7 @@ impl Wait {
 /// What a run wishes for.
 struct Wish {
     desired: Desired,
-    ways: Ways,
+    options: ActionOptions,
     values: Map,
     /// None where a release goes.
     chart: Option<Arc<Loaded>>,
@@ -138,8 +138,8 @@ impl Wish {
             match health {
                 Health::Done => {}
                 Health::Failed(text) => *text = self.masked(text),
-                Health::Pending(texts) => {
-                    texts.iter_mut().for_each(|text| *text = self.masked(text));
+                Health::Pending(strings) => {
+                    strings.iter_mut().for_each(|text| *text = self.masked(text));
                 }
             }
         }
@@ -173,7 +173,7 @@ impl Controlled for HelmRelease {
         let memory = context.helm_release_memory.of(node);
         let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
         if let Some(target) = target {
-            target.observer().forget(node);
+            target.watcher().forget(node);
         }
         context.helm_release_memory.forget(node);
     }
@@ -284,8 +284,8 @@ impl Session {
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
-        let pace = match status::check(&object).and_then(|()| wish::check(&object.spec)) {
-            Ok(pace) => pace,
+        let timeouts = match status::check(&object).and_then(|()| wish::check(&object.spec)) {
+            Ok(timeouts) => timeouts,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
         let spec = &object.spec;
@@ -293,7 +293,7 @@ impl Session {
         if let Err(rest) = read.await {
             return self.finish(Ended::early(&object, rest), None).await;
         }
-        let ended = self.reconcile(&object, facts, pace).await?;
+        let ended = self.reconcile(&object, facts, timeouts).await?;
         let Some(ended) = ended.and_then(|ended| self.outside(ended)) else {
             // Something changed meanwhile: the next run decides anew.
             return Ok(Some(Duration::ZERO));
@@ -301,7 +301,7 @@ impl Session {
         if let Some(time) = ended.unsaid_for {
             return Ok(Some(time));
         }
-        self.finish(ended, Some(pace)).await
+        self.finish(ended, Some(timeouts)).await
     }
 
     /// For how long nothing is said of a HelmChart that is on its way.
@@ -335,7 +335,7 @@ impl Session {
         &self,
         object: &Arc<HelmRelease>,
         facts: Facts,
-        pace: Pace,
+        timeouts: Timeouts,
     ) -> Result<Option<Ended>, ClusterError> {
         let helm_chart = match template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
@@ -383,19 +383,19 @@ impl Session {
             artifact_digest: source.artifact.digest.clone(),
         };
         let settings = &self.context.settings;
-        let desired = wish::desired(object, parts, &pace, false, settings);
+        let desired = wish::desired(object, parts, &timeouts, false, settings);
         let desired = Desired { closes: self.closes(object), ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),
         };
-        let ways = Ways::of(&object.spec, settings);
+        let options = ActionOptions::of(&object.spec, settings);
         let wish = Arc::new(Wish {
             desired,
-            ways,
+            options,
             values: values.map,
             chart: Some(loaded),
-            post: Arc::new(PostRenderers::of(object, ways.post_render)),
+            post: Arc::new(PostRenderers::of(object, options.post_render)),
             expressions: self.expressions.clone(),
             ignore,
             secrets: values.secrets,
@@ -425,7 +425,7 @@ impl Session {
         let mut memory = self.memory();
         let before = memory.target.replace(to.clone());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
-            before.observer().release_objects(&self.node);
+            before.watcher().release_objects(&self.node);
             memory.wait = None;
             memory.hook_watch = None;
             memory.under_way = None;
@@ -439,11 +439,11 @@ impl Session {
         wish: Arc<Wish>,
         target: &Arc<Target>,
     ) -> Option<Ended> {
-        target.observer().looks(&self.node);
-        let place = target.applying().place(&self.node.namespace).await;
+        target.watcher().begins_observing(&self.node);
+        let permit = target.applying().run_permit(&self.node.namespace).await;
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (to, node) = (target.clone(), self.node.clone());
-        let world = World::new(context, (to, place), node, latest, object.clone(), wish.clone());
+        let world = World::new(context, (to, permit), node, latest, object.clone(), wish.clone());
         let desired = &wish.desired;
         let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
         let wait = self.memory().wait.take().filter(|it| it.wished == wished);
@@ -452,7 +452,7 @@ impl Session {
         }
         world.known().hook_watch = self.memory().hook_watch.take();
         if !wish.is_observed() {
-            target.observer().release_objects(&self.node);
+            target.watcher().release_objects(&self.node);
         }
         let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
         let hook_watch = world.known().hook_watch.take();
@@ -475,8 +475,8 @@ impl Session {
             _ => BTreeSet::new(),
         };
         self.context.hub.set_edges(&self.node, Edge::Waits, in_the_way);
-        let awaited = rest.wake().map(|wake| world.places(wake)).unwrap_or_default();
-        target.observer().await_objects(&self.node, &awaited);
+        let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
+        target.watcher().await_objects(&self.node, &awaited);
         if matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty()) {
             let (healthy, records) = world.left();
             let (generation, looked_at) = (object.meta().generation, Instant::now());
@@ -492,13 +492,13 @@ impl Session {
     async fn finish(
         &self,
         ended: Ended,
-        pace: Option<Pace>,
+        timeouts: Option<Timeouts>,
     ) -> Result<Option<Duration>, ClusterError> {
         let Ended { object, rest, wish, helm_chart, held, unsaid_for: _ } = ended;
         let now = jiff::Timestamp::now();
         let settings = &self.context.settings;
-        let (retry, interval) = match pace {
-            Some(pace) => (pace.retry, wish::interval(&object, &pace, settings)),
+        let (retry, interval) = match timeouts {
+            Some(timeouts) => (timeouts.retry, wish::interval(&object, &timeouts, settings)),
             None => (AFTER_REFUSAL, AFTER_REFUSAL),
         };
         let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
@@ -513,9 +513,9 @@ impl Session {
             held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
         self.latest.write_status(&self.context, &object, &before, &report.after).await?;
         report::tell(&self.context, &object, &events);
-        if let Some(news) = report.news {
-            report::log(&object, &news);
-            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
+        if let Some(event) = report.event {
+            report::log(&object, &event);
+            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, event);
         }
         Ok(match &rest {
             Rest::Settled(..) => Some(interval),

@@ -3,7 +3,7 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
 //! fetched (`sources::charts`), charts (`helm_chart`).
 
-mod registry;
+mod oci_registry;
 mod resolve;
 mod wish;
 pub(crate) mod world;
@@ -22,7 +22,7 @@ use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{Memory, Sourced, Wished};
 
-pub(crate) use registry::registry;
+pub(crate) use oci_registry::registry;
 pub(crate) use resolve::secrets;
 pub(crate) use wish::{reach, repository};
 

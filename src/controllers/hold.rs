@@ -13,7 +13,7 @@ use super::context::Context;
 use super::record::Latest;
 use super::run::Controlled;
 use crate::cluster::ClusterError;
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 
 pub(super) const BY: &str = "windlass.dev/suspended-by";
 pub(super) const REASON: &str = "windlass.dev/suspended-reason";
@@ -141,13 +141,13 @@ fn left_behind<K: Resource>(object: &K) -> Vec<&'static str> {
 }
 
 fn tell<K: Controlled>(context: &Context, object: &Arc<K>, message: String) {
-    let news = News {
+    let event = Event {
         severity: Severity::Info,
         reason: "HoldExpired".to_owned(),
         message,
         metadata: BTreeMap::new(),
     };
-    context.cluster.announce(&**object, K::CONTROLLER, news);
+    context.cluster.announce(&**object, K::CONTROLLER, event);
 }
 
 #[cfg(test)]

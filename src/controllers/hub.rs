@@ -1,4 +1,4 @@
-//! The one place through which anything wakes a node: the dependency graph, and a door to each kind's runs.
+//! The one place through which anything wakes a node: the dependency graph, and the queue of each kind's runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,24 +11,24 @@ use crate::metrics::{Metrics, WakeReason};
 /// Wakes nodes, and knows who depends on whom.
 pub(crate) struct Hub {
     graph: Mutex<Graph>,
-    doors: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
+    queues: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
     /// Woken, and not yet running.
     queued: Mutex<BTreeSet<Node>>,
     metrics: std::sync::Arc<Metrics>,
 }
 
 impl Hub {
-    /// A hub without doors.
+    /// A hub without queues.
     pub(crate) fn new(metrics: std::sync::Arc<Metrics>) -> Self {
-        let (graph, doors, queued) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { graph, doors, queued, metrics }
+        let (graph, queues, queued) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { graph, queues, queued, metrics }
     }
 
-    /// Opens the door of a kind: what is woken comes out of it. A kind has one door.
+    /// Opens the queue of a kind: what is woken comes out of it. A kind has one queue.
     pub(crate) fn open(&self, kind: &str) -> UnboundedReceiver<Node> {
-        let (door, way) = unbounded_channel();
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned(), door);
-        way
+        let (queue, woken) = unbounded_channel();
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned(), queue);
+        woken
     }
 
     fn graph(&self) -> MutexGuard<'_, Graph> {
@@ -37,14 +37,14 @@ impl Hub {
 
     /// Has a node looked at soon; a wake during a run makes it run once more.
     pub(crate) fn wake(&self, node: &Node, why: WakeReason) {
-        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(door) = doors.get(&node.kind) {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queues.get(&node.kind) {
             self.metrics.woke(&node.kind, why);
             if self.queued().insert(node.clone()) {
                 self.metrics.queued(&node.kind).inc();
             }
-            // A closed door means that the process is shutting down.
-            door.send(node.clone()).unwrap_or_default();
+            // A closed queue means that the process is shutting down.
+            queue.send(node.clone()).unwrap_or_default();
         }
     }
 

@@ -1,11 +1,11 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `substitution`), where a run may
-//! not go on (`pause`), looking and writing (`world`), deletion (`farewell`).
+//! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
 
 mod bases;
 mod build;
-mod farewell;
+mod finalize;
 mod generated;
 mod manifests;
 mod pause;
@@ -37,7 +37,7 @@ use self::build::Built;
 use self::retry::Judged;
 use self::substitution::Substitution;
 pub(super) use self::wish::ALLOW_EMPTY;
-use self::wish::{Pace, Wish};
+use self::wish::{Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
 use super::contest::Contests;
 use super::context::Context;
@@ -82,7 +82,7 @@ struct Waiting {
     /// Digest of the artifact.
     artifact: String,
     wish: Arc<Wish>,
-    looked_at: Instant,
+    observed_at: Instant,
 }
 
 impl Memory {
@@ -90,7 +90,7 @@ impl Memory {
     fn moved(&mut self, node: &Node, to: &Arc<Target>) {
         let before = self.target.replace(to.clone());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
-            before.observer().release_objects(node);
+            before.watcher().release_objects(node);
             (self.settled, self.verify_at, self.healthy) = (None, None, None);
             (self.waiting, self.failed_wait, self.applied) = (None, None, None);
             self.contests = Arc::default();
@@ -133,7 +133,7 @@ impl Controlled for Kustomization {
         let memory = context.kustomization_memory.of(node);
         let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
         if let Some(target) = target {
-            target.observer().forget(node);
+            target.watcher().forget(node);
         }
         context.kustomization_memory.forget(node);
     }
@@ -225,7 +225,7 @@ impl Session {
         let memory = self.memory();
         let waiting = memory.waiting.as_ref()?;
         let same = Some(waiting.generation) == object.meta().generation;
-        PAUSE.checked_sub(waiting.looked_at.elapsed()).filter(|_| same)
+        PAUSE.checked_sub(waiting.observed_at.elapsed()).filter(|_| same)
     }
 
     async fn attempt(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
@@ -245,8 +245,8 @@ impl Session {
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
-        let pace = match wish::check(&object.spec) {
-            Ok(pace) => pace,
+        let timeouts = match wish::check(&object.spec) {
+            Ok(timeouts) => timeouts,
             Err(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
         };
         let spec = &object.spec;
@@ -254,17 +254,22 @@ impl Session {
         if let Err(rest) = read.await {
             return self.finish(Ended::early(&object, "", rest), None).await;
         }
-        let ended = self.reconcile(&object, facts, pace).await;
-        self.finish(ended, Some(pace)).await
+        let ended = self.reconcile(&object, facts, timeouts).await;
+        self.finish(ended, Some(timeouts)).await
     }
 
-    async fn reconcile(&self, object: &Arc<Kustomization>, facts: Facts, pace: Pace) -> Ended {
+    async fn reconcile(
+        &self,
+        object: &Arc<Kustomization>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Ended {
         let requeue = self.context.settings.requeue_dependency;
         let artifact = match resolve::artifact(&self.context, object, self.in_future(requeue)) {
             Ok(artifact) => artifact,
             Err(rest) => return Ended::early(object, "", rest),
         };
-        let ended = self.follow(object, facts, pace, &artifact).await;
+        let ended = self.follow(object, facts, timeouts, &artifact).await;
         Ended { origin_revision: artifact::origin_revision(&artifact).to_owned(), ..ended }
     }
 
@@ -273,7 +278,7 @@ impl Session {
         &self,
         object: &Arc<Kustomization>,
         facts: Facts,
-        pace: Pace,
+        timeouts: Timeouts,
         artifact: &Artifact,
     ) -> Ended {
         let requeue = self.context.settings.requeue_dependency;
@@ -291,12 +296,12 @@ impl Session {
             Err(rest) => return Ended::early(object, revision, rest),
         };
         self.end_failed_wait(object);
-        let wish = match self.build(object, pace, artifact, &target, substitution).await {
+        let wish = match self.build(object, timeouts, artifact, &target, substitution).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
             Err(rest) => return Ended::early(object, revision, rest),
         };
-        self.apply(object, pace, artifact, &wish, &target).await
+        self.apply(object, timeouts, artifact, &wish, &target).await
     }
 
     /// What the spec names: where and as whom it is applied, and the variables that are put in.
@@ -327,14 +332,15 @@ impl Session {
             (memory.verify_at, memory.verified)
         };
         let came_round = verify_at.is_none_or(|at| Instant::now() >= at)
-            || verified.is_some_and(|since| window::moment_passed(object, since, self.began));
+            || verified
+                .is_some_and(|since| window::schedule_time_passed(object, since, self.began));
         if came_round { Verify::Moved } else { Verify::Drifted }
     }
 
     async fn apply(
         &self,
         object: &Arc<Kustomization>,
-        pace: Pace,
+        timeouts: Timeouts,
         artifact: &Artifact,
         wish: &Arc<Wish>,
         target: &Arc<Target>,
@@ -366,10 +372,10 @@ impl Session {
             contests,
             secrets: wish.secrets.clone(),
             ignore: wish.ignore.clone(),
-            retry_at: self.in_future(pace.retry),
+            retry_at: self.in_future(timeouts.retry),
         };
         let (mut ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
-        self.remember_failure(object, &judged, &mut ended, (pace, verify));
+        self.remember_failure(object, &judged, &mut ended, (timeouts, verify));
         let mut memory = self.memory();
         memory.waiting = None;
         match &ended.rest {
@@ -384,15 +390,15 @@ impl Session {
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
-                let looked_at = Instant::now();
-                memory.waiting = Some(Waiting { generation, artifact, wish, looked_at });
+                let observed_at = Instant::now();
+                memory.waiting = Some(Waiting { generation, artifact, wish, observed_at });
             }
             Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied = Some(judged),
             Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
         if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
         {
-            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+            memory.verify_at = Some(Instant::now() + self.interval(object, timeouts));
             memory.verified = Some(self.began);
         }
         Ended { digest: Some(digest.clone()), ..ended }
@@ -405,14 +411,14 @@ impl Session {
         wishes: Wishes,
         target: &Arc<Target>,
     ) -> (Ended, BTreeMap<ObjectId, u64>) {
-        let place = target.applying().place(&self.node.namespace).await;
+        let permit = target.applying().run_permit(&self.node.namespace).await;
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (target, node) = (target.clone(), self.node.clone());
-        let observer = target.observer().clone();
+        let watcher = target.watcher().clone();
         let world = World::new(
             context,
-            (target, place),
+            (target, permit),
             node,
             latest,
             self.latest.begun(object),
@@ -427,10 +433,10 @@ impl Session {
         let rest = world.sooner(rest);
         self.context.hub.set_edges(&self.node, Edge::Waits, world.missing());
         let awaited = match rest.wake() {
-            Some(wake) => world.places(wake).await,
+            Some(wake) => world.awaited(wake).await,
             None => Vec::new(),
         };
-        observer.await_objects(&self.node, &awaited);
+        watcher.await_objects(&self.node, &awaited);
         let ended = Ended {
             object: world.object(),
             rest,
@@ -449,35 +455,35 @@ impl Session {
         object: &Arc<Kustomization>,
         phase: &str,
         revision: &str,
-        pace: Pace,
+        timeouts: Timeouts,
         work: impl Future<Output = T>,
     ) -> T {
         if !report::is_new(object, revision) {
             return work.await;
         }
-        let text = report::phase(phase, revision, pace.timeout);
+        let text = report::phase(phase, revision, timeouts.timeout);
         progress::telling(work, progress::tell(&self.context, &self.latest, object, &text)).await
     }
 
-    fn interval(&self, object: &Kustomization, pace: Pace) -> Duration {
+    fn interval(&self, object: &Kustomization, timeouts: Timeouts) -> Duration {
         let percent = self.context.settings.interval_jitter_percentage;
         let seed = gate::seed(&object.uid().unwrap_or_default());
-        reconcile::jittered(pace.interval.max(SHORTEST_INTERVAL), percent, seed)
+        reconcile::jittered(timeouts.interval.max(SHORTEST_INTERVAL), percent, seed)
     }
 
     /// Says how the run ended, and when the next one is due.
     async fn finish(
         &self,
         ended: Ended,
-        pace: Option<Pace>,
+        timeouts: Option<Timeouts>,
     ) -> Result<Option<Duration>, ClusterError> {
         let Ended { object, rest, revision, origin_revision, digest, changes, is_permanent: _ } =
             ended;
         // What was said of the run's phases is part of the status by now.
         let object = self.latest.begun(&object);
         let now = jiff::Timestamp::now();
-        let (retry, interval) = match pace {
-            Some(pace) => (pace.retry, self.interval(&object, pace)),
+        let (retry, interval) = match timeouts {
+            Some(timeouts) => (timeouts.retry, self.interval(&object, timeouts)),
             None => (AFTER_REFUSAL, AFTER_REFUSAL),
         };
         let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
@@ -490,13 +496,13 @@ impl Session {
             has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
             began: self.began,
             now,
-            interval: pace.map_or(interval, |pace| pace.interval),
+            interval: timeouts.map_or(interval, |timeouts| timeouts.interval),
         };
         let report = report::report(&object, &run);
         report.log(&object, &run);
         self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
-        for news in report.news {
-            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, news);
+        for event in report.events {
+            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, event);
         }
         let until_verification =
             self.memory().verify_at.map(|at| at.saturating_duration_since(Instant::now()));

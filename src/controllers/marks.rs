@@ -19,7 +19,7 @@ use crate::cluster::ClusterError;
 pub(super) const ANNOTATIONS: [&str; 8] = [
     window::WINDOW,
     window::BREAK_GLASS,
-    window::MOMENTS,
+    window::SCHEDULE_ANNOTATION,
     hold::BY,
     hold::REASON,
     hold::UNTIL,
@@ -30,7 +30,10 @@ pub(super) const ANNOTATIONS: [&str; 8] = [
 /// The conditions that an object should have now.
 pub(super) fn of<K: Controlled + Reconciled>(object: &K, now: Time) -> Vec<Mark> {
     let window = window::state(object, now).map(|state| state.mark());
-    [window, hold::mark(object, now), window::wrong_moments(object)].into_iter().flatten().collect()
+    [window, hold::mark(object, now), window::invalid_schedule(object)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Whether an object's look was asked for and not yet answered.

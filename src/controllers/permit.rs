@@ -1,23 +1,23 @@
-//! Places that are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
+//! Permits, of which there are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
 //!
-//! Whoever waits for a place waits in the queue of its namespace, and the queues have their turn one after the other:
+//! Whoever waits for a permit waits in the queue of its namespace, and the queues have their turn one after the other:
 //! a tenant with many objects makes its own wait, and nobody else's. Where work is mostly waiting for somebody, a
-//! namespace has a bound of its own besides, so that servers which never end cannot take all places.
-//! Who waits for the world gives its place back meanwhile ([`Place::aside`]).
+//! namespace has a bound of its own besides, so that servers which never end cannot take all permits.
+//! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Places, and who waits for one. Clones are the same ones.
+/// Permits, and who waits for one. Clones are the same ones.
 #[derive(Debug, Clone)]
 pub(crate) struct Permits(Arc<Mutex<Queues>>);
 
 #[derive(Debug)]
 struct Queues {
     free: usize,
-    /// How many of all places a namespace may have.
+    /// How many of all permits a namespace may have.
     each: usize,
     /// Who waits, by namespace.
     waiting: BTreeMap<String, VecDeque<oneshot::Sender<Permit>>>,
@@ -26,7 +26,7 @@ struct Queues {
     held: BTreeMap<String, usize>,
 }
 
-/// A place; given back when it is dropped.
+/// A permit; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Permits,
@@ -49,7 +49,7 @@ impl Drop for Permit {
     }
 }
 
-/// A place for each who waited for it. Who waits no more gives it back, and so to the next.
+/// A permit for each who waited for it. Who waits no more gives it back, and so to the next.
 fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
     for (waiting, permit) in granted {
         drop(waiting.send(permit));
@@ -57,12 +57,12 @@ fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
 }
 
 impl Permits {
-    /// So many places, all of which one namespace may have if nobody else wants any.
+    /// So many permits, all of which one namespace may have if nobody else wants any.
     pub(crate) fn new(all: usize) -> Self {
         Self::shared(all, all)
     }
 
-    /// So many places, of which one namespace may have some.
+    /// So many permits, of which one namespace may have some.
     pub(crate) fn shared(all: usize, each: usize) -> Self {
         Self(Arc::new(Mutex::new(Queues {
             free: all,
@@ -77,7 +77,7 @@ impl Permits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place, when it is the namespace's turn.
+    /// A permit, when it is the namespace's turn.
     pub(crate) async fn acquire(&self, namespace: &str) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
@@ -87,22 +87,22 @@ impl Permits {
                 self.grant(&mut queues)
             };
             hand_out(granted);
-            // Its sender is in the queue until a place is sent.
+            // Its sender is in the queue until a permit is sent.
             if let Ok(permit) = receiver.await {
                 return permit;
             }
         }
     }
 
-    /// A place of a run, which it can give back while it waits.
-    pub(crate) async fn place(&self, namespace: &str) -> Place {
+    /// A permit of a run, which it can give back while it waits.
+    pub(crate) async fn run_permit(&self, namespace: &str) -> RunPermit {
         let permit = self.acquire(namespace).await;
         let (permits, namespace) = (self.clone(), namespace.to_owned());
         let held = Mutex::new(Held { permit: Some(permit), aside: 0 });
-        Place(Arc::new(Shared { permits, namespace, held }))
+        RunPermit(Arc::new(Shared { permits, namespace, held }))
     }
 
-    /// Takes free places for those whose turn it is.
+    /// Takes free permits for those whose turn it is.
     fn grant(&self, queues: &mut Queues) -> Vec<(oneshot::Sender<Permit>, Permit)> {
         let mut granted = Vec::new();
         while queues.free > 0 {
@@ -114,7 +114,7 @@ impl Permits {
         granted
     }
 
-    /// How many places are free.
+    /// How many permits are free.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.lock().free
@@ -130,7 +130,7 @@ impl Queues {
         queue.push_back(waiting);
     }
 
-    /// The next of those who still wait and whose namespace may have one more place.
+    /// The next of those who still wait and whose namespace may have one more permit.
     fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
         for _ in 0..self.turns.len() {
             let namespace = self.turns.pop_front()?;
@@ -153,9 +153,9 @@ impl Queues {
     }
 }
 
-/// The place of one run, for all that it does at the same time.
+/// The permit of one run, for all that it does at the same time.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(Arc<Shared>);
+pub(crate) struct RunPermit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -167,16 +167,16 @@ struct Shared {
 #[derive(Debug)]
 struct Held {
     permit: Option<Permit>,
-    /// How many parts of the run wait for the world.
+    /// How many parts of the run wait for others.
     aside: usize,
 }
 
-impl Place {
+impl RunPermit {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the world without a place, and goes on with one.
+    /// Waits for others without a permit, and goes on with one.
     ///
     /// While a part of a run waits, the other parts go on without one.
     pub(crate) async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {

@@ -8,7 +8,7 @@ use objects::{Gvk, ObjectId};
 use reconcile::Node;
 
 use super::context::Context;
-use super::observer::{Moment, Referred};
+use super::object_watcher::{Moment, Referred};
 use crate::cluster::ClusterError;
 
 /// What a run read; [`References::watch`] ends it.
@@ -24,20 +24,20 @@ impl References {
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ClusterError> {
-        let since = context.observer.before_reading();
+        let since = context.watcher.before_reading();
         let (data, version) = context.cluster.secret(namespace, name).await?.unzip();
         self.note(context, "Secret", (namespace, name), (version, since)).await?;
         Ok(data)
     }
 
-    /// The texts of a ConfigMap; `None` when there is none of that name.
+    /// The strings of a ConfigMap; `None` when there is none of that name.
     pub(crate) async fn config_map(
         &mut self,
         context: &Context,
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
-        let since = context.observer.before_reading();
+        let since = context.watcher.before_reading();
         let (data, version) = context.cluster.config_map(namespace, name).await?.unzip();
         self.note(context, "ConfigMap", (namespace, name), (version, since)).await?;
         Ok(data)
@@ -50,7 +50,7 @@ impl References {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<String>>, ClusterError> {
-        let since = context.observer.before_reading();
+        let since = context.watcher.before_reading();
         let (names, version) = context.cluster.pull_secrets(namespace, name).await?.unzip();
         self.note(context, "ServiceAccount", (namespace, name), (version, since)).await?;
         Ok(names)
@@ -71,6 +71,6 @@ impl References {
 
     /// Has the object woken by changes of all that was read, and of nothing that an earlier run had read.
     pub(crate) fn watch(self, context: &Context, node: &Node) {
-        context.observer.refer_to(node, &self.0);
+        context.watcher.refer_to(node, &self.0);
     }
 }

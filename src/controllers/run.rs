@@ -82,7 +82,7 @@ struct Notices {
     last: Mutex<BTreeMap<Node, Noticed>>,
     /// Objects of this part of the cluster that cannot be read.
     unreadable: Mutex<BTreeMap<Node, Arc<Unreadable>>>,
-    /// Places for saying so on them.
+    /// Permits for saying so on them.
     telling: Arc<Semaphore>,
     /// Runs have begun; before, the store fills and nobody is woken.
     awake: AtomicBool,
@@ -101,13 +101,13 @@ fn let_go<K: Controlled>(node: &Node, context: &Context) {
     K::forget(node, context);
     context.metrics.forget(node);
     context.hub.forget(node);
-    context.observer.forget(node);
+    context.watcher.forget(node);
 }
 
 impl Notices {
     fn new(context: Arc<Context>) -> Self {
         let (last, unreadable, awake) = (Mutex::default(), Mutex::default(), AtomicBool::default());
-        Self { context, last, unreadable, telling: unreadable::places(), awake }
+        Self { context, last, unreadable, telling: unreadable::permits(), awake }
     }
 
     /// An object is there and cannot be read: for everybody else it is gone.
@@ -135,8 +135,8 @@ impl Notices {
     }
 
     fn tell<K: Controlled>(&self, object: Arc<Unreadable>) {
-        let (context, places) = (self.context.clone(), self.telling.clone());
-        tokio::spawn(unreadable::tell::<K>(context, object, places));
+        let (context, permits) = (self.context.clone(), self.telling.clone());
+        tokio::spawn(unreadable::tell::<K>(context, object, permits));
     }
 
     fn is_live<K: Controlled>(&self, live: bool) {
@@ -160,8 +160,8 @@ impl Notices {
             last.insert(node.clone(), now.clone())
         };
         let is_awake = self.awake.load(Ordering::Acquire);
-        let is_news = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
-        if is_awake && now.ours && is_news {
+        let is_new = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
+        if is_awake && now.ours && is_new {
             self.context.hub.wake(&node, WakeReason::Spec);
         }
         if !now.ours && before.as_ref().is_some_and(|b| b.ours) {
@@ -303,7 +303,7 @@ async fn isolated<K: Controlled>(
                 namespace = node.namespace,
                 "a fault in windlass broke off this run; please report it"
             );
-            let news = crate::cluster::events::News {
+            let event = crate::cluster::events::Event {
                 severity: crate::cluster::events::Severity::Error,
                 reason: "InternalFault".to_owned(),
                 message: "a fault in windlass broke off this run; it will be tried again. Please report it with \
@@ -311,7 +311,7 @@ async fn isolated<K: Controlled>(
                     .to_owned(),
                 metadata: BTreeMap::new(),
             };
-            context.cluster.announce(&*object, K::CONTROLLER, news);
+            context.cluster.announce(&*object, K::CONTROLLER, event);
             Some(AFTER_PANIC)
         }
     };

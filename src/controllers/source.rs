@@ -34,7 +34,7 @@ use world::{Asked, Run, Stored, World};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
 ///
-/// Who fetches has one of a few places for that time. Differs(flux): it has no limit.
+/// Who fetches has one of a few permits for that time. Differs(flux): it has no limit.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A kind that yields artifacts, as the run needs it.
@@ -398,8 +398,8 @@ async fn finish<K: Sourced>(
     let report = report::report(&**object, stored.as_ref(), url, &rest, now).with(always);
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
-    for news in report.news {
-        context.cluster.announce(&**object, K::CONTROLLER, news);
+    for event in report.events {
+        context.cluster.announce(&**object, K::CONTROLLER, event);
     }
     Ok(again)
 }

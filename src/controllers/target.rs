@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 
 use super::context::Context;
 use super::hub::Hub;
-use super::observer::Observer;
+use super::kinds;
+use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::reference::References;
-use super::registry;
 use crate::cluster::Cluster;
 use crate::cluster::client::connect_to;
 use crate::cluster::kubeconfig::{Allowed, Remote};
@@ -27,58 +27,58 @@ use crate::metrics::Metrics;
 const APPLYING_AT_ONCE: usize = 16;
 
 /// A cluster as seen by everyone who applies to it.
-pub(crate) struct Place {
+pub(crate) struct Destination {
     cluster: Cluster,
     /// What was applied there, and its watches.
-    observer: Arc<Observer>,
-    /// Places for those who apply now.
+    watcher: Arc<ObjectWatcher>,
+    /// Permits for those who apply now.
     applying: Permits,
-    /// Follows the definitions of a remote cluster.
-    definitions: Option<AbortHandle>,
+    /// Follows the CRDs of a remote cluster.
+    crd_watch: Option<AbortHandle>,
 }
 
-impl Drop for Place {
+impl Drop for Destination {
     fn drop(&mut self) {
-        if let Some(definitions) = &self.definitions {
-            definitions.abort();
+        if let Some(watch) = &self.crd_watch {
+            watch.abort();
         }
     }
 }
 
-/// A place and the user as whom it is spoken to. Shared by all who use the same.
+/// A destination and the user as whom it is spoken to. Shared by all who use the same.
 pub(crate) struct Target {
     /// Requests, in that user's name.
     pub(crate) cluster: Cluster,
-    place: Arc<Place>,
+    destination: Arc<Destination>,
     key: Key,
 }
 
 impl Target {
-    /// Drift and waits at the place.
-    pub(crate) fn observer(&self) -> &Arc<Observer> {
-        &self.place.observer
+    /// Drift and waits at the destination.
+    pub(crate) fn watcher(&self) -> &Arc<ObjectWatcher> {
+        &self.destination.watcher
     }
 
     /// The same cluster, spoken to as windlass or as the kubeconfig's own user.
     pub(crate) fn as_ourselves(&self) -> &Cluster {
-        &self.place.cluster
+        &self.destination.cluster
     }
 
     /// Whether it is windlass's own cluster, spoken to as windlass itself.
     pub(crate) fn is_home(&self) -> bool {
-        self.key.place.is_empty() && self.key.user.is_empty()
+        self.key.destination.is_empty() && self.key.user.is_empty()
     }
 
-    /// Places for those who apply now.
+    /// Permits for those who apply now.
     pub(crate) fn applying(&self) -> &Permits {
-        &self.place.applying
+        &self.destination.applying
     }
 }
 
 /// Digest of the kubeconfig (empty for windlass's own cluster) and the user (empty for windlass's own).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    place: String,
+    destination: String,
     user: String,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Targets {
     home: Arc<Target>,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,
-    places: Mutex<BTreeMap<Key, Weak<Place>>>,
+    destinations: Mutex<BTreeMap<Key, Weak<Destination>>>,
     targets: Mutex<BTreeMap<Key, Weak<Target>>>,
 }
 
@@ -142,16 +142,17 @@ impl Targets {
     /// Only windlass's own cluster, as itself.
     pub(crate) fn new(
         cluster: Cluster,
-        observer: Arc<Observer>,
+        watcher: Arc<ObjectWatcher>,
         hub: Arc<Hub>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let applying = Permits::new(APPLYING_AT_ONCE);
-        let place = Place { cluster: cluster.clone(), observer, applying, definitions: None };
-        let key = Key { place: String::new(), user: String::new() };
-        let home = Arc::new(Target { cluster, place: Arc::new(place), key });
-        let (places, targets) = (Mutex::default(), Mutex::default());
-        Self { home, hub, metrics, places, targets }
+        let destination =
+            Destination { cluster: cluster.clone(), watcher, applying, crd_watch: None };
+        let key = Key { destination: String::new(), user: String::new() };
+        let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
+        let (destinations, targets) = (Mutex::default(), Mutex::default());
+        Self { home, hub, metrics, destinations, targets }
     }
 
     /// The target that a spec asks for. The Secret that it names is among the references then.
@@ -169,24 +170,25 @@ impl Targets {
             Some(named) => Some(remote(context, references, wanted.namespace, named).await?),
             None => None,
         };
-        let place = remote.as_ref().map(|(remote, _)| remote.digest.clone()).unwrap_or_default();
-        let key = Key { place, user: user.clone().unwrap_or_default() };
+        let destination =
+            remote.as_ref().map(|(remote, _)| remote.digest.clone()).unwrap_or_default();
+        let key = Key { destination, user: user.clone().unwrap_or_default() };
         if key == self.home.key {
             return Ok(self.home.clone());
         }
         if let Some(target) = alive(&self.targets, &key) {
             return Ok(target);
         }
-        let (place, cluster) = match &remote {
+        let (destination, cluster) = match &remote {
             None => {
                 let named = user.as_deref().unwrap_or_default();
                 let cluster = self.home.cluster.acting_as(named);
                 let cluster = cluster.map_err(|error| failed(error.to_string()))?;
-                (self.home.place.clone(), cluster)
+                (self.home.destination.clone(), cluster)
             }
             Some((remote, secret)) => self.reach(context, remote, user.as_deref(), secret).await?,
         };
-        let target = Arc::new(Target { cluster, place, key: key.clone() });
+        let target = Arc::new(Target { cluster, destination, key: key.clone() });
         keep(&self.targets, key, &target);
         Ok(target)
     }
@@ -198,34 +200,34 @@ impl Targets {
         remote: &Remote,
         user: Option<&str>,
         secret: &str,
-    ) -> Result<(Arc<Place>, Cluster), Rest> {
+    ) -> Result<(Arc<Destination>, Cluster), Rest> {
         let told = |error: &dyn std::fmt::Display| failed(format!("secret '{secret}': {error}"));
-        let of_place = Key { place: remote.digest.clone(), user: String::new() };
-        let place = match alive(&self.places, &of_place) {
-            Some(place) => place,
+        let of_destination = Key { destination: remote.digest.clone(), user: String::new() };
+        let destination = match alive(&self.destinations, &of_destination) {
+            Some(destination) => destination,
             None => {
                 let cluster =
                     connect_to(remote, context.budgets.egress(), &self.home.cluster, &self.metrics)
                         .await
                         .map_err(|e| told(&e))?;
-                let observer = Observer::new(cluster.clone(), self.hub.clone());
-                let follow = registry::definitions(cluster.clone(), self.hub.clone());
-                let definitions = Some(tokio::spawn(follow).abort_handle());
+                let watcher = ObjectWatcher::new(cluster.clone(), self.hub.clone());
+                let follow = kinds::follow_crds(cluster.clone(), self.hub.clone());
+                let crd_watch = Some(tokio::spawn(follow).abort_handle());
                 let applying = Permits::new(APPLYING_AT_ONCE);
-                let place = Arc::new(Place { cluster, observer, applying, definitions });
-                keep(&self.places, of_place, &place);
+                let destination = Arc::new(Destination { cluster, watcher, applying, crd_watch });
+                keep(&self.destinations, of_destination, &destination);
                 if !remote.stripped.is_empty() {
                     let ignored = remote.stripped.join(", ");
                     tracing::info!(secret, ignored, "parts of a kubeconfig are not used");
                 }
-                place
+                destination
             }
         };
         let cluster = match user {
-            Some(user) => place.cluster.acting_as(user).map_err(|e| told(&e))?,
-            None => place.cluster.clone(),
+            Some(user) => destination.cluster.acting_as(user).map_err(|e| told(&e))?,
+            None => destination.cluster.clone(),
         };
-        Ok((place, cluster))
+        Ok((destination, cluster))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Windows and moments of an object: `windlass.dev/window`, `-break-glass` and `-schedule`.
+//! Windows and schedules of an object: `windlass.dev/window`, `-break-glass` and `-schedule`.
 //!
 //! Here: reading the annotations, and when they want the object run. Elsewhere: what they mean (engine
 //! `reconcile`), what a closed window stops (`gate.rs`), showing them (`marks.rs`).
@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kube::core::{Resource, ResourceExt as _};
-use reconcile::{Mark, Moments, SCHEDULE, Status, Time, WindowState, reason};
+use reconcile::{Mark, SCHEDULE, ScheduleTimes, Status, Time, WindowState, reason};
 
 use super::run::Controlled;
 
@@ -15,7 +15,7 @@ pub(super) const WINDOW: &str = "windlass.dev/window";
 /// Until when it may regardless.
 pub(super) const BREAK_GLASS: &str = "windlass.dev/break-glass";
 /// When any kind is looked at besides its interval.
-pub(super) const MOMENTS: &str = "windlass.dev/schedule";
+pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
 /// What an object's windows mean now; `None` if it has none, or applies nothing.
 pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState> {
@@ -26,34 +26,36 @@ pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState>
     WindowState::at(now, annotation(WINDOW), annotation(BREAK_GLASS))
 }
 
-fn moments<K: Resource>(object: &K) -> Option<Result<Moments, Mark>> {
-    let text = object.annotations().get(MOMENTS)?;
-    Some(Moments::parse(text).map_err(|error| Mark {
+fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Mark>> {
+    let text = object.annotations().get(SCHEDULE_ANNOTATION)?;
+    Some(ScheduleTimes::parse(text).map_err(|error| Mark {
         kind: SCHEDULE,
         status: Status::False,
         reason: reason::INVALID_SCHEDULE,
-        text: format!("{MOMENTS}: {error}. The interval alone counts until it is corrected"),
+        text: format!(
+            "{SCHEDULE_ANNOTATION}: {error}. The interval alone counts until it is corrected"
+        ),
     }))
 }
 
-/// What is wrong with an object's moments.
-pub(crate) fn wrong_moments<K: Resource>(object: &K) -> Option<Mark> {
-    moments(object)?.err()
+/// What is wrong with an object's schedule.
+pub(crate) fn invalid_schedule<K: Resource>(object: &K) -> Option<Mark> {
+    schedule_times(object)?.err()
 }
 
-/// Whether one of an object's moments came after a time.
-pub(crate) fn moment_passed<K: Resource>(object: &K, since: Time, now: Time) -> bool {
-    let next = moments(object).and_then(Result::ok).and_then(|it| it.next_after(since));
+/// Whether one of an object's scheduled times came after a time.
+pub(crate) fn schedule_time_passed<K: Resource>(object: &K, since: Time, now: Time) -> bool {
+    let next = schedule_times(object).and_then(Result::ok).and_then(|it| it.next_after(since));
     next.is_some_and(|next| next <= now)
 }
 
 /// When a run that wants to be repeated after `again` is, given what the object's annotations want.
 pub(crate) fn sooner<K: Controlled>(object: &K, again: Option<Duration>) -> Option<Duration> {
     let now = jiff::Timestamp::now();
-    let moment = moments(object).and_then(Result::ok).and_then(|it| it.next_after(now));
+    let scheduled = schedule_times(object).and_then(Result::ok).and_then(|it| it.next_after(now));
     let window = state(object, now).and_then(|state| state.changes_at());
     let hold = super::hold::of(object).and_then(|hold| hold.expires_at());
-    let delays = [moment, window, hold].into_iter().flatten().filter(|at| *at > now);
+    let delays = [scheduled, window, hold].into_iter().flatten().filter(|at| *at > now);
     let delays = delays.filter_map(|at| Duration::try_from(at.duration_since(now)).ok());
     delays.chain(again).min()
 }
@@ -90,28 +92,28 @@ mod tests {
         let hour = Some(60 * minute);
         let delay = |annotations| sooner(&object::<Kustomization>(&annotations), hour);
         assert_eq!(delay(json!({})), hour);
-        assert!(delay(json!({MOMENTS: "* * * * *"})).unwrap() <= minute);
+        assert!(delay(json!({SCHEDULE_ANNOTATION: "* * * * *"})).unwrap() <= minute);
         assert!(delay(json!({WINDOW: "* * * * * 1s"})).unwrap() <= minute);
-        assert_eq!(delay(json!({MOMENTS: "soon", WINDOW: "never"})), hour);
+        assert_eq!(delay(json!({SCHEDULE_ANNOTATION: "soon", WINDOW: "never"})), hour);
         let past = json!({super::super::hold::UNTIL: "2020-01-01T00:00:00Z"});
         assert_eq!(delay(past), hour);
         let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30);
         assert!(delay(json!({super::super::hold::UNTIL: soon.to_string()})).unwrap() < minute);
-        let stalled = object::<Kustomization>(&json!({MOMENTS: "@hourly"}));
+        let stalled = object::<Kustomization>(&json!({SCHEDULE_ANNOTATION: "@hourly"}));
         assert!(sooner(&stalled, None).is_some());
     }
 
     #[test]
-    fn a_moment_that_came_since_the_last_look_is_due() {
-        let object: GitRepository = object(&json!({MOMENTS: "0 6 * * *"}));
+    fn a_schedule_time_that_came_since_the_last_run_is_due() {
+        let object: GitRepository = object(&json!({SCHEDULE_ANNOTATION: "0 6 * * *"}));
         let time = |text: &str| text.parse::<Time>().unwrap();
         let (before, at) = (time("2026-11-23T05:00:00Z"), time("2026-11-23T06:00:00Z"));
-        assert!(moment_passed(&object, before, at));
-        assert!(!moment_passed(&object, at, time("2026-11-23T12:00:00Z")));
-        let wrong = self::object::<GitRepository>(&json!({MOMENTS: "0 6 * * 8"}));
-        assert!(!moment_passed(&wrong, before, at));
+        assert!(schedule_time_passed(&object, before, at));
+        assert!(!schedule_time_passed(&object, at, time("2026-11-23T12:00:00Z")));
+        let wrong = self::object::<GitRepository>(&json!({SCHEDULE_ANNOTATION: "0 6 * * 8"}));
+        assert!(!schedule_time_passed(&wrong, before, at));
         assert!(
-            wrong_moments(&wrong).unwrap().text.starts_with("windlass.dev/schedule: `8` is not")
+            invalid_schedule(&wrong).unwrap().text.starts_with("windlass.dev/schedule: `8` is not")
         );
     }
 }

@@ -50,21 +50,21 @@ pub(super) async fn serve(
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let permits = Arc::new(Semaphore::new(limits.connections));
     let under_way = TaskTracker::new();
     loop {
         let next = async {
-            let place = places.clone().acquire_owned().await;
-            (place, socket.accept().await)
+            let permit = permits.clone().acquire_owned().await;
+            (permit, socket.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (permit, accepted) = tokio::select! {
             next = next => next,
             () = stop.cancelled() => break,
         };
-        match (place, accepted) {
-            (Ok(place), Ok((stream, _))) => {
+        match (permit, accepted) {
+            (Ok(permit), Ok((stream, _))) => {
                 let stream = Impatient { stream, limit: limits.stalled, stalled: None };
-                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), place));
+                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), permit));
             }
             (_, Err(error)) => {
                 tracing::info!(serves = name, error = %error, "connection not taken");
@@ -82,7 +82,7 @@ async fn one(
     router: Router,
     limits: Limits,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -207,7 +207,7 @@ mod tests {
     const WHOLE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
     #[tokio::test]
-    async fn who_never_ends_its_headers_is_let_go_and_its_place_is_given_to_the_next() {
+    async fn who_never_ends_its_headers_is_let_go_and_its_permit_is_given_to_the_next() {
         let limits = Limits { connections: 2, headers: SHORT, stalled: LONG };
         let (address, stop) = server(limits).await;
         let mut slow = Vec::new();

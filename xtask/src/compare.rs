@@ -261,7 +261,7 @@ fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
         let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
         let mut wanted = wanted.clone();
         if !case.is_same_wording(run) {
-            same_silence(&mut got, wanted.texts.remove("stderr").is_some());
+            same_silence(&mut got, wanted.strings.remove("stderr").is_some());
         }
         differences.extend(Difference::from_recorded(run, arguments, &wanted, &got));
     }

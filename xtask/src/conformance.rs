@@ -8,7 +8,7 @@ mod apply;
 mod case;
 mod crds;
 mod envsubst;
-mod go_texts;
+mod go_strings;
 mod golang;
 mod gotemplate;
 mod helm;
@@ -48,7 +48,7 @@ fn topics() -> Vec<Topic> {
     let mut topics = Vec::new();
     topics.extend(apply::TOPICS);
     topics.extend(crds::TOPICS);
-    topics.extend(go_texts::TOPICS);
+    topics.extend(go_strings::TOPICS);
     topics.extend(envsubst::TOPICS);
     topics.extend(golang::TOPICS);
     topics.extend(gotemplate::TOPICS);
@@ -182,15 +182,15 @@ fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<Tallies> {
 }
 
 fn replay_path(topic: &Topic, path: &Path, tally: &mut Tally) {
-    let texts = match texts(path) {
-        Ok(texts) => texts,
+    let strings = match strings(path) {
+        Ok(strings) => strings,
         Err(error) => {
             let fault = Fault::Mismatch { wanted: "cases".to_owned(), got: error.to_string() };
             tally.failures.push((path.display().to_string(), fault));
             return;
         }
     };
-    for (place, text) in texts {
+    for (place, text) in strings {
         match Case::parse(&place, &text) {
             Ok(case) => {
                 let name = case.name.clone();
@@ -219,26 +219,26 @@ fn row(line: &[u8]) -> Vec<u8> {
     serde_json::json!({"name": name, "out": out}).to_string().into_bytes()
 }
 
-/// The texts of all cases at a path, each with what to call a case that has no name.
-fn texts(path: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
-    let mut texts = Vec::new();
+/// The strings of all cases at a path, each with what to call a case that has no name.
+fn strings(path: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut strings = Vec::new();
     if path.is_dir() {
         for entry in std::fs::read_dir(path)? {
             let file = entry?.path();
             if file.extension().is_some_and(|extension| extension == "json") {
                 let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                texts.push((stem, std::fs::read(&file)?));
+                strings.push((stem, std::fs::read(&file)?));
             }
         }
-        texts.sort();
-        return Ok(texts);
+        strings.sort();
+        return Ok(strings);
     }
     let is_table = path.extension().is_some_and(|extension| extension == "tsv");
     for (index, line) in std::fs::read(path)?.split(|byte| *byte == b'\n').enumerate() {
         if !line.trim_ascii().is_empty() {
             let case = if is_table { row(line) } else { line.to_owned() };
-            texts.push((format!("line {}", index + 1), case));
+            strings.push((format!("line {}", index + 1), case));
         }
     }
-    Ok(texts)
+    Ok(strings)
 }

@@ -104,7 +104,7 @@ impl Demo {
         output(&format!(
             "git clone {url} && cd {}\ngit commit -a -m \"…\" && git push\n{}",
             self.repository.name(),
-            typed(&scene::look_now("\"$(date +%s)\"")),
+            typed(&scene::reconcile_now("\"$(date +%s)\"")),
         ));
         eprintln!("{}", dim("the log of windlass"));
         output(&format!("tail -f {}", installation.log().display()));

@@ -36,7 +36,7 @@ pub(crate) struct Target {
     stack: usize,
     /// What its inputs are made of.
     words: &'static mutate::Words,
-    /// Recorded cases of `e2e/conformance` whose texts are inputs too.
+    /// Recorded cases of `e2e/conformance` whose strings are inputs too.
     recorded: &'static [&'static str],
     /// Reads an input.
     read: fn(&[u8]),
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Archive(Options),
     /// Expressions of health and readiness
     Cel(Options),
-    /// Texts with variables of a Kustomization
+    /// Strings with variables of a Kustomization
     Envsubst(Options),
     /// Indexes of chart repositories
     Index(Options),
@@ -77,7 +77,7 @@ pub(crate) enum Command {
     Schema(Options),
     /// Every field of every kind, on a control plane: the story `poison` with other seeds
     Spec(Options),
-    /// Our own charts: templates, values, definitions, schemas
+    /// Our own charts: templates, values, CRDs, schemas
     Template(cases::Options),
     /// Manifests and values
     Yaml(Options),

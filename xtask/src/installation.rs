@@ -48,7 +48,7 @@ pub(crate) enum Build {
 pub(crate) enum Serving<'a> {
     /// windlass, with flags besides its addresses.
     Windlass(Build, &'a [String]),
-    /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the definitions they need,
+    /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the CRDs they need,
     /// which are ours when none are given.
     Programs(&'a [String], &'a [PathBuf]),
 }
@@ -92,9 +92,9 @@ impl Installation {
         let client = runtime.block_on(control_plane::client(&plane.kubeconfig()))?;
         step("definitions of the Flux kinds", || match serving {
             Serving::Programs(_, given) if !given.is_empty() => {
-                install_definitions(&kubectl, &plane, given)
+                install_crds(&kubectl, &plane, given)
             }
-            _ => install_definitions(&kubectl, &plane, &[root().join("crds/yaml")]),
+            _ => install_crds(&kubectl, &plane, &[root().join("crds/yaml")]),
         })?;
         let git = step("Git server", || GitServer::start(Access::Open))?;
         let operators = match serving {
@@ -222,11 +222,7 @@ fn kubectl(program: &Path, plane: &ControlPlane, arguments: &[&str]) -> anyhow::
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn install_definitions(
-    program: &Path,
-    plane: &ControlPlane,
-    paths: &[PathBuf],
-) -> anyhow::Result<()> {
+fn install_crds(program: &Path, plane: &ControlPlane, paths: &[PathBuf]) -> anyhow::Result<()> {
     for path in paths {
         let path = path.display().to_string();
         kubectl(program, plane, &["apply", "--server-side", "-f", &path])?;

@@ -220,7 +220,7 @@ pub struct UpgradeRemediation {
 }
 
 choice! {
-    /// What to do with the definitions in a chart's `crds` directory.
+    /// What to do with the CRDs in a chart's `crds` directory.
     CrdsPolicy {
         /// Nothing.
         Skip = "Skip",

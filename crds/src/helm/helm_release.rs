@@ -93,7 +93,7 @@ pub struct HelmReleaseSpec {
     pub service_account_name: Option<String>,
 
     /// Whether one client serves the whole action. Unset it for charts whose hooks create
-    /// definitions that the rest of the chart uses. Defaults to true.
+    /// CRDs that the rest of the chart uses. Defaults to true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_client: Option<bool>,
 

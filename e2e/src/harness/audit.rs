@@ -12,7 +12,7 @@ use super::Story;
 /// A request that could have changed something, whether it did or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// When the API server received it, RFC 3339 with microseconds: texts compare as times.
+    /// When the API server received it, RFC 3339 with microseconds: strings compare as times.
     pub at: String,
     /// Who sent it: what its user agent has in parentheses.
     pub by: String,

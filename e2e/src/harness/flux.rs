@@ -150,7 +150,7 @@ impl Story {
     /// Asks windlass to look at an object now; returns the token it will have handled.
     pub async fn request(&self, target: &Target) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let token = format!("look {}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let token = format!("request {}", COUNT.fetch_add(1, Ordering::Relaxed));
         let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
         self.merge(target, patch).await?;
         Ok(token)

@@ -1,4 +1,4 @@
-//! Manifests that stories put into repositories, as YAML texts without a namespace.
+//! Manifests that stories put into repositories, as YAML strings without a namespace.
 //!
 //! Elsewhere: how pods behave that carry the annotation (`testbed/kwok/stages.yaml`).
 
@@ -95,8 +95,8 @@ pub fn job(name: &str, pods: Pods) -> String {
     )
 }
 
-/// The definition of the kind `Widget` in a group, with any spec and a status of its own.
-pub fn widget_definition(group: &str) -> String {
+/// The CRD of the kind `Widget` in a group, with any spec and a status of its own.
+pub fn widget_crd(group: &str) -> String {
     format!(
         "
 apiVersion: apiextensions.k8s.io/v1
@@ -121,7 +121,7 @@ spec:
     )
 }
 
-/// A Widget of that definition.
+/// A Widget of that CRD.
 pub fn widget(group: &str, name: &str) -> String {
     format!(
         "{{apiVersion: {group}/v1, kind: Widget, metadata: {{name: {name}}}, spec: {{size: 1}}}}\n"

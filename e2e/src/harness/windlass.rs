@@ -43,7 +43,7 @@ impl Windlass {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self> {
-        create_definitions(&bed.client().await?).await?;
+        create_crds(&bed.client().await?).await?;
         for _ in 0..3 {
             let [storage, health, metrics] = free_ports()?;
             let mut arguments = vec![
@@ -135,14 +135,14 @@ impl Windlass {
 }
 
 /// Creates the CustomResourceDefinitions, and waits until they are served.
-async fn create_definitions(client: &Client) -> Result<()> {
+async fn create_crds(client: &Client) -> Result<()> {
     let api = Api::<apiextensions::CustomResourceDefinition>::all(client.clone());
     let params = PatchParams::apply("story").force();
-    try_join_all(crds::all().into_iter().map(|(_, definition)| {
+    try_join_all(crds::all().into_iter().map(|(_, crd)| {
         let (api, params) = (&api, &params);
         async move {
-            let name = definition.metadata.name.clone().unwrap_or_default();
-            api.patch(&name, params, &Patch::Apply(&definition)).await?;
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            api.patch(&name, params, &Patch::Apply(&crd)).await?;
             await_until(&format!("{name} to be served"), START_LIMIT, async || {
                 let conditions = api.get(&name).await?.status.and_then(|it| it.conditions);
                 let is_served = |it: &apiextensions::CustomResourceDefinitionCondition| {

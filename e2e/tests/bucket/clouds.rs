@@ -21,7 +21,7 @@ use sources::bucket::{
 };
 use tokio::net::TcpListener;
 
-use super::{BUCKET, failure, packed, remote as of_s3, texts};
+use super::{BUCKET, failure, packed, remote as of_s3, strings};
 
 /// A store of one of the clouds.
 enum Store {
@@ -121,7 +121,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         ensure!(first.revision == revision, "{} {revision}", first.revision);
         let files = packed(&first)?;
         let expected = ["a.yaml=1", "deep/b.yaml=2", "deep/ü c+%20&#?.yaml=3"];
-        ensure!(texts(&files)? == expected, "{:?}", texts(&files)?);
+        ensure!(strings(&files)? == expected, "{:?}", strings(&files)?);
 
         let before = store.requests().await?.len();
         let listed = list(&remote, None, &first.note, &known).await?;
@@ -139,7 +139,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         ensure!((second.count, second.downloaded) == (2, 1));
         let files = packed(&second)?;
         let expected = ["deep/b.yaml=changed", "deep/ü c+%20&#?.yaml=3"];
-        ensure!(texts(&files)? == expected, "{:?}", texts(&files)?);
+        ensure!(strings(&files)? == expected, "{:?}", strings(&files)?);
     }
     Ok(())
 }
@@ -181,7 +181,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
         let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
         let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
         let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
-        ensure!(texts(&packed(&fetched)?)? == expected, "{:?}", texts(&packed(&fetched)?)?);
+        ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
         let before = store.requests().await?.len();
         let again = list(&remote, Some("*.txt\n"), &fetched.note, &known).await?;
         ensure!(again.revision() == fetched.revision);
@@ -212,8 +212,8 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
         ensure!(store.asked(before).await? == (2, 0), "{:?}", store.requests().await?);
         let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
         ensure!(store.asked(before).await? == (2, 1003));
-        let texts = texts(&packed(&fetched)?)?;
-        ensure!(texts.len() == 1003 && texts.contains(&"d6/1000.yaml=1000".to_owned()));
+        let strings = strings(&packed(&fetched)?)?;
+        ensure!(strings.len() == 1003 && strings.contains(&"d6/1000.yaml=1000".to_owned()));
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
         store.put("changed.yaml", "2").await?;
         store.delete("gone.yaml").await?;
         let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
-        let found = texts(&packed(&fetched)?)?;
+        let found = strings(&packed(&fetched)?)?;
         ensure!(found == ["changed.yaml=2", "kept.yaml=1"], "{found:?}");
         let now = list(&remote, None, &fetched.note, &known).await?.revision();
         ensure!(fetched.revision == now && now != before);

@@ -58,7 +58,7 @@ fn packed(fetched: &Fetched) -> Result<Memory> {
     Ok(extract(&archive[..], &ExtractOptions::default())?)
 }
 
-fn texts(files: &Memory) -> Result<Vec<String>> {
+fn strings(files: &Memory) -> Result<Vec<String>> {
     let paths = files.walk().filter(|(_, entry)| matches!(entry, tree::Entry::File { .. }));
     let text = |(path, _): (&RelPath, _)| {
         let text = files.read(path)?;
@@ -81,9 +81,9 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
     ensure!(first.revision == revision, "{} {revision}", first.revision);
     let files = packed(&first)?;
     ensure!(
-        texts(&files)? == ["a.yaml=1", "deep/b.yaml=2", "deep/ü c.yaml=3"],
+        strings(&files)? == ["a.yaml=1", "deep/b.yaml=2", "deep/ü c.yaml=3"],
         "{:?}",
-        texts(&files)?
+        strings(&files)?
     );
 
     let before = server.requests(BUCKET)?.len();
@@ -103,7 +103,11 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
     ensure!(asked.len() == 2 && asked[1].starts_with("GET /app/deep/b.yaml"), "{asked:?}");
     ensure!((second.count, second.downloaded) == (2, 1));
     let files = packed(&second)?;
-    ensure!(texts(&files)? == ["deep/b.yaml=changed", "deep/ü c.yaml=3"], "{:?}", texts(&files)?);
+    ensure!(
+        strings(&files)? == ["deep/b.yaml=changed", "deep/ü c.yaml=3"],
+        "{:?}",
+        strings(&files)?
+    );
     Ok(())
 }
 
@@ -118,7 +122,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
     let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
     let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
     let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
-    ensure!(texts(&packed(&fetched)?)? == expected, "{:?}", texts(&packed(&fetched)?)?);
+    ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
     let patterns =
         |requests: Vec<String>| requests.iter().filter(|it| it.contains("/.sourceignore")).count();
     ensure!(patterns(server.requests(BUCKET)?) == 1);
@@ -147,8 +151,11 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
     ensure!(listed.len() == 1003, "{}", listed.len());
     ensure!(server.requests(BUCKET)?.len() == 2, "{:?}", server.requests(BUCKET)?);
     let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
-    let texts = texts(&packed(&fetched)?)?;
-    ensure!(texts.len() == 1003 && texts.contains(&"d6/1000.yaml=1000".to_owned()), "{texts:?}");
+    let strings = strings(&packed(&fetched)?)?;
+    ensure!(
+        strings.len() == 1003 && strings.contains(&"d6/1000.yaml=1000".to_owned()),
+        "{strings:?}"
+    );
     Ok(())
 }
 
@@ -237,7 +244,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
 
 /// The token service is a double: no MinIO is to be had here.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_of_a_directory_is_given_keys_once_for_many_looks() -> Result<()> {
+async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> {
     let (server, _) = server().await?;
     server.put(BUCKET, "a.yaml", "1").await?;
     let identity = AwsIdentity::start().await?;

@@ -6,7 +6,7 @@
 mod adoption;
 mod appliers;
 mod bad_input;
-mod definitions;
+mod crds;
 mod drift;
 mod flux_cli;
 mod hooks;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
-use e2e::harness::manifests::{Pods, job, widget, widget_definition};
+use e2e::harness::manifests::{Pods, job, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts, by_value};
 use e2e::harness::{Story, Target};
 use serde_json::json;
@@ -12,9 +12,9 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
     let story = Story::with_windlass("release-checked").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (definition, own) = (widget_definition(&group), widget(&group, "w"));
+    let (crd, own) = (widget_crd(&group), widget(&group, "w"));
     let files = [
-        ("crds/w.yaml", definition.as_str()),
+        ("crds/w.yaml", crd.as_str()),
         ("templates/w.yaml", own.as_str()),
         ("templates/a.yaml", CONFIG),
     ];
@@ -55,9 +55,9 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     let story = Story::with_windlass("release-latched").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (definition, [a, b]) = (widget_definition(&group), ["a", "b"].map(|it| widget(&group, it)));
+    let (crd, [a, b]) = (widget_crd(&group), ["a", "b"].map(|it| widget(&group, it)));
     let files = [
-        ("crds/w.yaml", definition.as_str()),
+        ("crds/w.yaml", crd.as_str()),
         ("templates/v.yaml", a.as_str()),
         ("templates/w.yaml", b.as_str()),
         ("templates/z.yaml", CONFIG),
@@ -117,8 +117,8 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     let story = Story::with_windlass("release-legacy").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (definition, own) = (widget_definition(&group), widget(&group, "{{ .Release.Name }}"));
-    let files = [("crds/w.yaml", definition.as_str()), ("templates/w.yaml", own.as_str())];
+    let (crd, own) = (widget_crd(&group), widget(&group, "{{ .Release.Name }}"));
+    let files = [("crds/w.yaml", crd.as_str()), ("templates/w.yaml", own.as_str())];
     charts.publish("1.0.0", &files).await?;
     let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
         "current": "status.phase == 'Up'"}]);

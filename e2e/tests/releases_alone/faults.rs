@@ -59,6 +59,6 @@ async fn an_api_server_that_fails_now_and_then_is_asked_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conflicts_are_looked_at_again() -> Result<()> {
+async fn conflicts_are_retried() -> Result<()> {
     refused("release-409", 409).await
 }

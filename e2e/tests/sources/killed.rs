@@ -112,7 +112,7 @@ async fn caught_writing(
     let slot = upstream.slot(story, &windlass.storage());
     for version in first..first + 20 {
         upstream.publish(version).await?;
-        upstream.look(story, Some(MIDDLE)).await?;
+        upstream.reconcile(story, Some(MIDDLE)).await?;
         upstream.relay.held(SOON).await?;
         upstream.relay.open();
         if freeze_while_it_writes(&windlass.operator, &slot)? {
@@ -144,7 +144,7 @@ async fn told_of(way: Way, name: &str) -> Result<()> {
     // Others, before their first byte and in the middle, while there is one before them.
     for (version, bytes) in [(2, 0), (3, MIDDLE)] {
         upstream.publish(version).await?;
-        upstream.look(&story, Some(bytes)).await?;
+        upstream.reconcile(&story, Some(bytes)).await?;
         upstream.relay.held(SOON).await?;
         let served = upstream.served(&story).await?;
         ensure!(served == Some(version - 1), "{served:?} is served in place of {}", version - 1);

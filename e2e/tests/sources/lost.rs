@@ -64,11 +64,11 @@ async fn told_of(way: Way, name: &str) -> Result<()> {
     upstream.await_version(&story, 1).await?;
 
     std::fs::remove_file(file(&upstream, &story, &storage).await?)?;
-    upstream.look(&story, Some(0)).await?;
+    upstream.reconcile(&story, Some(0)).await?;
     is_made_again(&upstream, &story).await.context("lost under a running process")?;
 
     damage(&file(&upstream, &story, &storage).await?)?;
-    upstream.look(&story, Some(0)).await?;
+    upstream.reconcile(&story, Some(0)).await?;
     is_made_again(&upstream, &story).await.context("damaged under a running process")?;
 
     windlass.operator.kill()?;

@@ -233,7 +233,7 @@ impl Upstream {
     }
 
     /// Has the newest version fetched, of which so many bytes pass the relay.
-    pub(crate) async fn look(&self, story: &Story, hold_after: Option<u64>) -> Result<()> {
+    pub(crate) async fn reconcile(&self, story: &Story, hold_after: Option<u64>) -> Result<()> {
         let hold = || hold_after.into_iter().for_each(|bytes| self.relay.hold_after(bytes));
         if self.way != Way::HelmChart {
             hold();

@@ -104,9 +104,9 @@ async fn a_wrong_manifest_or_path_is_told_where_it_is_and_stalls_only_itself() -
         story.kustomization(name, "app", json!({"path": path})).await?;
     }
     story.kustomization("good", "app", json!({"path": "./good"})).await?;
-    for (name, _, reason, texts) in &cases {
+    for (name, _, reason, strings) in &cases {
         let message = story.await_failure(&Target::kustomization(name), reason).await?;
-        for text in texts {
+        for text in strings {
             ensure!(message.contains(text), "{name}: `{text}` is not in: {message}");
         }
         ensure!(message.len() < 2000, "{name}: a message of {} bytes", message.len());

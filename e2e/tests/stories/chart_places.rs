@@ -45,7 +45,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     let object = pulled(&story, &app, "1.1.0").await?;
     taken(&story, &server, &object, "of-s3", "own").await?;
 
-    // A look without news is one conditional request.
+    // A run that finds nothing new makes one conditional request.
     let before = s3.requests(BUCKET)?.len();
     let token = story.request(&source).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;

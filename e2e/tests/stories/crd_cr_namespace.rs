@@ -1,13 +1,13 @@
-//! Definitions, and what needs them, lie in one folder and are applied in one go.
+//! CRDs, and what needs them, lie in one folder and are applied in one go.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::SOON;
-use e2e::harness::manifests::{config_map, widget, widget_definition};
+use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()> {
+async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()> {
     let story = Story::with_windlass("one-go").await?;
     let (inner, group) =
         (format!("{}-inner", story.namespace), format!("{}.test", story.namespace));
@@ -23,7 +23,7 @@ async fn a_definition_its_object_and_a_namespace_become_ready_in_one_go() -> Res
         ("a-widget.yaml", into_inner(widget(&group, "wheel"))),
         ("b-settings.yaml", into_inner(config_map("settings", "1"))),
         ("c-role.yaml", role),
-        ("d-definition.yaml", widget_definition(&group)),
+        ("d-definition.yaml", widget_crd(&group)),
         ("e-namespace.yaml", namespace),
     ];
     let _upstream = story.follow("all", &files).await?;

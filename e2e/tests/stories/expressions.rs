@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition, revision};
-use e2e::harness::manifests::{config_map, widget, widget_definition};
+use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 async fn a_kind_of_its_own_is_healthy_when_its_expression_says_so() -> Result<()> {
     let story = Story::with_windlass("expressions").await?;
     let group = format!("{}.test", story.namespace);
-    story.apply(&widget_definition(&group)).await?;
+    story.apply(&widget_crd(&group)).await?;
     let upstream = story.follow("app", &[("a.yaml", widget(&group, "wheel"))]).await?;
     let checks = json!([{
         "apiVersion": format!("{group}/v1"),
@@ -31,10 +31,8 @@ async fn a_kind_of_its_own_is_healthy_when_its_expression_says_so() -> Result<()
     ensure!(message.contains("Widget/"), "{message}");
     story.merge_status(&wheel, json!({"status": {"phase": "Done"}})).await?;
     story.await_ready(&app).await?;
-    let definition = format!("widgets.{group}");
-    story
-        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition))
-        .await?;
+    let crd = format!("widgets.{group}");
+    story.delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd)).await?;
     story.end().await
 }
 

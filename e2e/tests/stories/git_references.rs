@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 /// Has windlass look and waits until it has.
-async fn look(story: &Story, name: &str) -> Result<DynamicObject> {
+async fn reconcile(story: &Story, name: &str) -> Result<DynamicObject> {
     let target = Target::git_repository(name);
     let token = story.request(&target).await?;
     let is_handled =
@@ -36,13 +36,13 @@ async fn a_range_of_versions_follows_a_new_tag() -> Result<()> {
     repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     repository.tag("v2.0.0-rc.1")?;
     repository.tag("latest")?;
-    let same = look(&story, "range").await?;
+    let same = reconcile(&story, "range").await?;
     ensure!(revision(&same) == format!("v1.0.0@sha1:{first}"), "{}", revision(&same));
 
     let third = repository.commit(&[("a.yaml", &config_map("a", "3"))], "third")?;
     repository.tag("v1.10.0")?;
     repository.tag("v1.9.0")?;
-    look(&story, "range").await?;
+    reconcile(&story, "range").await?;
     story.await_applied("range", &format!("v1.10.0@sha1:{third}")).await?;
     story.await_value("a", "3").await?;
     story.end().await
@@ -89,7 +89,7 @@ async fn a_full_name_follows_what_is_no_branch() -> Result<()> {
     story.kustomization("pull", "pull", json!({})).await?;
     story.await_applied("pull", &first).await?;
     let second = proposal("3")?;
-    look(&story, "pull").await?;
+    reconcile(&story, "pull").await?;
     story.await_applied("pull", &second).await?;
     story.await_value("a", "3").await?;
     story.end().await

@@ -2,22 +2,22 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
-use e2e::harness::manifests::widget_definition;
+use e2e::harness::manifests::widget_crd;
 use e2e::harness::{Story, Target};
 use serde_json::{Value, json};
 
-/// The definition of Widgets in two versions, of which `v1` is stored.
-fn definition(group: &str, served: [bool; 2]) -> Result<Value> {
-    let mut definition: Value = serde_saphyr::from_str(&widget_definition(group))?;
-    let mut old = definition["spec"]["versions"][0].clone();
+/// The CRD of Widgets in two versions, of which `v1` is stored.
+fn crd(group: &str, served: [bool; 2]) -> Result<Value> {
+    let mut crd: Value = serde_saphyr::from_str(&widget_crd(group))?;
+    let mut old = crd["spec"]["versions"][0].clone();
     old["name"] = json!("v1alpha1");
     old["storage"] = json!(false);
     old["served"] = json!(served[0]);
-    definition["spec"]["versions"][0]["served"] = json!(served[1]);
-    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+    crd["spec"]["versions"][0]["served"] = json!(served[1]);
+    if let Some(versions) = crd["spec"]["versions"].as_array_mut() {
         versions.push(old);
     }
-    Ok(definition)
+    Ok(crd)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
-    story.apply_value(definition(&group, [true, true])?).await?;
+    story.apply_value(crd(&group, [true, true])?).await?;
     story.await_condition(&of, "Established", "True", SOON).await?;
     let text =
         format!("{{apiVersion: {group}/v1alpha1, kind: Widget, metadata: {{name: wheel}}}}\n");
@@ -41,7 +41,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
     story.expect(&wheel).await?;
 
     // Nobody serves it for a while, and it lives on.
-    story.apply_value(definition(&group, [false, false])?).await?;
+    story.apply_value(crd(&group, [false, false])?).await?;
     story
         .await_until("the kind to be served no more", SOON, async || {
             Ok(story.read(&wheel).await.is_err().then_some(()))
@@ -56,7 +56,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
     ensure!(message.contains("serves no version of it"), "{ready}");
 
     // The version in which it was applied does not come back.
-    story.apply_value(definition(&group, [false, true])?).await?;
+    story.apply_value(crd(&group, [false, true])?).await?;
     story.await_gone(&app, SOON * 2).await?;
     ensure!(story.read(&wheel).await?.is_none(), "it was left behind");
     story.delete(&of).await?;

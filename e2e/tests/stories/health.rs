@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition, revision};
-use e2e::harness::manifests::{Pods, config_map, job, widget, widget_definition, workload};
+use e2e::harness::manifests::{Pods, config_map, job, widget, widget_crd, workload};
 use e2e::harness::{Story, Target};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     let files = [
         ("claim.yaml", CLAIM.to_owned()),
         ("daemon-set.yaml", workload("DaemonSet", "daemon", Pods::Ready)),
-        ("definition.yaml", widget_definition(&group)),
+        ("definition.yaml", widget_crd(&group)),
         ("deployment.yaml", workload("Deployment", "web", Pods::Ready)),
         ("job.yaml", job("work", Pods::Ready)),
         ("settings.yaml", config_map("settings", "1")),
@@ -68,13 +68,13 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
 async fn it_waits_for_the_objects_that_it_is_told_to_even_if_others_made_them() -> Result<()> {
     let story = Story::with_windlass("wait-named").await?;
     let group = format!("{}.test", story.namespace);
-    let definition = Target::new(
+    let crd = Target::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
-    story.apply(&widget_definition(&group)).await?;
-    story.await_condition(&definition, "Established", "True", SOON).await?;
+    story.apply(&widget_crd(&group)).await?;
+    story.await_condition(&crd, "Established", "True", SOON).await?;
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     story.apply(&widget(&group, "wheel")).await?;
     let api_version = format!("{group}/v1");
@@ -90,7 +90,7 @@ async fn it_waits_for_the_objects_that_it_is_told_to_even_if_others_made_them() 
     // The Deployment is not on the list, so nobody waits for it.
     story.merge_status(&wheel, ready("True")).await?;
     story.await_applied("app", &first).await?;
-    story.delete(&definition).await?;
+    story.delete(&crd).await?;
     story.end().await
 }
 
@@ -139,7 +139,7 @@ async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<(
 }
 
 /// How often a Kustomization was looked at.
-async fn looks(story: &Story, name: &str) -> Result<u64> {
+async fn reconciliations(story: &Story, name: &str) -> Result<u64> {
     let text = story.windlass().await?.metrics().await?;
     let of = [format!("name=\"{name}\""), format!("namespace=\"{}\"", story.namespace)];
     let is_it = |line: &&str| {
@@ -153,23 +153,23 @@ async fn looks(story: &Story, name: &str) -> Result<u64> {
 
 /// Does something to an object that is waited for, and waits until windlass has looked since.
 async fn seen(story: &Story, deed: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
-    let before = looks(story, "app").await?;
+    let before = reconciliations(story, "app").await?;
     deed.await?;
     story
         .await_until("a look", SOON, async || {
-            Ok((looks(story, "app").await? > before).then_some(()))
+            Ok((reconciliations(story, "app").await? > before).then_some(()))
         })
         .await
 }
 
-/// A story with a definition of Widgets, and Widgets that somebody else made and that are not ready.
+/// A story with a CRD of Widgets, and Widgets that somebody else made and that are not ready.
 async fn widgets(name: &str, names: &[&str]) -> Result<(Story, Target, Vec<Target>)> {
     let story = Story::with_windlass(name).await?;
     let group = format!("{}.test", story.namespace);
     let crd = format!("widgets.{group}");
-    let definition = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
-    story.apply(&widget_definition(&group)).await?;
-    story.await_condition(&definition, "Established", "True", SOON).await?;
+    let crd = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
+    story.apply(&widget_crd(&group)).await?;
+    story.await_condition(&crd, "Established", "True", SOON).await?;
     let mut targets = Vec::new();
     for name in names {
         story.apply(&widget(&group, name)).await?;
@@ -177,7 +177,7 @@ async fn widgets(name: &str, names: &[&str]) -> Result<(Story, Target, Vec<Targe
         story.merge_status(&target, ready("False")).await?;
         targets.push(target);
     }
-    Ok((story, definition, targets))
+    Ok((story, crd, targets))
 }
 
 fn ready(status: &str) -> serde_json::Value {
@@ -187,7 +187,7 @@ fn ready(status: &str) -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result<()> {
-    let (story, definition, all) = widgets("relapse", &["early", "late"]).await?;
+    let (story, crd, all) = widgets("relapse", &["early", "late"]).await?;
     let [early, late] = &all[..] else { anyhow::bail!("two were made") };
     let group = format!("{}.test", story.namespace);
     let files = [("a.yaml", widget(&group, "early")), ("b.yaml", widget(&group, "late"))];
@@ -206,13 +206,13 @@ async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result
     ensure!(condition(&object, "Ready")["status"] == "Unknown", "{:?}", object.data["status"]);
     story.merge_status(early, ready("True")).await?;
     story.await_applied("app", &first).await?;
-    story.delete(&definition).await?;
+    story.delete(&crd).await?;
     story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> {
-    let (story, definition, all) = widgets("fails", &["wheel"]).await?;
+    let (story, crd, all) = widgets("fails", &["wheel"]).await?;
     let group = format!("{}.test", story.namespace);
     let upstream = story.follow("app", &[("a.yaml", widget(&group, "wheel"))]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
@@ -238,13 +238,13 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
     ensure!(still.metadata.resource_version == failed.metadata.resource_version, "it was written");
     story.merge_status(&all[0], ready("True")).await?;
     story.await_applied("app", &first).await?;
-    story.delete(&definition).await?;
+    story.delete(&crd).await?;
     story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_others_are_asked_about_at_the_interval() -> Result<()> {
-    let (story, definition, all) = widgets("others", &["wheel"]).await?;
+    let (story, crd, all) = widgets("others", &["wheel"]).await?;
     let group = format!("{}.test", story.namespace);
     story.merge_status(&all[0], ready("True")).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
@@ -257,6 +257,6 @@ async fn objects_of_others_are_asked_about_at_the_interval() -> Result<()> {
     story.await_waiting("app", &first).await?;
     story.merge_status(&all[0], ready("True")).await?;
     story.await_applied("app", &first).await?;
-    story.delete(&definition).await?;
+    story.delete(&crd).await?;
     story.end().await
 }

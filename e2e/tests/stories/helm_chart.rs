@@ -185,7 +185,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     ensure!(status["observedSourceArtifactRevision"] == *revision, "{status}");
     taken(&story, &server, &object, "of-repository", "own").await?;
 
-    // A look without news is one conditional request.
+    // A run that finds nothing new makes one conditional request.
     server.forget();
     let token = story.request(&source).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;

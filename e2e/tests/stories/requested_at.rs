@@ -14,7 +14,7 @@ async fn await_handled(story: &Story, target: &Target, token: &str) -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_requested_look_is_taken_at_once_and_acknowledged() -> Result<()> {
+async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let story = Story::with_windlass("requested").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;

@@ -155,9 +155,9 @@ async fn a_remote_that_has_not_changed_is_asked_in_passing() -> Result<()> {
         story.follow("app", &[("a.yaml", config_map("a", "1")), ("big.txt", big)]).await?;
     let app = Target::git_repository("app");
     let before = story.await_ready(&app).await?;
-    let looks = 3;
+    let runs = 3;
     upstream.server.forget_requests();
-    for _ in 0..looks {
+    for _ in 0..runs {
         let token = story.request(&app).await?;
         let is_handled =
             |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
@@ -166,8 +166,8 @@ async fn a_remote_that_has_not_changed_is_asked_in_passing() -> Result<()> {
     let requests = upstream.server.requests();
     let sent: u64 = requests.iter().map(|it| it.sent + it.received).sum();
     // The protocol wants a greeting before the question.
-    ensure!(requests.len() <= 2 * looks, "{requests:#?}");
-    ensure!(sent < 2000 * looks as u64, "{requests:#?}");
+    ensure!(requests.len() <= 2 * runs, "{requests:#?}");
+    ensure!(sent < 2000 * runs as u64, "{requests:#?}");
     let after = story.expect(&app).await?;
     let artifact = |object: &DynamicObject| object.data["status"]["artifact"].clone();
     ensure!(artifact(&before) == artifact(&after), "the artifact was made again");

@@ -123,12 +123,10 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     let _upstream = story.follow("app", &[("a.yaml", widget)]).await?;
     let message = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(message.contains("Widget"), "{message}");
-    story.apply(&e2e::harness::manifests::widget_definition(&group)).await?;
+    story.apply(&e2e::harness::manifests::widget_crd(&group)).await?;
     story.await_ready(&app).await?;
-    let definition = format!("widgets.{group}");
-    story
-        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition))
-        .await?;
+    let crd = format!("widgets.{group}");
+    story.delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd)).await?;
     story.end().await
 }
 
@@ -165,11 +163,11 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("configured")), "{events:#?}");
-    // Whoever shows the state of commits waits for news of each. Events are recorded one after the other for all
+    // Whoever shows the state of commits waits for an event about each. Events are recorded one after the other for all
     // stories that share the program, among them one of 200 Kustomizations.
     let limit = Duration::from_secs(180);
     story
-        .await_until("news of both commits", limit, async || {
+        .await_until("events about both commits", limit, async || {
             let events = story.events("Kustomization", "app").await?;
             let told = events.iter().filter(|event| event.contains("Reconciliation finished in "));
             if told.count() == 2 {

@@ -121,7 +121,7 @@ async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schedule_has_a_source_looked_at_between_its_intervals() -> Result<()> {
+async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()> {
     let story = Story::with_windlass("schedule").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let source = Target::git_repository("app");

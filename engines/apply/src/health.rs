@@ -11,7 +11,7 @@ use std::time::Duration;
 use objects::{Gvk, Object};
 use reconcile::Time;
 
-mod definition;
+mod dependency;
 mod field;
 mod job;
 mod pod;
@@ -130,8 +130,8 @@ pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
             Ok(Report::current("Resource is always ready"))
         }
-        ("", "Service") => Ok(definition::service(object)),
-        ("", "PersistentVolumeClaim") => Ok(definition::volume_claim(object)),
+        ("", "Service") => Ok(dependency::service(object)),
+        ("", "PersistentVolumeClaim") => Ok(dependency::volume_claim(object)),
         ("", "Pod") => pod::pod(object, now),
         ("apps", "StatefulSet") => Ok(replicas::stateful_set(object)),
         ("apps" | "extensions", "DaemonSet") => replicas::daemon_set(object),
@@ -141,9 +141,7 @@ pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
             Ok(Report::current("AllowedDisruptions has been computed."))
         }
         ("batch", "Job") => job::running_is_enough(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            definition::resource_definition(object)
-        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => dependency::crd(object),
         _ => Ok(by_ready(&conditions(object)?)),
     }
 }

@@ -1,6 +1,6 @@
 //! Hides the values of a Secret in a difference that is shown, and keeps which of them changed.
 //!
-//! Here: masking two versions against each other. Elsewhere: texts that must never be shown at all (`objects`).
+//! Here: masking two versions against each other. Elsewhere: strings that must never be shown at all (`objects`).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `SanitizeUnstructuredData`.
 

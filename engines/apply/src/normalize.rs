@@ -21,7 +21,7 @@ const SERVER_OWNED: [&str; 6] =
 /// Removes the server's own metadata and the status, and turns a Secret's `stringData` into `data`.
 ///
 /// A CustomResourceDefinition keeps its status, without which its health could not be judged.
-/// A `stringData` with anything but texts is left for the API server to refuse.
+/// A `stringData` with anything but strings is left for the API server to refuse.
 pub fn normalize(object: &mut Object) {
     let (api, kind) = (object.api_version().to_owned(), object.kind().to_ascii_lowercase());
     for field in SERVER_OWNED {
@@ -37,7 +37,7 @@ pub fn normalize(object: &mut Object) {
 
 fn encode_string_data(secret: &mut Map<String, Value>) {
     let encoded: Option<Vec<(String, Value)>> = match secret.get("stringData") {
-        Some(Value::Object(texts)) => texts
+        Some(Value::Object(strings)) => strings
             .iter()
             .map(|(key, text)| {
                 Some((key.clone(), base64::encode(text.as_str()?.as_bytes()).into()))
@@ -93,9 +93,9 @@ pub fn canonical(object: &mut Map<String, Value>) {
     if let Value::Object(metadata) = metadata {
         metadata.insert("creationTimestamp".to_owned(), Value::Null);
     }
-    let is_definition = kind.eq_ignore_ascii_case("customresourcedefinition")
+    let is_crd = kind.eq_ignore_ascii_case("customresourcedefinition")
         && api.starts_with("apiextensions.k8s.io/");
-    if !is_definition {
+    if !is_crd {
         object.remove("status");
     }
 }

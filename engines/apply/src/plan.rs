@@ -1,7 +1,7 @@
 //! The decision of one run: which writes come next, or where the run rests.
 //!
 //! ```text
-//!   look at a stage ─ refused? ─ Record ─ Apply ─ wait for definitions and classes ─┐
+//!   look at a stage ─ refused? ─ Record ─ Apply ─ wait for CRDs and classes ─┐
 //!         ▲                                                                         │
 //!         └────────────────────────── next stage ───────────────────────────────────┤
 //!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
@@ -53,11 +53,11 @@ pub struct Desired {
     pub health: HealthWish,
     /// Whether one failed object ends the wait, even while others are on their way.
     pub fail_fast: bool,
-    /// Revision of the source, for texts.
+    /// Revision of the source, for messages.
     pub revision: String,
     /// How long to wait for health.
     pub timeout: Duration,
-    /// How long to wait for a stage of definitions or classes.
+    /// How long to wait for a stage of CRDs or classes.
     pub stage_timeout: Duration,
     /// When a failed run is repeated.
     pub retry: Duration,
@@ -345,10 +345,10 @@ fn settled(desired: &Desired, observed: &Observed) -> Verdict<Step> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let contested: Vec<&(String, Time)> =
         manifests.filter_map(|manifest| observed.contested.get(&manifest.id)).collect();
-    let texts: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
+    let strings: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
     match contested.iter().map(|(_, at)| *at).min() {
         Some(at) => {
-            let rest = Rest::Failed(reason::CONTESTED, texts.join("\n"), Wake::at(at));
+            let rest = Rest::Failed(reason::CONTESTED, strings.join("\n"), Wake::at(at));
             Verdict::Rest(rest)
         }
         None => {

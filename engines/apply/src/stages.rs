@@ -12,7 +12,7 @@ use crate::{compare, order};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StageKind {
     /// CustomResourceDefinitions, Namespaces and ClusterRoles: applied, then waited for.
-    Definitions,
+    Crds,
     /// Kinds whose name ends in `Class`: applied, then waited for.
     Classes,
     /// Kinds that the administrator named: applied before the rest, not waited for.
@@ -24,7 +24,7 @@ pub enum StageKind {
 impl StageKind {
     /// Whether the objects must be healthy before the next stage is looked at.
     pub fn is_waited_for(self) -> bool {
-        matches!(self, Self::Definitions | Self::Classes)
+        matches!(self, Self::Crds | Self::Classes)
     }
 }
 
@@ -64,7 +64,7 @@ pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
         || (is("Namespace") && api == "v1")
         || (is("ClusterRole") && api.starts_with("rbac.authorization.k8s.io/"));
     if defines {
-        return StageKind::Definitions;
+        return StageKind::Crds;
     }
     if kind.ends_with("Class") {
         return StageKind::Classes;
@@ -148,7 +148,7 @@ mod tests {
             })
             .collect();
         expect![[r#"
-            Definitions: Namespace/shop
+            Crds: Namespace/shop
             Custom: ClusterIssuer/le
             Rest: ConfigMap/web Deployment/web"#]]
         .assert_eq(&text.join("\n"));

@@ -7,7 +7,7 @@ use crate::error::LimitError;
 pub struct Limits {
     /// How deep expressions may stand within expressions, up to [`Limits::DEEPEST`]. Each level takes stack.
     pub depth: usize,
-    /// Bytes of the output, together with those of all texts that are made on the way.
+    /// Bytes of the output, together with those of all strings that are made on the way.
     pub output: usize,
     /// Characters that are looked at or compared in values.
     pub steps: u64,

@@ -50,11 +50,11 @@ impl<'v> Run<'_, 'v> {
     fn expression(&mut self, expression: &Expression) -> Result<Cow<'v, [u8]>, Error> {
         let Expression { name, operator, arguments } = expression;
         // Arguments come first and are worked out even where they are not needed, as their variables have to be set.
-        let mut texts = Vec::with_capacity(arguments.len());
+        let mut strings = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let mut text = Vec::new();
             self.node(argument, &mut text)?;
-            texts.push(text);
+            strings.push(text);
         }
         let value = match (self.lookup)(name) {
             Some(value) => value,
@@ -63,14 +63,14 @@ impl<'v> Run<'_, 'v> {
             }
             None => b"",
         };
-        let first = texts.first().map_or(b"".as_slice(), Vec::as_slice);
-        let second = texts.get(1).map(Vec::as_slice);
+        let first = strings.first().map_or(b"".as_slice(), Vec::as_slice);
+        let second = strings.get(1).map(Vec::as_slice);
         let budget = &mut self.budget;
         Ok(match operator {
             Operator::Value => Cow::Borrowed(value),
             Operator::Default if value.is_empty() => {
-                budget.produce(texts.iter().map(Vec::len).sum())?;
-                Cow::Owned(texts.concat())
+                budget.produce(strings.iter().map(Vec::len).sum())?;
+                Cow::Owned(strings.concat())
             }
             Operator::Default => Cow::Borrowed(value),
             Operator::Length => Cow::Owned(value.len().to_string().into_bytes()),

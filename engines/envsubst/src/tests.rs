@@ -1,4 +1,4 @@
-//! What upstream answered to recorded texts, and that no text costs more than allowed.
+//! What upstream answered to recorded strings, and that no text costs more than allowed.
 
 use std::collections::BTreeMap;
 

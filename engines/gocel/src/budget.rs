@@ -5,7 +5,7 @@
 
 use golang::meter::{Allowance, Exhausted, Meter, Stop};
 
-/// What one evaluation may use up: nodes looked at, elements and entries compared or copied; and the bytes of all texts
+/// What one evaluation may use up: nodes looked at, elements and entries compared or copied; and the bytes of all strings
 /// and lists that it makes or reads through.
 pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64 << 20 };
 

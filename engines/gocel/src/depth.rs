@@ -21,7 +21,7 @@ pub(crate) enum Unreadable {
     NoToken(usize),
 }
 
-/// Whether the parser can bear a text. An upper bound is enough: texts that come near it are written by no person.
+/// Whether the parser can bear a text. An upper bound is enough: strings that come near it are written by no person.
 pub(crate) fn check(source: &str) -> Result<(), Unreadable> {
     let mut nesting = Nesting::default();
     let mut lexer = Lexer { source, at: 0 };

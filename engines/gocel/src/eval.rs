@@ -249,11 +249,11 @@ impl<'a> Evaluation<'a> {
         let dotted = if is_checked {
             Vec::new()
         } else {
-            let texts = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
+            let strings = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
                 Node::Literal(Literal::String(text)) => Some(&**text),
                 _ => None,
             });
-            texts.collect()
+            strings.collect()
         };
         let mut longest = None;
         for taken in (0..=dotted.len()).rev() {

@@ -13,7 +13,7 @@ use crate::plan::{self, Node};
 use crate::typing::Type;
 use crate::value::Value;
 
-/// Why an expression is none, or has no value. The texts are Flux's.
+/// Why an expression is none, or has no value. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It cannot be read, or names or types in it are wrong.
@@ -61,7 +61,7 @@ pub const STACK: usize = 64 << 20;
 /// An expression, ready to be evaluated.
 ///
 /// An evaluation costs at most a million steps and 64 MiB of memory, less where a run has less left, and has no effect
-/// but its value. Texts and data that nest deeply need a [`STACK`] to be read and evaluated on.
+/// but its value. Strings and data that nest deeply need a [`STACK`] to be read and evaluated on.
 #[derive(Debug)]
 pub struct Expression {
     text: String,

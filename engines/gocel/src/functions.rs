@@ -1,13 +1,13 @@
 //! What the functions of the language do with values that their signatures admit.
 //!
 //! Here: the choice by name, sizes, containers, optional values. Below: numbers and times (`arithmetic`), conversions
-//! (`convert`), texts (`text`, `format`), parts of times (`moment`). Elsewhere: signatures ([`crate::overloads`]).
+//! (`convert`), strings (`text`, `format`), parts of times (`timestamp`). Elsewhere: signatures ([`crate::overloads`]).
 
 mod arithmetic;
 mod convert;
 mod format;
-mod moment;
 mod text;
+mod timestamp;
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -114,7 +114,7 @@ pub(crate) fn call<'a>(call: &Call, args: Vec<Value<'a>>, budget: &mut Budget) -
             }
             Ok(Value::Bool(false))
         }
-        _ if name.starts_with("get") => moment::part(name, &args),
+        _ if name.starts_with("get") => timestamp::part(name, &args),
         _ => match optional(name, &args, budget) {
             Some(outcome) => outcome,
             None => text::call(name, &args, budget),

@@ -27,7 +27,7 @@ pub struct HealthCheck<'a> {
     pub failed: Option<&'a str>,
 }
 
-/// Why health checks are none. The texts are Flux's.
+/// Why health checks are none. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HealthCheckError {
     /// Two are for the same kind.

@@ -1,6 +1,6 @@
 //! From the syntax tree to what is evaluated.
 //!
-//! Here: names and selections become attributes, calls find their function, patterns that are texts are compiled.
+//! Here: names and selections become attributes, calls find their function, patterns that are strings are compiled.
 //! Elsewhere: evaluating it ([`crate::eval`]).
 //!
 //! Source of the semantics: cel-go's `interpreter` planner.

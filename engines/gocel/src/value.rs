@@ -38,7 +38,7 @@ pub(crate) enum List<'a> {
     Made(Rc<Vec<Value<'a>>>),
 }
 
-/// A map of the data, whose keys are texts, or one that was made.
+/// A map of the data, whose keys are strings, or one that was made.
 #[derive(Debug, Clone)]
 pub(crate) enum Entries<'a> {
     Data(&'a Map<String, Json>),

@@ -5,7 +5,7 @@
 //! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), JSON ([`json`]), URLs ([`url`]),
 //! classes of characters ([`unicode`]), and what work on a text may use up ([`meter`]).
 //! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
-//! answers to single texts (`cargo xtask conformance`).
+//! answers to single strings (`cargo xtask conformance`).
 
 pub mod fmt;
 pub mod glob;

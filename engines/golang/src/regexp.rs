@@ -1,6 +1,6 @@
 //! Regular expressions as Go's `regexp` reads them (the RE2 dialect), run by the `regex` crate.
 //!
-//! Here: matching, and the texts of errors. Below: reading a pattern into the crate's dialect (`parse.rs`,
+//! Here: matching, and the messages of errors. Below: reading a pattern into the crate's dialect (`parse.rs`,
 //! `class.rs`), replacing (`replace.rs`).
 //! Both prefer the leftmost match and, there, what Perl would find; neither ever goes back, so time grows with
 //! the length of pattern times text.
@@ -128,7 +128,7 @@ impl Error {
     }
 }
 
-/// A pattern that is ready to be used. Texts are UTF-8, so that of bytes which are not nothing is said here.
+/// A pattern that is ready to be used. Strings are UTF-8, so that of bytes which are not nothing is said here.
 #[derive(Debug, Clone)]
 pub struct Regexp {
     pattern: String,
@@ -294,7 +294,7 @@ impl Regexp {
     }
 }
 
-/// Of who searches texts that are known to be short.
+/// Of who searches strings that are known to be short.
 fn free(_: usize) -> Result<(), Infallible> {
     Ok(())
 }

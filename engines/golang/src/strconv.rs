@@ -27,7 +27,7 @@ pub use quote::{Quoting, can_backquote, quote, quote_char, unquote, unquote_char
 #[error("invalid syntax")]
 pub struct SyntaxError;
 
-/// Which function of Go's package failed; its error texts begin with it.
+/// Which function of Go's package failed; its error messages begin with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function {
     /// [`atoi`].

@@ -1,6 +1,6 @@
 //! Go's `text/template`: the same output and the same errors, of Go 1.26 and 1.27.
 //!
-//! Texts are parsed into a [`Set`] of named templates once and run any number of times, from any thread.
+//! Strings are parsed into a [`Set`] of named templates once and run any number of times, from any thread.
 //! Values are `golang::Value`; functions beyond those of Go's own come from the caller ([`Functions`]).
 //! A run is a function of the set, its data and what functions do, and is bounded by [`Limits`].
 //!

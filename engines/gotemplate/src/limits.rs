@@ -6,7 +6,7 @@ use golang::meter::{Allowance, Meter, Stop};
 
 use crate::error::LimitError;
 
-/// How many bytes the parts of templates and texts that the errors of a run quote have together: each template on the
+/// How many bytes the parts of templates and strings that the errors of a run quote have together: each template on the
 /// way to an error quotes its own.
 const WORDS: usize = 4 << 20;
 
@@ -32,7 +32,7 @@ pub struct Limits {
     pub calls: usize,
     /// Actions, calls and iterations, and what functions do by the length of what they are given.
     pub steps: u64,
-    /// Bytes of the output, together with those of all texts, lists and maps that are made on the way.
+    /// Bytes of the output, together with those of all strings, lists and maps that are made on the way.
     pub output: usize,
 }
 

@@ -109,7 +109,7 @@ impl Set {
         Ok(self.add(parsed))
     }
 
-    /// The first half of [`Set::parse`], which depends on nothing that was parsed before: texts can be read at the same
+    /// The first half of [`Set::parse`], which depends on nothing that was parsed before: strings can be read at the same
     /// time.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ fn special(float: f64) -> Option<String> {
     float.is_infinite().then(|| if float > 0.0 { "+Inf" } else { "-Inf" }.to_owned())
 }
 
-/// Writes a float with the digits that `serde_json` chose: of two shortest texts the even one, as Go does.
+/// Writes a float with the digits that `serde_json` chose: of two shortest strings the even one, as Go does.
 /// Rust's own format does not.
 fn general(json: &serde_json::Result<String>) -> String {
     Decimal::parse(json.as_deref().unwrap_or_default()).general()
@@ -115,7 +115,7 @@ pub(crate) fn quote(bytes: &[u8], into: &mut String) {
 /// Whether Go prints a character outside ASCII as it is.
 ///
 /// Differs(go 1.24): Go has tables of all that Unicode assigns; this knows controls, blanks and
-/// private characters, and is used in the texts of errors only.
+/// private characters, and is used in the messages of errors only.
 fn is_print(character: char) -> bool {
     let hidden = matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}'
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_shortest_texts_the_even_one_is_written() {
+    fn of_two_shortest_strings_the_even_one_is_written() {
         for (float, wide, narrow) in [
             (261_445_555_813_946.0 + 0.125, "2.6144555581394612e+14", "2.6144555e+14"),
             (261_445_555_813_946.0 + 0.375, "2.6144555581394638e+14", "2.6144555e+14"),

@@ -1,5 +1,5 @@
 //! Characters to tokens: which token comes next, simple keys and indentation.
-//! The texts of scalars, tags and directives are read by the files in `scanner/`; order and meaning
+//! The strings of scalars, tags and directives are read by the files in `scanner/`; order and meaning
 //! of tokens are the parser's business.
 //!
 //! A key without `?` is known as one only at its `:`, so tokens wait in a queue while the first of

@@ -60,7 +60,7 @@ mod tests {
     use crate::to_json_for;
 
     #[test]
-    fn numbers_become_texts_where_texts_are_wanted() {
+    fn numbers_become_strings_where_strings_are_wanted() {
         const FIELDS: &[(&str, Target)] =
             &[("version", Target::Text), ("tags", Target::List(&Target::Text))];
         let yaml = b"version: 1.10\nVERSION: 1e6\ntags: [1, true, null, [2]]\nother: 1.10\n";

@@ -125,9 +125,9 @@ impl KubeVersion {
     }
 }
 
-/// A text is no version of Kubernetes. As Go says it; the texts are quoted.
+/// A text is no version of Kubernetes. As Go says it; the messages are quoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the texts say it")]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum KubeVersionError {
     #[error("could not parse {0} as version")]
     NoVersion(String),

@@ -1,7 +1,7 @@
 //! A chart: what its files say.
 //!
 //! Here: the chart. Below: loading it ([`load`]) from archives (`chart/archive.rs`) and YAML (`chart/decode.rs`), what
-//! must hold of it ([`validate`]), what templates see of its files ([`files`]), definitions that it brings ([`crds`](mod@crds)).
+//! must hold of it ([`validate`]), what templates see of its files ([`files`]), CRDs that it brings ([`crds`](mod@crds)).
 //! Elsewhere: what is done with its values (`crate::values`), schemas (`crate::schema`).
 
 mod archive;
@@ -30,7 +30,7 @@ pub use files::Files;
 pub use load::{LoadError, Loaded};
 pub use validate::{Invalid, Refusal};
 
-/// A chart with the charts in it. A clone shares the texts of its files.
+/// A chart with the charts in it. A clone shares the strings of its files.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
     /// What its `Chart.yaml` says.

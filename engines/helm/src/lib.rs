@@ -19,11 +19,11 @@ pub mod env;
 pub mod ignore;
 pub mod manifests;
 mod parallel;
-pub mod release;
 pub mod releasename;
 pub mod render;
 pub mod schema;
 pub mod strvals;
+pub mod template;
 pub mod values;
 pub mod warning;
 

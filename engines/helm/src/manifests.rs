@@ -1,4 +1,4 @@
-//! Rendered texts become manifests and hooks, in the order in which Helm creates or deletes them.
+//! Rendered strings become manifests and hooks, in the order in which Helm creates or deletes them.
 //!
 //! Here: what is offered, and recognising hooks. Elsewhere: what Helm reads of a manifest (`manifests/head.rs`), the
 //! order of kinds (`manifests/order.rs`), manifests as objects (`objects`).
@@ -162,8 +162,8 @@ pub(crate) fn is_partial(path: &str) -> bool {
 /// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
 pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
-    let texts = files.iter().filter(|(path, _)| !is_partial(path));
-    let documents: Vec<(&String, &[u8])> = texts
+    let strings = files.iter().filter(|(path, _)| !is_partial(path));
+    let documents: Vec<(&String, &[u8])> = strings
         .flat_map(|(path, text)| split(text.as_ref()).into_iter().map(move |it| (path, it)))
         .collect();
     let bytes = documents.iter().map(|(_, document)| document.len()).sum();

@@ -1,4 +1,4 @@
-//! Templates of a chart and of the charts in it become texts.
+//! Templates of a chart and of the charts in it become strings.
 //!
 //! A chart's templates are parsed once ([`Templates::parse`]) and rendered any number of times, from any thread, each
 //! time with values, a release and a world ([`Env`]) of its own.
@@ -84,7 +84,7 @@ pub enum Error {
     },
     /// All templates of the chart together are larger than [`MAX_CODE`].
     #[error(
-        "the actions of all templates are longer than {MAX_CODE} bytes; keep large texts outside of braces"
+        "the actions of all templates are longer than {MAX_CODE} bytes; keep large strings outside of braces"
     )]
     TooMuchCode,
     /// A fault of this program.
@@ -160,7 +160,7 @@ impl Templates {
             })
     }
 
-    /// Renders all files but those whose name begins with `_`, and gives their texts by their names.
+    /// Renders all files but those whose name begins with `_`, and gives their strings by their names.
     ///
     /// `values` are those of [`crate::values::coalesce`]; templates may change them.
     ///
@@ -225,11 +225,11 @@ impl Templates {
         // What templates of other charts see of this one is the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
             let within = (host, &mut *budget);
-            let texts = side_by_side::render(&set, files, &scopes, within, &self.is_ordered);
-            if let Some(texts) = texts {
-                let texts = texts.map_err(|(file, failure)| self.failed(file, failure))?;
+            let strings = side_by_side::render(&set, files, &scopes, within, &self.is_ordered);
+            if let Some(strings) = strings {
+                let strings = strings.map_err(|(file, failure)| self.failed(file, failure))?;
                 let names = files.iter().map(|file| file.name.clone());
-                rendered.extend(names.zip(texts));
+                rendered.extend(names.zip(strings));
                 continue;
             }
             for file in files {

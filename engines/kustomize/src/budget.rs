@@ -25,7 +25,7 @@ const READ: u64 = 16;
 /// Bytes of memory that reading takes for a node, at most and in passing.
 const READ_NODE: u64 = 320;
 
-/// Bytes of memory of a node without its texts.
+/// Bytes of memory of a node without its strings.
 const NODE: usize = size_of::<Node>();
 
 /// Bytes of memory of a text, besides its length.

@@ -22,7 +22,7 @@ use crate::schema::{ReadError, Schema};
 use crate::sort;
 use crate::target::{Accumulation, Target};
 use crate::transform::Transformer;
-use crate::transform::label::Texts;
+use crate::transform::label::Strings;
 use crate::variable;
 
 /// Steps that a kustomization costs, whatever it says.
@@ -265,8 +265,8 @@ impl Build<'_> {
             let spec =
                 FieldSpec { path: "metadata/labels".into(), create: true, ..FieldSpec::default() };
             let label = ("app.kubernetes.io/managed-by".to_owned(), MANAGED_BY.to_owned());
-            let texts = Texts { texts: BTreeMap::from([label]), specs: vec![spec] };
-            Transformer::Labels(texts).transform(&mut resources, &schema)?;
+            let strings = Strings { strings: BTreeMap::from([label]), specs: vec![spec] };
+            Transformer::Labels(strings).transform(&mut resources, &schema)?;
         }
         for resource in resources.list_mut() {
             resource.forget_notes(&forgotten)?;

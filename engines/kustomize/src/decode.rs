@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 /// What is refused and what is bent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Unknown fields are errors, and texts are texts.
+    /// Unknown fields are errors, and strings are strings.
     Strict,
-    /// Unknown fields are errors; numbers and booleans become texts where texts are due.
+    /// Unknown fields are errors; numbers and booleans become strings where strings are due.
     StrictYaml,
     /// As `StrictYaml`, but unknown fields are ignored.
     Yaml,
@@ -324,14 +324,14 @@ mod tests {
     struct Outer {
         name: String,
         inner: Vec<Inner>,
-        texts: BTreeMap<String, String>,
+        strings: BTreeMap<String, String>,
         number: Option<Int>,
     }
 
     decode_struct!(Outer, "types", "Outer", {
         "name" => name,
         "inner" => inner,
-        "texts" => texts,
+        "strings" => strings,
         "number" => number,
     });
 
@@ -360,8 +360,8 @@ mod tests {
                 "cannot unmarshal object into Go struct field Outer.inner of type []types.Inner",
             ),
             (
-                json!({ "texts": { "a": 1 } }),
-                "cannot unmarshal number into Go struct field Outer.texts of type string",
+                json!({ "strings": { "a": 1 } }),
+                "cannot unmarshal number into Go struct field Outer.strings of type string",
             ),
             (
                 json!({ "number": 1.5 }),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_bends_numbers_into_texts_and_may_ignore_what_it_does_not_know() {
+    fn yaml_bends_numbers_into_strings_and_may_ignore_what_it_does_not_know() {
         let value = json!({ "name": 12, "other": 1 });
         let wanted = || Outer { name: "12".to_owned(), ..Outer::default() };
         check(&value, Mode::Yaml, Ok(wanted()));

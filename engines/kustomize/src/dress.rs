@@ -13,9 +13,9 @@ use crate::output;
 use crate::resources::Resources;
 use crate::schema::Schema;
 use crate::transform::Transformer;
-use crate::transform::label::Texts;
+use crate::transform::label::Strings;
 
-/// Where texts are put; what is missing there is created.
+/// Where strings are put; what is missing there is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Garment {
     /// `metadata.labels`
@@ -24,7 +24,7 @@ pub enum Garment {
     Annotations,
 }
 
-/// Puts texts on all objects of a stream, one set after the other, over what is there; gives the stream as a build
+/// Puts strings on all objects of a stream, one set after the other, over what is there; gives the stream as a build
 /// prints it.
 ///
 /// Unlike a build it leaves no object out.
@@ -33,19 +33,19 @@ pub enum Garment {
 /// The stream holds something that is no object with a name, or the same object twice. As kustomize says it.
 pub fn dress<'t>(
     stream: &[u8],
-    texts: impl IntoIterator<Item = (Garment, &'t BTreeMap<String, String>)>,
+    strings: impl IntoIterator<Item = (Garment, &'t BTreeMap<String, String>)>,
     budget: &Budget,
 ) -> Result<String> {
     let schema = Schema::builtin();
     let mut resources = Resources::of(manifest::parse(stream, budget)?, &schema, budget)?;
-    for (garment, texts) in texts {
+    for (garment, strings) in strings {
         let path = match garment {
             Garment::Labels => "metadata/labels",
             Garment::Annotations => "metadata/annotations",
         };
         let spec = FieldSpec { path: path.to_owned().into(), create: true, ..FieldSpec::default() };
-        let texts = Texts { texts: texts.clone(), specs: vec![spec] };
-        Transformer::Labels(texts).transform(&mut resources, &schema)?;
+        let strings = Strings { strings: strings.clone(), specs: vec![spec] };
+        Transformer::Labels(strings).transform(&mut resources, &schema)?;
     }
     output::stream(resources.list(), budget)
 }

@@ -148,7 +148,7 @@ pub(crate) fn set_at(node: &mut Node, path: &[&str], name: &str, value: Node) ->
     set_field(node, name, value)
 }
 
-/// Sets texts in a map below another, which is made where it is missing and one is to be set. As [`set_at`] one by one,
+/// Sets strings in a map below another, which is made where it is missing and one is to be set. As [`set_at`] one by one,
 /// but in a time that grows with their number and not its square.
 pub(crate) fn set_all<'k>(
     node: &mut Node,

@@ -133,7 +133,7 @@ pub(crate) fn is_no_text_in_yaml_1_1(value: &str) -> bool {
     }
 }
 
-/// A quick no for most texts: names and images, which begin with a letter and are none of YAML's words.
+/// A quick no for most strings: names and images, which begin with a letter and are none of YAML's words.
 fn is_surely_text(value: &str) -> bool {
     let is_part = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'.' | b'_' | b':' | b'@')

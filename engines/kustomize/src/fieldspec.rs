@@ -12,7 +12,7 @@ use crate::{field, path};
 
 /// A path in objects of certain kinds. What is empty of group, version and kind means any.
 ///
-/// The texts of those that hold without being said are part of the program: every kustomization copies hundreds of them.
+/// The strings of those that hold without being said are part of the program: every kustomization copies hundreds of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSpec {
     /// The API group; empty also for the core group.

@@ -14,7 +14,7 @@ use crate::kustomization::{GeneratorArgs, GeneratorOptions, SecretArgs};
 use crate::loader::Loader;
 use crate::resource::{self, Behavior, Resource};
 
-/// Bytes of memory that an entry takes besides its texts.
+/// Bytes of memory that an entry takes besides its strings.
 const ENTRY: usize = 512;
 
 /// How often its value is in memory: the bytes themselves, and in base64.
@@ -71,8 +71,8 @@ fn base(kind: &str, args: &GeneratorArgs) -> Result<Node> {
 fn finish(mut node: Node, args: &GeneratorArgs) -> Result<Resource> {
     let options = args.options.as_ref();
     if let Some(GeneratorOptions { labels, annotations, immutable, .. }) = options {
-        for (name, texts) in [("labels", labels), ("annotations", annotations)] {
-            for (key, value) in texts {
+        for (name, strings) in [("labels", labels), ("annotations", annotations)] {
+            for (key, value) in strings {
                 let value = edit::string(value.as_str());
                 edit::set_at(&mut node, &["metadata", name], key, value)?;
             }
@@ -197,13 +197,13 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(pairs)
 }
 
-/// Adds values to a ConfigMap: texts to `data`, bytes to `binaryData`.
+/// Adds values to a ConfigMap: strings to `data`, bytes to `binaryData`.
 fn load_data(node: &mut Node, data: &Data) -> Result<()> {
     // Which of both maps comes first in the object is up to the first value.
-    let texts = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
-    let is_text_first = texts.clone().next().is_none_or(|(_, text, _)| text.is_ok());
+    let strings = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
+    let is_text_first = strings.clone().next().is_none_or(|(_, text, _)| text.is_ok());
     for is_text in [is_text_first, !is_text_first] {
-        let fields = texts.clone().filter(|(_, text, _)| text.is_ok() == is_text);
+        let fields = strings.clone().filter(|(_, text, _)| text.is_ok() == is_text);
         let fields = fields.map(|(key, text, value)| {
             (key, block(text.map_or_else(|_| encoded(value), str::to_owned)))
         });
@@ -242,11 +242,11 @@ pub(crate) fn merge(new: &mut Resource, old: &Resource) -> Result<()> {
     let origin = old.annotations().remove(crate::origin::ORIGIN);
     new.take_metadata_from(old)?;
     for (name, is_binary) in [("data", false), ("binaryData", true)] {
-        let mut texts = old.texts(name);
-        texts.extend(new.texts(name));
+        let mut strings = old.strings(name);
+        strings.extend(new.strings(name));
         edit::clear(&mut new.node, name)?;
         let field = if is_binary { "binaryData" } else { "data" };
-        let fields = texts.iter().map(|(key, value)| (key.as_str(), block(value.clone())));
+        let fields = strings.iter().map(|(key, value)| (key.as_str(), block(value.clone())));
         edit::set_all(&mut new.node, field, fields)?;
     }
     if let Some(origin) = origin {

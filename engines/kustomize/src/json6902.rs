@@ -113,7 +113,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Patch, Error> {
 pub fn apply(patch: &Patch, object: &mut Node, budget: &Budget) -> Result<(), Error> {
     let before = budget::weight(object);
     budget.steps(4 * before)?;
-    // Text, nodes, JSON, and JSON in which scalars keep their texts.
+    // Text, nodes, JSON, and JSON in which scalars keep their strings.
     let _here = budget.hold(2 * before)?;
     // Parity(kustomize): the text counts, which may mean something else than the nodes.
     let text = field::text(object);

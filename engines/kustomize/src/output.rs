@@ -13,7 +13,7 @@ use crate::transform::named;
 /// The value of a node, as kustomize gets it: it writes the node and reads it back.
 ///
 /// # Errors
-/// What cannot be read back, such as keys that are no texts, or texts that do not fit their tags.
+/// What cannot be read back, such as keys that are no strings, or strings that do not fit their tags.
 pub(crate) fn value(node: &Node) -> Result<Value> {
     // Most nodes stay what they are; errors name lines of the text, so that a node with one is written all the same.
     if goyaml::v3::is_stable(node)

@@ -1,7 +1,7 @@
 //! Ways through a document: `spec`, `[name=web]`, `2`, `*`.
 //!
 //! Here: the one node at the end of a way ([`lookup`]), and all nodes that a way with patterns leads to
-//! ([`matches`]). Texts of paths become parts in `path/split.rs`; the paths of field specs, which
+//! ([`matches`]). Strings of paths become parts in `path/split.rs`; the paths of field specs, which
 //! descend lists by themselves, are in `fieldspec.rs`.
 
 mod lookup;

@@ -1,4 +1,4 @@
-//! Paths as texts: joining and cleaning as Go's `path/filepath` does on Unix.
+//! Paths as strings: joining and cleaning as Go's `path/filepath` does on Unix.
 
 /// The shortest text for the same path, `.` if nothing is left.
 pub fn clean(path: &str) -> String {

@@ -24,7 +24,7 @@ use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::transform::affix::{Affix, Side};
 use crate::transform::image::Images;
-use crate::transform::label::Texts;
+use crate::transform::label::Strings;
 use crate::transform::namespace::{Namespace, Subjects};
 use crate::transform::replacement::Replacements;
 use crate::transform::replica::Replicas;
@@ -175,10 +175,9 @@ fn generator_of(
 fn transformer_of(loader: &Loader<'_>, kind: &str, value: &Value) -> Option<Result<Transformer>> {
     let made = match kind {
         "AnnotationsTransformer" => read(value)
-            .map(|Annotations { texts, specs }| Transformer::Labels(Texts { texts, specs })),
-        "LabelTransformer" => {
-            read(value).map(|Labels { texts, specs }| Transformer::Labels(Texts { texts, specs }))
-        }
+            .map(|Annotations { strings, specs }| Transformer::Labels(Strings { strings, specs })),
+        "LabelTransformer" => read(value)
+            .map(|Labels { strings, specs }| Transformer::Labels(Strings { strings, specs })),
         "HashTransformer" => Ok(Transformer::Hash),
         "ImageTagTransformer" => read(value).and_then(|ImageTag { image, specs }| {
             Images::new(image, specs).map(Transformer::Images)
@@ -292,23 +291,23 @@ decode_struct!(WithMetadata, "builtins", "Plugin", { "metadata" => metadata });
 
 #[derive(Debug, Default)]
 struct Annotations {
-    texts: BTreeMap<String, String>,
+    strings: BTreeMap<String, String>,
     specs: Vec<FieldSpec>,
 }
 
 decode_struct!(Annotations, "builtins", "AnnotationsTransformerPlugin", {
-    "annotations" => texts,
+    "annotations" => strings,
     "fieldSpecs" => specs,
 });
 
 #[derive(Debug, Default)]
 struct Labels {
-    texts: BTreeMap<String, String>,
+    strings: BTreeMap<String, String>,
     specs: Vec<FieldSpec>,
 }
 
 decode_struct!(Labels, "builtins", "LabelTransformerPlugin", {
-    "labels" => texts,
+    "labels" => strings,
     "fieldSpecs" => specs,
 });
 

@@ -121,27 +121,27 @@ fn meta_text<'n>(node: &'n Node, name: &str) -> &'n str {
     field.filter(|node| !edit::is_empty(node)).map_or("", |node| &node.value)
 }
 
-/// A map of texts below `metadata`; whatever its values are, their texts count.
+/// A map of strings below `metadata`; whatever its values are, their strings count.
 pub(crate) fn meta_map(node: &Node, name: &str) -> BTreeMap<String, String> {
     let Some(map) = edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
     map.entries().map(|(key, value)| (key.value.clone(), value.value.clone())).collect()
 }
 
-/// Replaces a map of texts below `metadata`; an empty one disappears.
+/// Replaces a map of strings below `metadata`; an empty one disappears.
 pub(crate) fn set_meta_map(
     node: &mut Node,
     name: &str,
-    texts: &BTreeMap<String, String>,
+    strings: &BTreeMap<String, String>,
 ) -> Result<()> {
     let Some(metadata) = edit::get_or_create(node, METADATA, Kind::Mapping)? else {
         return Ok(());
     };
     edit::clear(metadata, name)?;
-    let texts = texts.iter().map(|(key, value)| (key.as_str(), edit::string(value.as_str())));
-    edit::set_all(metadata, name, texts)
+    let strings = strings.iter().map(|(key, value)| (key.as_str(), edit::string(value.as_str())));
+    edit::set_all(metadata, name, strings)
 }
 
-/// Sets one annotation; all become texts.
+/// Sets one annotation; all become strings.
 pub(crate) fn set_annotation(node: &mut Node, key: &str, value: &str) -> Result<()> {
     let mut annotations = meta_map(node, ANNOTATIONS);
     annotations.insert(key.to_owned(), value.to_owned());
@@ -219,8 +219,8 @@ impl Resource {
         set_meta_map(&mut self.node, "labels", labels)
     }
 
-    pub(crate) fn set_annotations(&mut self, texts: &BTreeMap<String, String>) -> Result<()> {
-        set_meta_map(&mut self.node, ANNOTATIONS, texts)
+    pub(crate) fn set_annotations(&mut self, strings: &BTreeMap<String, String>) -> Result<()> {
+        set_meta_map(&mut self.node, ANNOTATIONS, strings)
     }
 
     pub(crate) fn set_name(&mut self, name: &str) -> Result<()> {
@@ -284,8 +284,8 @@ impl Resource {
     /// # Errors
     /// The build has used up what it may.
     pub(crate) fn remember(&mut self, schema: &Schema, budget: &Budget) -> Result<()> {
-        let texts = self.name().len() + self.namespace().len() + self.kind().len();
-        budget.bytes(size_of::<Past>() + 3 * texts)?;
+        let strings = self.name().len() + self.namespace().len() + self.kind().len();
+        budget.bytes(size_of::<Past>() + 3 * strings)?;
         let id = self.id(schema);
         let namespace = id.effective_namespace().to_owned();
         // Parity(kustomize): what is empty cannot be noted, and then the three lists no longer fit together.
@@ -351,7 +351,7 @@ impl Resource {
         Ok(())
     }
 
-    /// Removes kustomize's notes from the annotations, which all become texts.
+    /// Removes kustomize's notes from the annotations, which all become strings.
     pub(crate) fn forget_notes(&mut self, also: &[&str]) -> Result<()> {
         let mut annotations = self.annotations();
         annotations
@@ -359,11 +359,11 @@ impl Resource {
         self.set_annotations(&annotations)
     }
 
-    /// The values of a map of texts that is a field of the object.
-    pub(crate) fn texts(&self, name: &str) -> BTreeMap<String, String> {
+    /// The values of a map of strings that is a field of the object.
+    pub(crate) fn strings(&self, name: &str) -> BTreeMap<String, String> {
         let Some(map) = edit::at(&self.node, &[name]) else { return BTreeMap::new() };
-        let texts = map.entries();
-        texts
+        let strings = map.entries();
+        strings
             .map(|(key, value)| (edit::text(key).to_owned(), edit::text(value).to_owned()))
             .collect()
     }
@@ -393,7 +393,7 @@ pub(crate) fn check_metadata(node: &Node) -> Result<()> {
     if api_version.is_none() && kind.is_none() && known.iter().all(|name| in_meta(name).is_none()) {
         return Err(Error::new("missing Resource metadata"));
     }
-    let texts =
+    let strings =
         |node: Option<&Node>| node.map(|node| edit::text(node).to_owned()).unwrap_or_default();
     let missing = |what: &str| {
         let map = |name: &str| {
@@ -404,16 +404,16 @@ pub(crate) fn check_metadata(node: &Node) -> Result<()> {
         };
         let meta = format!(
             "{{{{{} {}}} {{{{{} {}}} {} {}}}}}",
-            texts(api_version),
-            texts(kind),
-            texts(in_meta("name")),
-            texts(in_meta("namespace")),
+            strings(api_version),
+            strings(kind),
+            strings(in_meta("name")),
+            strings(in_meta("namespace")),
             map("labels"),
             map(ANNOTATIONS)
         );
         Err(Error::new(format!("missing {what} in object {meta}")))
     };
-    let kind = texts(kind);
+    let kind = strings(kind);
     if kind.is_empty() {
         return missing("kind");
     }

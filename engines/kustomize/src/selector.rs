@@ -40,7 +40,7 @@ pub struct Matcher {
     namespace: Pattern,
     labels: Result<LabelSelector, SyntaxError>,
     annotations: Result<LabelSelector, SyntaxError>,
-    /// How long the texts of both are.
+    /// How long the strings of both are.
     marks: usize,
 }
 

@@ -98,7 +98,7 @@ enum Value {
 /// Puts the values of variables into fields.
 ///
 /// # Errors
-/// A variable has no value, or a field does not hold texts.
+/// A variable has no value, or a field does not hold strings.
 pub(crate) fn resolve(
     resources: &mut Resources,
     variables: &Variables,

@@ -1,4 +1,4 @@
-//! Texts of others in which what came from Secrets is masked: API servers, webhooks and templates quote what they refuse.
+//! Strings of others in which what came from Secrets is masked: API servers, webhooks and templates quote what they refuse.
 //!
 //! Here: in which forms a value may be quoted, and when a short value is one. Elsewhere: values that are never shown at
 //! all ([`crate::Redacted`]), data of versions that are compared (`apply::mask`).
@@ -120,12 +120,12 @@ fn contents(manifest: &Object) -> Vec<Vec<u8>> {
     data.chain(values("stringData").map(String::into_bytes)).collect()
 }
 
-/// What is looked for, long texts first, so that a part of one does not keep the rest of it from being found.
+/// What is looked for, long strings first, so that a part of one does not keep the rest of it from being found.
 fn needles(contents: &[Vec<u8>]) -> Vec<Needle> {
     let mut found = BTreeSet::new();
     for bytes in contents {
         found.insert(STANDARD.encode(bytes));
-        for text in texts(bytes) {
+        for text in strings(bytes) {
             found.extend(forms(&text));
         }
     }
@@ -134,28 +134,28 @@ fn needles(contents: &[Vec<u8>]) -> Vec<Needle> {
     needles
 }
 
-/// The texts in a content: the whole, what it is made of where it is YAML or JSON, and else its lines.
-fn texts(bytes: &[u8]) -> Vec<String> {
+/// The strings in a content: the whole, what it is made of where it is YAML or JSON, and else its lines.
+fn strings(bytes: &[u8]) -> Vec<String> {
     let whole = String::from_utf8_lossy(bytes);
-    let mut texts = vec![whole.trim().to_owned(), whole.into_owned()];
+    let mut strings = vec![whole.trim().to_owned(), whole.into_owned()];
     let parsed = goyaml::to_json(bytes).unwrap_or_default();
     if !parsed.is_object() && !parsed.is_array() {
-        texts.extend(lines(&texts[0]));
+        strings.extend(lines(&strings[0]));
     }
     let mut pending = vec![parsed];
     while let Some(value) = pending.pop() {
         match value {
             Value::String(text) => {
-                texts.extend(lines(&text));
-                texts.push(text);
+                strings.extend(lines(&text));
+                strings.push(text);
             }
             Value::Array(items) => pending.extend(items),
             Value::Object(map) => pending.extend(map.into_iter().map(|(_, it)| it)),
             Value::Null => {}
-            other => texts.push(other.to_string()),
+            other => strings.push(other.to_string()),
         }
     }
-    texts
+    strings
 }
 
 /// The lines of a text of several, and what is assigned in them (`PASSWORD=…`).
@@ -219,7 +219,7 @@ impl Needle {
         *text = masked;
     }
 
-    /// Whether what stands between two texts is the value and no word that happens to be the same.
+    /// Whether what stands between two strings is the value and no word that happens to be the same.
     fn is_at(&self, before: &str, after: &str) -> bool {
         let is_word =
             |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_');

@@ -21,7 +21,7 @@ pub const STALLED: &str = "Stalled";
 pub const WINDOW: &str = "windlass.dev/Window";
 /// Type of the condition that is there while an object is suspended by a hold.
 pub const HOLD: &str = "windlass.dev/Hold";
-/// Type of the condition that is there, and False, while the moments that an object names cannot be read.
+/// Type of the condition that is there, and False, while the schedule that an object names cannot be parsed.
 pub const SCHEDULE: &str = "windlass.dev/Schedule";
 
 /// The types that [`Conditions::marked`] manages.
@@ -160,7 +160,7 @@ impl<'a> Conditions<'a> {
         self
     }
 
-    /// Replaces what was said about windows, holds and moments; without this it is carried over.
+    /// Replaces what was said about windows, holds and schedules; without this it is carried over.
     #[must_use]
     pub fn marked(mut self, marks: &[Mark]) -> Self {
         self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));

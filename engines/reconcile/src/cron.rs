@@ -1,7 +1,7 @@
-//! Moments that come round: a cron expression in a time zone.
+//! Times that recur: a cron expression in a time zone.
 //!
-//! Here: [`Cron`], its zone, its next moment. Below: how each field is written (`cron/field.rs`).
-//! Elsewhere: searching the calendar (croner), what happens at a moment (`window.rs`, `moments.rs`).
+//! Here: [`Cron`], its zone, its next time. Below: how each field is written (`cron/field.rs`).
+//! Elsewhere: searching the calendar (croner), what happens at such a time (`window.rs`, `schedule_times.rs`).
 
 mod field;
 
@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use self::field::{DAY, HOUR, MINUTE, MONTH, WEEKDAY};
 use crate::Time;
 
-/// Why a text is not a moment that comes round.
+/// Why a text is not a recurring time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
     /// There are fewer fields than five.
@@ -47,12 +47,12 @@ pub enum CronError {
     UnknownZone(String),
 }
 
-/// Moments that come round, such as 22:00 on weekdays in Berlin.
+/// Times that recur, such as 22:00 on weekdays in Berlin.
 ///
 /// Five fields as Kubernetes' CronJob has them; Sunday is 0 or 7; if neither day field is `*`, a day that either
 /// names counts.
 ///
-/// When clocks go forward, a single time of day that is skipped happens at the first moment after the gap; of
+/// When clocks go forward, a single time of day that is skipped happens at the first time after the gap; of
 /// several times of day, those that are skipped do not happen. When clocks go back, a single time of day happens
 /// once, at its first occurrence; several happen each time that the clock shows them.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ impl Cron {
         Ok(Self { cron, zone: Arc::new(Zone { name: canonical.to_owned(), rules }) })
     }
 
-    /// The first moment after a time; `None` if the calendar ends before.
+    /// The first time after another; `None` if the calendar ends before.
     pub fn next_after(&self, time: Time) -> Option<Time> {
         let from = time.to_zoned(self.zone.rules.clone());
         Some(self.cron.find_next_occurrence(&from, false).ok()?.timestamp())

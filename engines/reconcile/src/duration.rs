@@ -1,7 +1,7 @@
 //! Durations as Go writes and reads them, because that is how specs and statuses spell them.
 //!
 //! Here: [`parse_duration`], [`format_duration`]. Elsewhere: intervals and retries (`schedule.rs`),
-//! dates (`time.rs`), what Go answers to single texts (`cargo xtask conformance`).
+//! dates (`time.rs`), what Go answers to single strings (`cargo xtask conformance`).
 
 use std::fmt::Write as _;
 use std::time::Duration;

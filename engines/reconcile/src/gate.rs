@@ -35,7 +35,7 @@ pub struct Dependency {
     pub state: DependencyState,
 }
 
-/// How far a dependency is. The texts say why, as a fragment; an empty one adds nothing.
+/// How far a dependency is. The strings say why, as a fragment; an empty one adds nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencyState {
     /// It may be built upon.
@@ -100,7 +100,7 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
     if facts.deleting || gate != Gate::Open {
         return gate;
     }
-    let mut texts = Vec::new();
+    let mut strings = Vec::new();
     let mut on = BTreeSet::new();
     for Dependency { node, state } in &facts.dependencies {
         let name = node.namespaced_name();
@@ -112,7 +112,7 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
                 (format!("dependency '{name}' revision is not up to date"), &**why)
             }
         };
-        texts.push(if why.is_empty() { text } else { format!("{text}: {why}") });
+        strings.push(if why.is_empty() { text } else { format!("{text}: {why}") });
         on.insert(node.clone());
     }
     if on.is_empty() {
@@ -120,7 +120,7 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
     }
     // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
     let wake = Wake::on(on).and_at(retry_at);
-    Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, texts.join("; "), wake))
+    Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Holds: who suspended an object, why, and until when.
 //!
-//! Here: [`Hold`], from the texts of the annotations. Elsewhere: suspension itself (`gate.rs`), lifting a hold
+//! Here: [`Hold`], from the strings of the annotations. Elsewhere: suspension itself (`gate.rs`), lifting a hold
 //! (the program).
 
 use crate::Time;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_strings_are_cut() {
         let hold = Hold::parse(Some(&"ä".repeat(9000)), Some(&"ö".repeat(9000)), None).unwrap();
         assert!(hold.to_string().chars().count() < 1100);
     }

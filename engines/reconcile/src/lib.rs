@@ -8,7 +8,7 @@
 //!
 //! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
 //! [`Conditions`], how often drift is corrected ([`Corrections`]), and refusals repeated ([`Retries`]), who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
-//! and what people ask for besides the spec: [`Windows`], [`Moments`], [`Hold`].
+//! and what people ask for besides the spec: [`Windows`], [`ScheduleTimes`], [`Hold`].
 //! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
 //! timers, events and metrics (the program).
 
@@ -21,12 +21,12 @@ mod gate;
 mod graph;
 mod history;
 mod hold;
-mod moments;
 mod node;
 pub mod reason;
 mod rest;
 mod retries;
 mod schedule;
+mod schedule_times;
 mod time;
 mod window;
 
@@ -41,11 +41,11 @@ pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_r
 pub use graph::{Edge, Graph};
 pub use history::{History, Snapshot};
 pub use hold::Hold;
-pub use moments::{Moments, MomentsError};
 pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
 pub use retries::Retries;
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout};
+pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
 pub use time::Time;
 pub use window::{Until, WindowError, WindowState, Windows};

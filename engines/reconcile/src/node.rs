@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// `namespace/name` as Flux's texts quote it, or the name alone when cluster-scoped.
+    /// `namespace/name` as Flux's messages quote it, or the name alone when cluster-scoped.
     pub fn namespaced_name(&self) -> String {
         let Self { namespace, name, .. } = self;
         if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") }

@@ -114,7 +114,7 @@ reasons! {
     WINDOW_CLOSED = "WindowClosed";
     /// The annotation that names the windows cannot be read.
     INVALID_WINDOW = "InvalidWindow";
-    /// The annotation that names moments cannot be read.
+    /// The schedule annotation cannot be parsed.
     INVALID_SCHEDULE = "InvalidSchedule";
     /// Somebody else undoes what is applied, again and again.
     CONTESTED = "Contested";

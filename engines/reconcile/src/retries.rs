@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_earlier_puts_nothing_off_and_something_new_begins_anew() {
+    fn retrying_earlier_puts_nothing_off_and_something_new_begins_anew() {
         let mut retries = Retries::default();
         let until = retries.refused("a", at(0), PACE, 1);
         assert_eq!(retries.refused("a", at(1), PACE, 1), until);

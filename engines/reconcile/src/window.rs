@@ -1,14 +1,14 @@
 //! Windows: the times at which an object may be applied, corrected and pruned.
 //!
 //! Here: [`Windows`] (when they are open), [`WindowState`] (what that means at a time, and how it reads).
-//! Elsewhere: how a moment is written (`cron.rs`), what a closed window stops (`gate.rs`), timers (the program).
+//! Elsewhere: how a time is written (`cron.rs`), what a closed window stops (`gate.rs`), timers (the program).
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use crate::cron::{Cron, CronError};
-use crate::moments::{MAX_ENTRIES, MAX_LENGTH, entries};
+use crate::schedule_times::{MAX_ENTRIES, MAX_LENGTH, entries};
 use crate::time::whole_seconds;
 use crate::{
     DurationError, Mark, Rest, Status, Time, WINDOW, Wake, format_duration, parse_duration, reason,
@@ -102,7 +102,7 @@ impl Windows {
 
     /// Until when it stays open, if it is open now.
     ///
-    /// A window is open from each of its moments on, for its length in elapsed time: what clocks are turned by
+    /// A window is open from each of its times on, for its length in elapsed time: what clocks are turned by
     /// meanwhile does not make it longer or shorter.
     pub fn is_open(&self, now: Time) -> Option<Until> {
         let mut until = self.end(now)?;

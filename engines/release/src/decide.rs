@@ -66,7 +66,7 @@ pub enum State {
     /// It is as it should be.
     InSync,
     /// Whether the cluster is what it says has to be looked at first.
-    Unlooked,
+    Unobserved,
 }
 
 impl fmt::Display for State {
@@ -80,7 +80,7 @@ impl fmt::Display for State {
             Self::Failed(why) => ("Failed", *why),
             Self::Drifted { .. } => ("Drifted", ""),
             Self::InSync => ("InSync", ""),
-            Self::Unlooked => ("Unlooked", ""),
+            Self::Unobserved => ("Unobserved", ""),
         };
         if why.is_empty() { f.write_str(word) } else { write!(f, "{word}: {why}") }
     }
@@ -198,7 +198,7 @@ fn deployed(
         return Ok(State::InSync);
     }
     match drift {
-        None => Ok(State::Unlooked),
+        None => Ok(State::Unobserved),
         Some(Drift::None) => Ok(State::InSync),
         Some(Drift::Found { digest, text }) => {
             Ok(State::Drifted { digest: digest.clone(), text: text.clone() })
@@ -228,7 +228,7 @@ pub enum Decision {
     /// There is nothing to roll back to.
     NoRollbackTarget,
     /// The cluster has to be compared first.
-    Look,
+    Observe,
 }
 
 /// What is done about a state. `forced` is whether somebody asked for an upgrade by annotation.
@@ -264,7 +264,7 @@ pub fn decide(
         }
         State::InSync if forced => Decision::Begin(Action::Upgrade, None),
         State::InSync => Decision::Rest,
-        State::Unlooked => Decision::Look,
+        State::Unobserved => Decision::Observe,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Times in the JSON of statuses and journals.
 //!
-//! Elsewhere: times in records, which keep Go's form (`crate::record Moment`).
+//! Elsewhere: times in records, which keep Go's form (`crate::record Timestamp`).
 
 use reconcile::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -46,7 +46,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As Flux's texts and statuses name it.
+    /// As Flux's messages and statuses name it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Install => "install",

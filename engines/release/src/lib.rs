@@ -13,7 +13,7 @@
 //!
 //! 1. [`Step::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
 //!    [`status::Report::progress`], then emit the events.
-//! 2. [`Step::Prepare`]: what needs no record. Apply the chart's definitions by policy and wait for them, read capabilities,
+//! 2. [`Step::Prepare`]: what needs no record. Apply the chart's CRDs by policy and wait for them, read capabilities,
 //!    render, build the objects, check whose those are that exist, create the namespace. All of it may be repeated.
 //!    Keep the result until the run ends; without it (after a crash) the plan asks again.
 //! 3. [`Step::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of

@@ -8,7 +8,7 @@
 //!   after a failure              Clear of the hooks that ask for it ─ Finish ─ (CleanUp)
 //! ```
 //!
-//! The order and the texts are those of Helm 4.2 `pkg/action`.
+//! The order and the strings are those of Helm 4.2 `pkg/action`.
 //!
 //! Here: the tasks ([`tasks`]) and how the place in them moves. Below: what the present task needs
 //! (`operation/next.rs`), how an operation fails (`operation/fail.rs`), where a new revision stands (`operation/place.rs`), making its
@@ -28,7 +28,7 @@ use reconcile::Time;
 use crate::journal::{Action, Journal, WaitFor};
 use crate::record::{Change, DeletePolicy, Record, Status};
 
-pub use next::{Health, HookObject, Live, Look, Next, Outcome, look, next};
+pub use next::{Health, HookObject, Live, Next, Outcome, Scope, next, scope};
 pub use opening::{Opening, opened, rolled_back};
 pub use place::{Place, Removal, place, removal};
 

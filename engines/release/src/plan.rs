@@ -88,7 +88,7 @@ pub enum Need {
     /// Nothing.
     Nothing,
     /// For the open operation beside the last revision.
-    Operation(operation::Look),
+    Operation(operation::Scope),
     /// How the cluster compares with the last revision.
     Drift,
 }
@@ -107,11 +107,11 @@ pub fn released(desired: &Desired, status: &Status) -> (String, String) {
 /// What a look has to bring.
 pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
-        return Need::Operation(operation::look(journal, &revision.record));
+        return Need::Operation(operation::scope(journal, &revision.record));
     }
     let status = account::attempted(desired, status);
     match state(desired, &status, revisions, None) {
-        Ok(State::Unlooked) if !desired.deleted => Need::Drift,
+        Ok(State::Unobserved) if !desired.deleted => Need::Drift,
         _ => Need::Nothing,
     }
 }
@@ -390,7 +390,7 @@ impl Run<'_> {
         }
         Ok(match decision {
             Decision::Rest => self.rest(status, true),
-            Decision::Look => {
+            Decision::Observe => {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
             }

@@ -61,11 +61,11 @@ impl fmt::Debug for Record {
 #[derive(Clone, Default)]
 pub struct Info {
     /// When the first revision was begun.
-    pub first_deployed: Option<Moment>,
+    pub first_deployed: Option<Timestamp>,
     /// When this one was begun.
-    pub last_deployed: Option<Moment>,
+    pub last_deployed: Option<Timestamp>,
     /// When it was begun to be removed.
-    pub deleted: Option<Moment>,
+    pub deleted: Option<Timestamp>,
     /// For people.
     pub description: String,
     /// Where it is in its life.
@@ -152,12 +152,12 @@ impl fmt::Display for Status {
 
 /// A time as Go writes it: nanoseconds and the offset of its zone are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moment(golang::time::Time);
+pub struct Timestamp(golang::time::Time);
 
 /// The second in which Go's zero time is.
 const ZERO: i64 = -62_135_596_800;
 
-impl Moment {
+impl Timestamp {
     /// A time in UTC.
     pub fn new(time: Time) -> Self {
         let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
@@ -188,7 +188,7 @@ impl Moment {
     }
 }
 
-impl From<Time> for Moment {
+impl From<Time> for Timestamp {
     fn from(time: Time) -> Self {
         Self::new(time)
     }
@@ -208,11 +208,11 @@ pub struct StoredChart {
     /// Its `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
     /// When that was last changed.
-    pub schema_changed: Option<Moment>,
+    pub schema_changed: Option<Timestamp>,
     /// Its other files.
     pub files: Option<Vec<StoredFile>>,
     /// When it was last changed.
-    pub changed: Option<Moment>,
+    pub changed: Option<Timestamp>,
 }
 
 impl StoredChart {
@@ -231,7 +231,7 @@ impl StoredChart {
         Self {
             metadata: Some(chart.metadata.clone()),
             lock: chart.lock.as_ref().map(|lock| StoredLock {
-                generated: Moment::parse(&lock.generated).unwrap_or_default(),
+                generated: Timestamp::parse(&lock.generated).unwrap_or_default(),
                 digest: lock.digest.clone(),
                 dependencies: Some(lock.dependencies.clone()),
             }),
@@ -249,7 +249,7 @@ impl StoredChart {
 #[derive(Debug, Clone, Default)]
 pub struct StoredLock {
     /// When it was written.
-    pub generated: Option<Moment>,
+    pub generated: Option<Timestamp>,
     /// Of what was listed and what was chosen.
     pub digest: String,
     /// What was chosen; none and an empty list are not the same to JSON.
@@ -264,7 +264,7 @@ pub struct StoredFile {
     /// Its bytes.
     pub data: Arc<[u8]>,
     /// When it was last changed.
-    pub changed: Option<Moment>,
+    pub changed: Option<Timestamp>,
 }
 
 /// A hook as a record has it.
@@ -298,7 +298,7 @@ impl HookRecord {
 
     /// Whether it is deleted on this occasion.
     ///
-    /// Parity(helm 4): definitions are never deleted, and any word at all keeps the default away.
+    /// Parity(helm 4): CRDs are never deleted, and any word at all keeps the default away.
     pub fn is_deleted(&self, on: DeletePolicy) -> bool {
         let is_default = self.delete_policies.is_empty() && on == DeletePolicy::BeforeHookCreation;
         self.kind != "CustomResourceDefinition"
@@ -348,9 +348,9 @@ impl DeletePolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookRun {
     /// When it was begun.
-    pub started: Option<Moment>,
+    pub started: Option<Timestamp>,
     /// When it ended.
-    pub completed: Option<Moment>,
+    pub completed: Option<Timestamp>,
     /// How it went: `Unknown`, `Running`, `Succeeded`, `Failed`; empty before the first run.
     pub phase: String,
 }
@@ -409,7 +409,7 @@ impl Record {
                         hook.delete_policies.push(policy.to_owned());
                     }
                     hook.last_run = HookRun {
-                        started: Some(Moment::new(*at)),
+                        started: Some(Timestamp::new(*at)),
                         completed: None,
                         phase: RUNNING.to_owned(),
                     };
@@ -422,7 +422,7 @@ impl Record {
             }
             Change::HookEnded { hook, succeeded, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
-                    hook.last_run.completed = Some(Moment::new(*at));
+                    hook.last_run.completed = Some(Timestamp::new(*at));
                     hook.last_run.phase = if *succeeded { SUCCEEDED } else { FAILED }.to_owned();
                 }
             }
@@ -432,18 +432,18 @@ impl Record {
                     self.info.description.clone_from(description);
                 }
                 if let Some(at) = deleted {
-                    self.info.deleted = Some(Moment::new(*at));
+                    self.info.deleted = Some(Timestamp::new(*at));
                 }
             }
         }
     }
 
-    /// `namespace/name.v1`, as Flux's texts name a revision.
+    /// `namespace/name.v1`, as Flux's messages name a revision.
     pub fn full_name(&self) -> String {
         format!("{}/{}.v{}", self.namespace, self.name, self.version)
     }
 
-    /// `name@version` of the chart, as Flux's texts name it.
+    /// `name@version` of the chart, as Flux's messages name it.
     pub fn versioned_chart(&self) -> String {
         let metadata = self.metadata();
         let (name, version) =

@@ -163,8 +163,8 @@ pub fn digest(record: &Record, oci_digest: &str) -> Result<String, DigestError> 
 }
 
 /// A time as a snapshot has it.
-fn second(moment: &Option<crate::record::Moment>) -> Option<Time> {
-    moment.as_ref().and_then(crate::record::Moment::whole_second)
+fn second(time: &Option<crate::record::Timestamp>) -> Option<Time> {
+    time.as_ref().and_then(crate::record::Timestamp::whole_second)
 }
 
 impl Snapshot {
@@ -274,8 +274,8 @@ pub enum Match {
 
 /// What is known of the tests of a record that were selected.
 pub fn test_hooks(record: &Record, filters: &[Filter]) -> BTreeMap<String, Option<TestHook>> {
-    let second = |moment: &Option<crate::record::Moment>| {
-        moment.as_ref().and_then(crate::record::Moment::whole_second)
+    let second = |moment: &Option<crate::record::Timestamp>| {
+        moment.as_ref().and_then(crate::record::Timestamp::whole_second)
     };
     let tests = record.hooks.iter().filter(|hook| hook.is_for(HookEvent::Test));
     let selected = tests.filter(|hook| is_selected(&hook.name, filters));

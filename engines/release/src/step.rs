@@ -15,7 +15,7 @@ use crate::status::Report;
 pub enum Step {
     /// Writes the status of the HelmRelease, and then emits the events.
     Tell(Box<Report>),
-    /// Does all that comes before a record: definitions by policy, capabilities, rendering, building objects, checking
+    /// Does all that comes before a record: CRDs by policy, capabilities, rendering, building objects, checking
     /// whose they are, the namespace. The result is kept for [`Step::Open`].
     Prepare {
         /// [`Action::Install`] or [`Action::Upgrade`].

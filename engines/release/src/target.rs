@@ -15,7 +15,7 @@ pub struct Target {
     pub namespace: String,
     /// What it is called: short enough for Helm.
     pub name: String,
-    /// What it would be called without that limit, as some of Flux's texts say it.
+    /// What it would be called without that limit, as some of Flux's messages say it.
     pub full_name: String,
 }
 

@@ -10,9 +10,9 @@ use reconcile::{Kind as _, Rest, Time, Verdict};
 
 use crate::decide::Drift;
 use crate::journal::{Action, Journal};
-use crate::operation::{Health, HookObject, Live, Look, Outcome, Write, rolled_back};
+use crate::operation::{Health, HookObject, Live, Outcome, Scope, Write, rolled_back};
 use crate::plan::{Need, Observed, Ran, Release, need};
-use crate::record::{HookRecord, Info, Moment, Record, Status as Life, StoredChart};
+use crate::record::{HookRecord, Info, Record, Status as Life, StoredChart, Timestamp};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, Install, Requests, Rollback, Test, Uninstall, Upgrade};
 use crate::status::Status;
@@ -98,7 +98,7 @@ struct Job {
     operation: String,
     uid: String,
     /// How often it is looked at before it ends.
-    looks: usize,
+    polls: usize,
 }
 
 /// The cluster.
@@ -243,9 +243,9 @@ impl World {
         match need(&self.desired, &self.status, &revisions) {
             Need::Nothing => {}
             Need::Drift => drift = Some(self.drift.clone()),
-            Need::Operation(look) => {
+            Need::Operation(scope) => {
                 if let Some(last) = revisions.last() {
-                    live = self.look(look, &last.record, last.journal.as_ref());
+                    live = self.live(scope, &last.record, last.journal.as_ref());
                 }
             }
         }
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    fn look(&mut self, look: Look, record: &Record, journal: Option<&Journal>) -> Live {
+    fn live(&mut self, scope: Scope, record: &Record, journal: Option<&Journal>) -> Live {
         let health = |faults: &BTreeSet<String>, slow: &BTreeSet<String>, what: &str| {
             if slow.contains(what) {
                 Health::Pending(vec![format!("Deployment/apps/{what} status: 'InProgress'")])
@@ -271,15 +271,15 @@ impl World {
             }
         };
         let (mut hook, mut objects, mut hook_watched) = (None, None, false);
-        match look {
-            Look::Nothing => {}
-            Look::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),
-            Look::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
-            Look::Hook(place) => {
+        match scope {
+            Scope::Nothing => {}
+            Scope::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),
+            Scope::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
+            Scope::Hook(place) => {
                 self.watched = None;
                 hook = Some(self.hook(&record.hooks[place].name, journal));
             }
-            Look::Run(place) => {
+            Scope::Run(place) => {
                 let name = &record.hooks[place].name;
                 let operation = journal.map(|journal| journal.id.clone()).unwrap_or_default();
                 let key = (operation, name.clone());
@@ -314,11 +314,11 @@ impl World {
             None => HookObject::Missing,
             Some(job) if job.operation != operation => HookObject::Theirs,
             Some(job) => {
-                job.looks = job.looks.saturating_sub(1);
+                job.polls = job.polls.saturating_sub(1);
                 let uid = job.uid.clone();
                 let pending =
                     Health::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
-                let health = if self.slow.contains(name) || job.looks > 0 {
+                let health = if self.slow.contains(name) || job.polls > 0 {
                     pending
                 } else if self.faults.contains(&format!("run {name}")) {
                     Health::Failed(format!("Job {name} failed"))
@@ -383,7 +383,7 @@ impl World {
                     assert!(self.begun.insert(begun), "hook {name} was begun twice");
                     self.uids += 1;
                     let uid = format!("uid{}", self.uids);
-                    let job = Job { operation: operation.clone(), uid, looks: 3 };
+                    let job = Job { operation: operation.clone(), uid, polls: 3 };
                     self.jobs.insert(name.clone(), job);
                 }
                 (format!("run hook {name}"), Some(fault))
@@ -437,7 +437,7 @@ impl World {
                     _ => "pending-upgrade",
                 };
                 let mut record = record(write.version, &chart, &values, life);
-                record.info.last_deployed = Some(Moment::new(journal.started));
+                record.info.last_deployed = Some(Timestamp::new(journal.started));
                 record.hooks.clone_from(&self.hooks);
                 record.namespace.clone_from(&self.desired.target.namespace);
                 record

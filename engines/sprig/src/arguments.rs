@@ -1,6 +1,6 @@
 //! Arguments of functions as their signatures promise them, and what results count for.
 //!
-//! Here also: Go's panics, whose texts templates show.
+//! Here also: Go's panics, whose strings templates show.
 
 use golang::Value;
 use golang::fmt::sprint_within;

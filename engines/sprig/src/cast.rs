@@ -5,7 +5,7 @@ use golang::strconv::{parse_float, parse_int};
 
 /// `ToInt64`, and `ToInt`, which differs on machines with 32 bits only.
 ///
-/// Parity(helm 4): texts say their base (`010` is 8), zeros behind a point are no fraction, and of named types only
+/// Parity(helm 4): strings say their base (`010` is 8), zeros behind a point are no fraction, and of named types only
 /// months and weekdays are numbers.
 pub(crate) fn to_int(value: &Value) -> i64 {
     match value {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_with_their_base_and_without_a_fraction_of_zeros() {
+    fn strings_are_read_with_their_base_and_without_a_fraction_of_zeros() {
         for (text, wanted) in [
             ("12", 12),
             ("010", 8),

@@ -1,5 +1,6 @@
 //! The functions, a file for each subject.
 
+mod conversion;
 mod crypto;
 mod dates;
 mod defaults;
@@ -22,7 +23,6 @@ mod sequences;
 mod strings;
 #[cfg(test)]
 mod tests;
-mod texts;
 mod toml;
 mod urls;
 mod versions;
@@ -55,7 +55,7 @@ pub(crate) const ALL: &[&[Entry]] = &[
     regex::ENTRIES,
     sequences::ENTRIES,
     strings::ENTRIES,
-    texts::ENTRIES,
+    conversion::ENTRIES,
     toml::ENTRIES,
     urls::ENTRIES,
     versions::ENTRIES,

@@ -21,15 +21,15 @@ pub(crate) struct Entry {
 
 /// What a function does; it gets arguments of its signature only.
 pub(crate) enum Body {
-    /// With its arguments alone. The texts among them are counted as read byte by byte, and a text or slice that it
+    /// With its arguments alone. The strings among them are counted as read byte by byte, and a text or slice that it
     /// gives as made, which is about as long as they are: a function that makes or reads more is another kind.
     Plain(fn(&[Value]) -> Result<Value, Failure>),
-    /// Within the limits of the run: what makes long texts, or works for long.
+    /// Within the limits of the run: what makes long strings, or works for long.
     Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
     /// With the world.
-    Worldly(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    Impure(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
     /// With the world, of which it wants randomness.
-    Drawing(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    Random(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
 }
 
 /// A function that needs its arguments alone.
@@ -51,21 +51,21 @@ pub(crate) const fn bounded(
 }
 
 /// A function that asks the world.
-pub(crate) const fn worldly(
+pub(crate) const fn impure(
     name: &'static str,
     signature: &'static str,
     body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
 ) -> Entry {
-    Entry { name, signature, body: Body::Worldly(body) }
+    Entry { name, signature, body: Body::Impure(body) }
 }
 
 /// A function that asks the world for random bytes.
-pub(crate) const fn drawing(
+pub(crate) const fn random(
     name: &'static str,
     signature: &'static str,
     body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
 ) -> Entry {
-    Entry { name, signature, body: Body::Drawing(body) }
+    Entry { name, signature, body: Body::Random(body) }
 }
 
 /// All functions, for runs whose host is an `H`.
@@ -82,11 +82,11 @@ pub fn functions<H: World + 'static>() -> Functions {
         match entry.body {
             Body::Plain(body) => insert_plain(&mut functions, entry.name, signature, body),
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
-            Body::Worldly(body) => functions.insert(entry.name, signature, move |call, args| {
+            Body::Impure(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
                 body(world, call, args)
             }),
-            Body::Drawing(body) => functions.insert(entry.name, signature, move |call, args| {
+            Body::Random(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
                 if !world.may_draw() {
                     return Err(NOT_ALONE.into());

@@ -38,7 +38,7 @@ impl Default for Limits {
 /// Fetches a file; the client follows no redirect by itself, and is one for these servers.
 ///
 /// # Errors
-/// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Texts are
+/// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Strings are
 /// those of Go's client, in which no password is shown.
 pub(crate) async fn get(
     (client, budgets): (&reqwest::Client, &Budgets),

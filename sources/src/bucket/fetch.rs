@@ -152,7 +152,7 @@ async fn download(
         async move {
             // The listing says how large it is; one that grew since then fails by the limit and is listed anew.
             let need = u32::try_from(object.size.div_ceil(1024)).unwrap_or(MEMORY_KIB);
-            // A closed door means that the process ends.
+            // A closed channel means that the process ends.
             let _place = memory.acquire_many(need.clamp(64, MEMORY_KIB)).await.ok();
             let Some((etag, body)) = whole(remote, client, &object).await? else {
                 return Ok(None);

@@ -50,7 +50,7 @@ pub(crate) struct Client {
     waiting: Waiting,
 }
 
-/// An object as the server tells it; numbers are texts.
+/// An object as the server tells it; numbers are strings.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Metadata {

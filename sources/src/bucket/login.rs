@@ -23,7 +23,7 @@ use crate::http::{self, Egress, Tls};
 const LARGEST_ANSWER: usize = 1 << 20;
 
 /// How long one answer may take.
-const NEXT_DOOR: Duration = Duration::from_secs(5);
+const METADATA_LIMIT: Duration = Duration::from_secs(5);
 const ELSEWHERE: Duration = Duration::from_secs(30);
 
 /// The longest life of a token, in seconds. Whoever gives it out may not be who should, and says when by a number.
@@ -66,7 +66,7 @@ impl Login {
         let host = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
         self.waiting.ask(host.clone());
         // Metadata are next door, and spoken to in the clear; where there are none, nobody may answer at all.
-        let limit = if request.url().scheme() == "http" { NEXT_DOOR } else { ELSEWHERE };
+        let limit = if request.url().scheme() == "http" { METADATA_LIMIT } else { ELSEWHERE };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;
         answered.map_err(|_elapsed| {
             let why = format!("{host} did not answer within {limit:?}");

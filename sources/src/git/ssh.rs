@@ -98,12 +98,12 @@ fn private_key(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, E
 }
 
 /// Lets russh ask about the host's key.
-struct Doorkeeper {
+struct HostKeyCheck {
     known: KnownHost,
     wire: Wire,
 }
 
-impl client::Handler for Doorkeeper {
+impl client::Handler for HostKeyCheck {
     type Error = russh::Error;
 
     async fn check_server_key(
@@ -140,9 +140,9 @@ async fn open(
     let usual = Preferred::DEFAULT;
     let preferred = Preferred { key: Cow::Owned(known.preferred(&usual.key)), ..usual };
     let config = Arc::new(client::Config { preferred, ..client::Config::default() });
-    let doorkeeper = Doorkeeper { known, wire: wire.clone() };
+    let check = HostKeyCheck { known, wire: wire.clone() };
     let mut session =
-        client::connect_stream(config, tcp, doorkeeper).await.map_err(|e| unreachable(&e))?;
+        client::connect_stream(config, tcp, check).await.map_err(|e| unreachable(&e))?;
 
     // Only RSA keys have a choice, and the server may take a second to say what it prefers.
     let hash = match key.algorithm() {
@@ -192,7 +192,7 @@ struct Link {
     incoming: io::Cursor<Vec<u8>>,
     is_closed: bool,
     /// The connection lasts as long as this.
-    _session: Handle<Doorkeeper>,
+    _session: Handle<HostKeyCheck>,
 }
 
 impl Link {

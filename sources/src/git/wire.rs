@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Error, Remote};
-use crate::http::budget::{Place, SendError};
+use crate::http::budget::{HostPermit, SendError};
 use crate::http::{Budgets, Busy};
 
 /// The most that is repeated of what a server said.
@@ -45,8 +45,8 @@ struct Inner {
     limit: u64,
     secrets: Mutex<Vec<Redacted<String>>>,
     budgets: Arc<Budgets>,
-    /// Where the operation asks. It has one place, whatever it has open: one that waited for another could wait for itself.
-    place: Mutex<Option<Arc<Place>>>,
+    /// Where the operation asks. It has one permit, whatever it has open: one that waited for another could wait for itself.
+    permit: Mutex<Option<Arc<HostPermit>>>,
     failure: Mutex<Option<Error>>,
     /// The refusal that the far end sent within the protocol.
     refusal: Mutex<Option<String>>,
@@ -98,7 +98,7 @@ impl Wire {
             limit: remote.limits.received,
             secrets: Mutex::new(secrets),
             budgets: Arc::clone(context.known.budgets()),
-            place: Mutex::new(None),
+            permit: Mutex::new(None),
             failure: Mutex::new(None),
             refusal: Mutex::new(None),
             aside: Mutex::new(String::new()),
@@ -153,16 +153,16 @@ impl Wire {
             Ok(request) => request,
             Err(error) => return Ok(Err(error)),
         };
-        let kept = locked(&self.0.place).take().filter(|place| place.is_at(request.url()));
-        let place = match kept {
-            Some(place) => place,
+        let kept = locked(&self.0.permit).take().filter(|permit| permit.is_at(request.url()));
+        let permit = match kept {
+            Some(permit) => permit,
             None => {
-                let place = self.wait(self.0.budgets.place(request.url()))?;
-                Arc::new(place.map_err(|busy| self.fail(self.busy(busy)))?)
+                let permit = self.wait(self.0.budgets.permit(request.url()))?;
+                Arc::new(permit.map_err(|busy| self.fail(self.busy(busy)))?)
             }
         };
-        *locked(&self.0.place) = Some(Arc::clone(&place));
-        let sent = self.wait(place.send(RequestBuilder::from_parts(client, request)))?;
+        *locked(&self.0.permit) = Some(Arc::clone(&permit));
+        let sent = self.wait(permit.send(RequestBuilder::from_parts(client, request)))?;
         match sent {
             Ok(answer) => Ok(Ok(answer)),
             Err(SendError::Transport(error)) => Ok(Err(error)),
@@ -172,8 +172,8 @@ impl Wire {
 
     /// Whether the last answer said that its host wants to be left alone.
     pub(super) fn check_host(&self) -> Result<(), Error> {
-        let place = locked(&self.0.place).clone();
-        place.map_or(Ok(()), |place| place.check()).map_err(|busy| self.busy(busy))
+        let permit = locked(&self.0.permit).clone();
+        permit.map_or(Ok(()), |permit| permit.check()).map_err(|busy| self.busy(busy))
     }
 
     fn busy(&self, busy: Busy) -> Error {

@@ -1,9 +1,9 @@
 //! How much is asked of a host: the one gate that every request of every source goes through.
 //!
-//! Here: hosts by scheme, name and port; places and turns; sending. Elsewhere: when a host is asked nothing (`door`), how
+//! Here: hosts by scheme, name and port; permits and turns; sending. Elsewhere: when a host is asked nothing (`circuit_breaker`), how
 //! a client is built ([`super::client`]), when a source that was turned away looks again (whoever runs it).
 
-mod door;
+mod circuit_breaker;
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::Egress;
-use door::{Door, Pace, Said, Ticket};
+use circuit_breaker::{CircuitBreaker, RateLimit, Said, Ticket};
 
 /// So many hosts are remembered before those are forgotten of which there is nothing to remember.
 const MANY_HOSTS: usize = 1024;
@@ -74,7 +74,7 @@ pub enum SendError {
 /// The budgets of all hosts. One for the process.
 ///
 /// # Guarantees
-/// Whoever waits for a place gets it in turn, so an object that asks one thing after the other cannot keep out
+/// Whoever waits for a permit gets it in turn, so an object that asks one thing after the other cannot keep out
 /// others; whoever asks in parallel bounds that itself. A host that answers 429 is left alone for as long as it says,
 /// from a second to an hour, or else for two seconds and each time twice as long, up to five minutes; so is one that
 /// answers 503 and says for how long, or three times in a row. Then one request tries whether it serves again, and until
@@ -100,8 +100,8 @@ struct Host {
     /// Host and port.
     name: String,
     per_second: Option<u32>,
-    places: Arc<Semaphore>,
-    state: Mutex<(Door, Pace)>,
+    permits: Arc<Semaphore>,
+    state: Mutex<(CircuitBreaker, RateLimit)>,
 }
 
 /// What is in here is replaced as a whole, so a poisoned lock is as good as any.
@@ -125,23 +125,23 @@ impl Budgets {
         &self.egress
     }
 
-    /// Waits for a place at the host of a URL. Any number of requests can be sent from it, one after the other.
+    /// Waits for a permit for the host of a URL. Any number of requests can be sent from it, one after the other.
     ///
-    /// Whoever has a place at one host must not wait for another one at the same, nor for a place elsewhere.
+    /// Whoever has a permit for one host must not wait for another one at the same, nor for a permit of another kind.
     ///
     /// # Errors
     /// The host is closed; nobody waits for it to open.
-    pub async fn place(&self, url: &Url) -> Result<Place, Busy> {
+    pub async fn permit(&self, url: &Url) -> Result<HostPermit, Busy> {
         let host = self.host(url);
         host.peek()?;
         // A semaphore that is never closed gives a permit.
-        let permit = host.places.clone().acquire_owned().await.ok();
+        let permit = host.permits.clone().acquire_owned().await.ok();
         // It may have closed meanwhile.
         host.peek()?;
-        Ok(Place { host, _permit: permit })
+        Ok(HostPermit { host, _permit: permit })
     }
 
-    /// Sends a request from a place of its own, which is given back with the answer.
+    /// Sends a request from a permit of its own, which is given back with the answer.
     ///
     /// Within a future; blocking code waits for it by its runtime's `block_on`.
     ///
@@ -151,12 +151,12 @@ impl Budgets {
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer, SendError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
-        let place = self.place(request.url()).await?;
-        let response = place.send(RequestBuilder::from_parts(client, request)).await?;
-        Ok(Answer { response, place })
+        let permit = self.permit(request.url()).await?;
+        let response = permit.send(RequestBuilder::from_parts(client, request)).await?;
+        Ok(Answer { response, permit })
     }
 
-    /// As [`Budgets::send`], with an answer that is read without a place: the place is given back when it begins.
+    /// As [`Budgets::send`], with an answer that is read without a permit: the permit is given back when it begins.
     ///
     /// # Errors
     /// As [`Budgets::send`].
@@ -165,8 +165,8 @@ impl Budgets {
         client: &reqwest::Client,
         request: reqwest::Request,
     ) -> Result<Response, SendError> {
-        let place = self.place(request.url()).await?;
-        place.send(RequestBuilder::from_parts(client.clone(), request)).await
+        let permit = self.permit(request.url()).await?;
+        permit.send(RequestBuilder::from_parts(client.clone(), request)).await
     }
 
     /// When the host of a URL may be asked again, if it is closed: for code with a client of its own, before a request.
@@ -199,7 +199,7 @@ impl Budgets {
                 key: key.clone(),
                 name,
                 per_second: self.limits.per_second,
-                places: Arc::new(Semaphore::new(self.limits.at_once.max(1))),
+                permits: Arc::new(Semaphore::new(self.limits.at_once.max(1))),
                 state: Mutex::default(),
             })
         };
@@ -220,8 +220,8 @@ impl Host {
         !locked(&self.state).0.is_forgettable()
     }
 
-    fn busy(&self, shut: door::Shut) -> Busy {
-        let door::Shut { until, status, is_tried } = shut;
+    fn busy(&self, shut: circuit_breaker::Open) -> Busy {
+        let circuit_breaker::Open { until, status, is_tried } = shut;
         Busy { host: self.name.clone(), until, status, is_tried }
     }
 
@@ -239,7 +239,7 @@ impl Host {
 
 /// The right to ask a host, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct HostPermit {
     host: Arc<Host>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -254,8 +254,8 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl Place {
-    /// Whether a URL is of the host that this place is at.
+impl HostPermit {
+    /// Whether a URL is of the host that this permit is at.
     pub fn is_at(&self, url: &Url) -> bool {
         self.host.key == key_of(url).0
     }
@@ -290,11 +290,11 @@ impl Place {
     }
 }
 
-/// An answer, which keeps its place until it is dropped: read it, then drop it before the next request.
+/// An answer, which keeps its permit until it is dropped: read it, then drop it before the next request.
 #[derive(Debug)]
 pub struct Answer {
     response: Response,
-    place: Place,
+    permit: HostPermit,
 }
 
 impl Answer {
@@ -303,7 +303,7 @@ impl Answer {
     /// # Errors
     /// The host is closed.
     pub fn check(&self) -> Result<(), Busy> {
-        self.place.check()
+        self.permit.check()
     }
 }
 

@@ -120,9 +120,9 @@ pub(super) async fn accepted_text(
 /// Parity(flux): the codes and messages of the registry, else the status.
 fn said(status: StatusCode, body: &[u8]) -> String {
     let errors = serde_json::from_slice::<Refusal>(body).map(|it| it.errors).unwrap_or_default();
-    let texts: Vec<String> =
+    let strings: Vec<String> =
         errors.iter().take(4).map(|it| format!("{}: {}", it.code, it.message)).collect();
-    match texts.as_slice() {
+    match strings.as_slice() {
         [] => {
             let text = status.canonical_reason().unwrap_or_default();
             format!("unexpected status code {} {text}", status.as_u16()).trim_end().to_owned()

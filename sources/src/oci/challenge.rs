@@ -16,8 +16,8 @@ pub(super) enum Challenge {
 
 /// The challenge of an answer that can be met; a token before a password.
 pub(super) fn of(headers: &HeaderMap) -> Option<Challenge> {
-    let texts = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
-    let mut found: Vec<Challenge> = texts.flat_map(parse).collect();
+    let strings = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
+    let mut found: Vec<Challenge> = strings.flat_map(parse).collect();
     found.sort_by_key(|challenge| matches!(challenge, Challenge::Basic));
     found.into_iter().next()
 }

@@ -63,7 +63,7 @@ impl Keyring {
             })?;
             self.0.push((normal(&place), auth));
         }
-        // Parity(flux): the most specific place wins, which is the last in the order of texts; of two the same, the first.
+        // Parity(flux): the most specific place wins, which is the last in the order of strings; of two the same, the first.
         self.0.sort_by(|(a, _), (b, _)| b.cmp(a));
         Ok(true)
     }

@@ -44,7 +44,7 @@ pub struct Descriptor {
 impl Manifest {
     /// The first layer of a media type, or without one the first of all.
     ///
-    /// Parity(flux): the texts.
+    /// Parity(flux): the strings.
     ///
     /// # Errors
     /// [`Error::NoLayer`].
@@ -103,7 +103,7 @@ struct Platform {
     architecture: String,
 }
 
-/// Reads what has been sent with a media type; `place` is for texts.
+/// Reads what has been sent with a media type; `place` is for messages.
 pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parsed, Error> {
     let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
     let raw: Raw = serde_json::from_slice(bytes)

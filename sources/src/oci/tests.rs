@@ -126,7 +126,7 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
 }
 
 #[test]
-fn a_token_is_fetched_once_and_then_each_look_is_one_request() {
+fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let (address, log) = with_tokens(300);
     let (remote, known) = (remote(address, user()), Known::default());
     assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));

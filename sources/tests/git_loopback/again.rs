@@ -61,7 +61,7 @@ fn a_remote_that_moved_shows_it_in_the_same_one_request() {
 }
 
 #[test]
-fn a_look_teaches_as_a_fetch_does_and_serves_every_reference() {
+fn a_lookup_teaches_as_a_fetch_does_and_serves_every_reference() {
     let repository = Repository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     let case = Case::new(&server.url(), &[]);

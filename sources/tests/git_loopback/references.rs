@@ -84,7 +84,7 @@ fn of_tags_of_one_version_the_youngest_commit_wins_and_is_looked_up_once() {
 }
 
 #[test]
-fn too_many_tags_of_one_version_are_not_all_looked_at() {
+fn too_many_tags_of_one_version_are_not_all_examined() {
     let repository = tagged(&[&["1.0.0"]]);
     let sha = repository.commit_of("1.0.0");
     let many: String = (0..70).map(|i| format!("{sha} refs/tags/1.0.0+{i}\n")).collect();

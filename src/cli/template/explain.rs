@@ -5,8 +5,8 @@
 
 use std::io::IsTerminal as _;
 
-use helm::release::Error;
 use helm::render::Step;
+use helm::template::Error;
 
 /// How many templates are listed.
 const SHOWN: usize = 12;

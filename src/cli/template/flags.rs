@@ -182,7 +182,7 @@ impl Flags {
             [] => Err("\"windlass template\" requires at least 1 argument\n\nUsage:  windlass template [NAME] [CHART] [flags]".to_owned()),
             // Parity(helm 4): the name is preset, so `--generate-name` generates nothing.
             [chart] if template.is_empty() => Ok(("release-name".to_owned(), chart.clone())),
-            [chart] => Ok((helm::release::name(template, env)?, chart.clone())),
+            [chart] => Ok((helm::template::name(template, env)?, chart.clone())),
             [_, _] if self.generate_name => {
                 Err("cannot set --generate-name and also specify a name".to_owned())
             }

@@ -9,8 +9,8 @@ use std::path::Path;
 use golang::glob::path_match;
 use helm::chart::crds;
 use helm::manifests::{Hook, HookEvent, split};
-use helm::release::{Error, Rendered, text};
 use helm::render::Release;
+use helm::template::{Error, Rendered, text};
 
 use super::files::go_error;
 use super::flags::Flags;

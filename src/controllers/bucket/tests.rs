@@ -31,8 +31,8 @@ fn stored() -> Stored {
         "revision": "sha256:1", "url": "http://a/bucket/shop/app/1.tar.gz",
     }))
     .unwrap();
-    let news = "stored artifact with 2 fetched files from 'app' bucket".to_owned();
-    Stored { artifact, news, status: Map::new() }
+    let message = "stored artifact with 2 fetched files from 'app' bucket".to_owned();
+    Stored { artifact, message, status: Map::new() }
 }
 
 fn settled() -> Rest {
@@ -47,8 +47,8 @@ fn check(report: &Report, expected: &Expect) {
     for field in ["/observedGeneration", "/artifact/revision", "/observedIgnore"] {
         lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
     }
-    for news in &report.news {
-        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    for event in &report.events {
+        lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
     }
     expected.assert_eq(&lines.join("\n"));
 }

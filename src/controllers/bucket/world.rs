@@ -110,7 +110,7 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
     );
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing the objects", move || {
-        let news = news(&run, fetched.count);
+        let message = message(&run, fetched.count);
         let artifact = keep(
             &run.context.artifacts,
             &*run.object,
@@ -129,7 +129,7 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
             );
         }
         let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored { artifact, news, status })
+        Ok(Stored { artifact, message, status })
     })
     .await
 }
@@ -141,7 +141,7 @@ async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
     let bundle = bundle::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing the bundle", move || {
-        let news = news(&run, bundle.count);
+        let message = message(&run, bundle.count);
         let artifact = keep(
             &run.context.artifacts,
             &*run.object,
@@ -150,7 +150,7 @@ async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
             |out| archive::write(out, &bundle.contents, |_, path| bundle.load(path)).map(drop),
         )?;
         let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored { artifact, news, status })
+        Ok(Stored { artifact, message, status })
     })
     .await
 }
@@ -161,7 +161,7 @@ fn file(revision: &str) -> String {
 }
 
 /// What the event says.
-fn news(run: &Run<Bucket>, files: usize) -> String {
+fn message(run: &Run<Bucket>, files: usize) -> String {
     let bucket = &run.work.remote.bucket;
     format!("stored artifact with {files} fetched files from '{bucket}' bucket")
 }

@@ -31,7 +31,7 @@ fn stored() -> Stored {
     .unwrap();
     Stored {
         artifact,
-        news: "stored artifact for commit 'Greet politely'".to_owned(),
+        message: "stored artifact for commit 'Greet politely'".to_owned(),
         status: Map::new(),
     }
 }
@@ -48,8 +48,8 @@ fn check(report: &Report, expected: &Expect) {
     for field in ["/observedGeneration", "/artifact/revision", "/artifact/url", "/observedIgnore"] {
         lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
     }
-    for news in &report.news {
-        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    for event in &report.events {
+        lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
     }
     expected.assert_eq(&lines.join("\n"));
 }
@@ -71,13 +71,13 @@ fn a_new_artifact_is_ready_and_told() {
 }
 
 #[test]
-fn a_look_that_finds_nothing_new_writes_nothing_but_a_new_address() {
+fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
     let first = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
     let object = repository(first.after);
     let same = Some("http://a/gitrepository/shop/app/1.tar.gz".to_owned());
     let second = report(&object, None, same, &settled(), time());
     assert_eq!(second.before, second.after);
-    assert_eq!(second.news, Vec::new());
+    assert_eq!(second.events, Vec::new());
     let moved = report(&object, None, Some("http://b/x".to_owned()), &settled(), time());
     assert_eq!(moved.after["artifact"]["url"], "http://b/x");
 }
@@ -105,7 +105,7 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
             event Error GitOperationFailed: example.com cannot be reached"#]],
     );
     let again = report(&repository(second.after), None, None, &failed, time());
-    assert_eq!(again.news, Vec::new(), "the same failure is told once");
+    assert_eq!(again.events, Vec::new(), "the same failure is told once");
 }
 
 #[test]

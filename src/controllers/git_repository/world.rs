@@ -97,7 +97,7 @@ fn fetch_and_store(
     let included = if included.is_empty() { json!(null) } else { json!(included) };
     Ok(Stored {
         artifact,
-        news: format!("stored artifact for commit '{}'", checkout.commit.short_summary()),
+        message: format!("stored artifact for commit '{}'", checkout.commit.short_summary()),
         status: Map::from_iter([("includedArtifacts".to_owned(), included)]),
     })
 }

@@ -20,7 +20,7 @@ use sources::reason::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
 use tree::{Memory, RelPath};
 
-use super::{package, registry};
+use super::{oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::artifact::own;
 use crate::controllers::helm_repository::{self, is_registry, world};
@@ -138,15 +138,15 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
     let secrets = helm_repository::secrets(context, &object, &mut references).await;
     let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
     let (remote, known) = (remote.map_err(said)?, &context.oci_known);
-    let chosen = registry::version(&remote, known, version).await.map_err(|error| {
+    let chosen = oci_registry::version(&remote, known, version).await.map_err(|error| {
         format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
     })?;
-    let layer = registry::layer(&remote, known, &chosen).await.map_err(|error| {
+    let layer = oci_registry::layer(&remote, known, &chosen).await.map_err(|error| {
         format!("chart download of version '{chosen}' failed: {}", chain(&error))
     })?;
     let (dependency, at) = (dependency.clone(), url.to_owned());
     reading(move || {
-        let archive = registry::read(layer).map_err(|error| error.to_string())?;
+        let archive = oci_registry::read(layer).map_err(|error| error.to_string())?;
         loaded(&archive, &dependency, &at)
     })
     .await

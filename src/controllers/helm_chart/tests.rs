@@ -23,11 +23,11 @@ fn lines(report: &Report) -> String {
     let conditions = conditions_of(&report.after);
     let conditions =
         conditions.iter().map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message));
-    let news = report
-        .news
+    let events = report
+        .events
         .iter()
         .map(|it| format!("event {:?} {}: {}", it.severity, it.reason, it.message));
-    conditions.chain(news).collect::<Vec<_>>().join("\n")
+    conditions.chain(events).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -38,10 +38,10 @@ fn a_chart_is_told_as_flux_tells_it() {
         "url": "http://a/helmchart/shop/app/app-1.0.0.tgz",
     }))
     .unwrap();
-    let news = "pulled 'app' chart with version '1.0.0'".to_owned();
+    let message = "pulled 'app' chart with version '1.0.0'".to_owned();
     let status = super::super::source::fields([("observedChartName", json!("app"))]);
-    let stored = Stored { artifact, news: news.clone(), status };
-    let settled = Rest::Settled(CHART_PULL_SUCCEEDED, news);
+    let stored = Stored { artifact, message: message.clone(), status };
+    let settled = Rest::Settled(CHART_PULL_SUCCEEDED, message);
     let time = Time::from_second(1_790_000_000).unwrap();
     let first = report(&object(json!({})), Some(&stored), None, &settled, time);
     expect![[r#"

@@ -20,7 +20,7 @@ use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::built::Built;
 use super::resolve::{Held, Origin};
-use super::{LATEST, generation, package, registry};
+use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
@@ -115,12 +115,12 @@ pub(super) async fn ask(
     }
     let (found, name, version, is_packaged) = match &work.origin {
         Origin::Index(held, _) => choose(run, held).await?,
-        Origin::Tree(held) => look(run, held).await?,
+        Origin::Tree(held) => in_tree(run, held).await?,
         Origin::Registry(remote) => {
             let (known, spec) = (&run.context.oci_known, &object.spec);
             let range = spec.version.as_deref().unwrap_or_default();
             let (found, name, version) =
-                registry::choose(remote, known, &spec.chart, range).await?;
+                oci_registry::choose(remote, known, &spec.chart, range).await?;
             (found, name, version, work.changes())
         }
     };
@@ -172,7 +172,7 @@ async fn choose(
 }
 
 /// The chart of a tree.
-async fn look(
+async fn in_tree(
     run: &Arc<Run<HelmChart>>,
     held: &Held,
 ) -> Result<(Found, String, String, bool), Rest> {
@@ -183,7 +183,7 @@ async fn look(
         Rest::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())
     })?;
     let run = run.clone();
-    let look = move || {
+    let read = move || {
         let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
         let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
         let files = Files::in_tree(&tree, &path).map_err(|error| match error {
@@ -196,7 +196,7 @@ async fn look(
         let is_packaged = is_folder || run.work.changes();
         Ok((Found::Files { files: Box::new(files), tree }, name, version, is_packaged))
     };
-    blocking(reason::FAILED, "reading the chart", look).await
+    blocking(reason::FAILED, "reading the chart", read).await
 }
 
 /// Fetches or packs the chart, and keeps it.
@@ -214,7 +214,7 @@ pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Sto
             let Origin::Registry(remote) = &run.work.origin else {
                 return Err(failed(CHART_PULL_ERROR, "there is no registry".to_owned()));
             };
-            pulled(run, registry::pull(run, remote, &version).await?).await
+            pulled(run, oci_registry::pull(run, remote, &version).await?).await
         }
         Found::Files { files, tree } => {
             let files = package::local(run, *files, &tree).await?;
@@ -293,5 +293,5 @@ where
         ("observedChartName", json!(built.name)),
         ("observedValuesFiles", json!(observed)),
     ]);
-    Ok(Stored { artifact, news: built.summary(), status })
+    Ok(Stored { artifact, message: built.summary(), status })
 }

@@ -52,12 +52,12 @@ async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
         _ => {
             let labels = member.object.get("spec").and_then(|it| it.get("selector"));
             let labels = labels.and_then(|it| it.get("matchLabels")).and_then(Value::as_object);
-            let texts: Vec<String> = labels
+            let strings: Vec<String> = labels
                 .into_iter()
                 .flatten()
                 .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
                 .collect();
-            texts.join(",")
+            strings.join(",")
         }
     };
     if selector.is_empty() {

@@ -19,7 +19,7 @@ use super::world::World;
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 use crate::controllers::marks;
-use crate::controllers::observer::{HELM_MANAGER, Knowledge};
+use crate::controllers::object_watcher::{HELM_MANAGER, Knowledge};
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
@@ -41,10 +41,10 @@ impl World {
             Ok(members) => members,
             Err(text) => return Ok(Drift::Error(self.wish.masked(&text))),
         };
-        let looks: Vec<_> = members.iter().map(|member| self.compared(member)).collect();
+        let observations: Vec<_> = members.iter().map(|member| self.compared(member)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<Found, ClusterError>> =
-            stream::iter(looks).buffered(width).collect().await;
+            stream::iter(observations).buffered(width).collect().await;
         let (mut drifted, mut text, mut faults) = (Vec::new(), String::new(), Vec::new());
         for (member, found) in members.iter().zip(found) {
             let subject = member.id.subject();
@@ -89,20 +89,20 @@ impl World {
         if has(object, SWITCH, "disabled") {
             return Ok(Found::Same);
         }
-        let observer = self.target.observer();
+        let watcher = self.target.watcher();
         let digest = apply::compare::digest(object);
-        let knowledge = observer.knowledge(&self.node, id, &digest);
+        let knowledge = watcher.knowledge(&self.node, id, &digest);
         let is_asked = marks::is_asked(&*self.object());
         if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
             return Ok(Found::Same);
         }
-        let since = observer.now();
+        let since = watcher.now();
         let cluster = &self.target.cluster;
         let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
             return Ok(Found::Missing);
         };
         if has(&live, SWITCH, "disabled") {
-            observer.released(&self.node, id);
+            watcher.released(&self.node, id);
             return Ok(Found::Same);
         }
         let rules = &self.wish.ignore;
@@ -112,7 +112,7 @@ impl World {
         };
         let dry = cluster.apply(resource, &payload, HELM_MANAGER, Mode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
-            observer.applied(&self.node, resource, digest, &live, since);
+            watcher.applied(&self.node, resource, digest, &live, since);
             return Ok(Found::Same);
         }
         let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);

@@ -125,11 +125,11 @@ impl HookWatch {
         }
         let listed = async {
             loop {
-                let news = self.shared.1.notified();
+                let change = self.shared.1.notified();
                 if self.has_begun() {
                     return;
                 }
-                news.await;
+                change.await;
             }
         };
         // Without it the hook is run all the same, only that its end may not be seen.

@@ -18,10 +18,10 @@ use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
 use super::world::World;
 use crate::cluster::ClusterError;
-use crate::controllers::observer::HELM_MANAGER;
+use crate::controllers::object_watcher::HELM_MANAGER;
 
-/// The kind whose objects are definitions of kinds.
-const DEFINITION: &str = "CustomResourceDefinition";
+/// The kind whose objects are CRDs.
+const CRD: &str = "CustomResourceDefinition";
 
 impl World {
     /// The object of a hook as it is applied.
@@ -61,7 +61,7 @@ impl World {
             return Ok(HookObject::Missing);
         };
         let (id, cluster) = (&member.id, &self.target.cluster);
-        let since = self.target.observer().now();
+        let since = self.target.watcher().now();
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
         self.saw(&member, live.as_ref(), since);
@@ -93,7 +93,7 @@ impl World {
         let watch = self.hook_watch(&member, place, operation, is_noted).await;
         let is_watched = watch.is_whole();
         let (id, cluster) = (&member.id, &self.target.cluster);
-        let since = self.target.observer().now();
+        let since = self.target.watcher().now();
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
         let is_ours = |it: &Object| it.annotation(HOOK_ANNOTATION) == Some(operation);
@@ -207,7 +207,7 @@ impl World {
         };
         member.object.set_annotation(HOOK_ANNOTATION, operation);
         let cluster = &self.target.cluster;
-        let created = match member.id.kind == DEFINITION {
+        let created = match member.id.kind == CRD {
             true => {
                 let mode = crate::cluster::objects::Mode::Write;
                 cluster.apply(&member.resource, &member.object, HELM_MANAGER, mode).await
@@ -241,14 +241,14 @@ impl World {
 
     /// Deletes the object of a hook.
     ///
-    /// Parity(helm 4): definitions of kinds are never deleted, or all objects of theirs would go, too.
+    /// Parity(helm 4): CRDs are never deleted, or all objects of theirs would go, too.
     pub(super) async fn delete_hook(
         &self,
         record: &Record,
         place: usize,
     ) -> Result<Option<String>, Rest> {
         let Ok(member) = self.hook_member(record, place).await? else { return Ok(None) };
-        if member.id.kind == DEFINITION {
+        if member.id.kind == CRD {
             return Ok(None);
         }
         let (id, cluster) = (&member.id, &self.target.cluster);
@@ -268,8 +268,8 @@ fn is_leaving(live: &Object) -> bool {
 
 /// An object that another operation created, or somebody else.
 fn of_others(member: &Member) -> HookObject {
-    // A definition is never deleted, so it is changed instead of created.
-    if member.id.kind == DEFINITION { HookObject::Missing } else { HookObject::Theirs }
+    // A CRD is never deleted, so it is changed instead of created.
+    if member.id.kind == CRD { HookObject::Missing } else { HookObject::Theirs }
 }
 
 fn pending(member: &Member) -> String {

@@ -16,10 +16,10 @@ use reconcile::{Facts, Rest, Time, WindowState, reason};
 use release::plan::is_under_way;
 use release::snapshot::latest;
 
+use super::action_options::ActionOptions;
 use super::postrender::PostRenderers;
 use super::storage::Storage;
-use super::ways::Ways;
-use super::wish::{self, Pace, Parts};
+use super::wish::{self, Parts, Timeouts};
 use super::{Ended, Session, Wish, chart, report, status};
 use crate::cluster::ClusterError;
 use crate::controllers::reference::References;
@@ -129,8 +129,8 @@ impl Session {
         let Ok(target) = self.target_only(object).await else {
             return self.rest_suspended(object).await;
         };
-        let pace = wish::check(&object.spec).unwrap_or_else(|_| Pace::of_farewell());
-        let wish = self.without_chart(object, &pace, true);
+        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let wish = self.without_chart(object, &timeouts, true);
         let Some(ended) = self.drive(object, wish, &target).await else {
             return Ok(Some(Duration::ZERO));
         };
@@ -138,7 +138,7 @@ impl Session {
             Rest::Blocked(why, ..) if *why == reason::SUSPENDED => {
                 self.rest_suspended(&ended.object).await
             }
-            _ => self.finish(ended, Some(pace)).await,
+            _ => self.finish(ended, Some(timeouts)).await,
         }
     }
 
@@ -146,7 +146,7 @@ impl Session {
     pub(super) fn without_chart(
         &self,
         object: &Arc<HelmRelease>,
-        pace: &Pace,
+        timeouts: &Timeouts,
         is_suspended: bool,
     ) -> Arc<Wish> {
         let known = status::read(object);
@@ -163,13 +163,13 @@ impl Session {
             artifact_digest: String::new(),
         };
         let settings = &self.context.settings;
-        let ways = Ways::of(&object.spec, settings);
+        let options = ActionOptions::of(&object.spec, settings);
         Arc::new(Wish {
-            desired: wish::desired(object, parts, pace, is_suspended, settings),
-            ways,
+            desired: wish::desired(object, parts, timeouts, is_suspended, settings),
+            options,
             values: Map::default(),
             chart: None,
-            post: Arc::new(PostRenderers::of(object, ways.post_render)),
+            post: Arc::new(PostRenderers::of(object, options.post_render)),
             expressions: self.expressions.clone(),
             ignore: Rules::default(),
             secrets: Masking::default(),
@@ -184,7 +184,7 @@ impl Session {
     ) -> Result<Option<Duration>, ClusterError> {
         let target = self.memory().target.clone();
         if let Some(target) = target {
-            target.observer().await_objects(&self.node, &[]);
+            target.watcher().await_objects(&self.node, &[]);
         }
         self.memory().hook_watch = None;
         let mut object = object.clone();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crds::CommonMetadata;
 use crds::helm::{HelmRelease, Kustomize, PostRenderer};
 use golang::meter::{Meter, Stop};
-use helm::release::{PostRender, Strategy};
+use helm::template::{PostRender, Strategy};
 use kube::core::ResourceExt as _;
 use kustomize::{Budget, Garment, InTree, Options, Restriction};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub(super) struct PostRenderers {
 }
 
 impl PostRenderers {
-    /// Those of a HelmRelease; `strategy` is that of [`super::ways::Ways`].
+    /// Those of a HelmRelease; `strategy` is that of [`super::action_options::ActionOptions`].
     pub(super) fn of(object: &HelmRelease, strategy: Strategy) -> Self {
         let spec = &object.spec;
         let renderers = spec.post_renderers.iter().enumerate();
@@ -62,7 +62,7 @@ impl PostRenderers {
         }
     }
 
-    /// Does something with them in the form in which a [`helm::release::Request`] takes them.
+    /// Does something with them in the form in which a [`helm::template::Request`] takes them.
     pub(super) fn with<T>(&self, work: impl FnOnce(PostRender<'_>) -> T) -> T {
         let run = |stream: &[u8]| self.run(stream);
         work(PostRender { strategy: self.strategy, run: &run, plugin: None })
@@ -143,11 +143,11 @@ fn digest_of_json<T: Serialize>(value: &T) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(json_of_go(value) + "\n")))
 }
 
-/// What Go's `encoding/json` writes for texts, lists and maps of texts, with fields in the order of their declaration.
+/// What Go's `encoding/json` writes for messages, lists and maps of messages, with fields in the order of their declaration.
 fn json_of_go<T: Serialize>(value: &T) -> String {
-    // Texts always have a JSON.
+    // Strings always have a JSON.
     let mut text = serde_json::to_string(value).unwrap_or_default();
-    // Go escapes these wherever they stand, which is in texts only.
+    // Go escapes these wherever they stand, which is in strings only.
     for (plain, escaped) in [
         ("<", "\\u003c"),
         (">", "\\u003e"),

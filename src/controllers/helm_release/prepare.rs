@@ -1,4 +1,4 @@
-//! What comes before a revision has a record: definitions of kinds, rendering, whose objects they are, the namespace.
+//! What comes before a revision has a record: CRDs, rendering, whose objects they are, the namespace.
 //!
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
@@ -13,8 +13,8 @@ use golang::value::Map;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::{self, Chart};
 use helm::env::{Env, Lookup, Resolve, Wanted};
-use helm::release::{Rendered, Request, render};
 use helm::render::{Mode, Release, STACK};
+use helm::template::{Rendered, Request, render};
 use helm::values::coalesce;
 use helm::warning::Level;
 use objects::{Gvk, Object, ObjectId, manifest};
@@ -29,11 +29,11 @@ use super::world::World;
 use crate::cluster::capabilities::Served;
 use crate::cluster::objects::Mode as Write;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::observer::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
-use crate::controllers::permit::Place;
+use crate::controllers::object_watcher::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
+use crate::controllers::permit::RunPermit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// How long a definition may take until its kind is served.
+/// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often that is looked at.
@@ -77,10 +77,10 @@ impl World {
             return Err(Refusal::Told("the chart was not loaded".to_owned()));
         };
         let (mut chart, mut config) = (loaded.chart.clone(), self.wish.values.clone());
-        if let Some(base) = base.as_deref().filter(|_| self.wish.ways.preserve_values) {
+        if let Some(base) = base.as_deref().filter(|_| self.wish.options.preserve_values) {
             preserved(&mut chart, &mut config, base).map_err(Refusal::Told)?;
         }
-        self.definitions(&chart, &config, action).await?;
+        self.apply_crds(&chart, &config, action).await?;
         let served = self.target.cluster.served().await;
         let served = served.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
         let target = &self.desired().target;
@@ -92,10 +92,10 @@ impl World {
         };
         // Rendering asks nothing of the API server, and may have to wait for its turn.
         let rendered = self.rendered(chart, config.clone(), release, action, &served);
-        let rendered = self.place.aside(rendered).await?;
+        let rendered = self.permit.aside(rendered).await?;
         let templates = Some(rendered.templates.clone());
         *loaded.templates.lock().unwrap_or_else(PoisonError::into_inner) = templates;
-        let server_side = self.wish.ways.is_server_side(action, base.as_deref());
+        let server_side = self.wish.options.is_server_side(action, base.as_deref());
         self.checked(&rendered, action, base.as_deref()).await?;
         if action == Action::Install {
             self.namespace().await?;
@@ -112,11 +112,11 @@ impl World {
         action: Action,
         served: &Served,
     ) -> Result<Rendered, Refusal> {
-        let place = self.context.building.place(&self.node.namespace).await;
+        let permit = self.context.building.run_permit(&self.node.namespace).await;
         let stop = Stop::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = Env { stop, ..self.env(served, &place, &limit) };
-        let skip_schema = self.wish.ways.way(action).skip_schema;
+        let env = Env { stop, ..self.env(served, &permit, &limit) };
+        let skip_schema = self.wish.options.of_action(action).skip_schema;
         let post = self.wish.post.clone();
         let known = self.wish.chart.as_ref().and_then(|loaded| {
             loaded.templates.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -158,7 +158,7 @@ impl World {
         rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
     }
 
-    fn env(&self, served: &Served, place: &Place, limit: &Arc<TimeLimit>) -> Env {
+    fn env(&self, served: &Served, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = Capabilities {
@@ -171,8 +171,8 @@ impl World {
             api_versions: served.api_versions.clone(),
             ..Capabilities::default()
         };
-        let (runtime, place) = (Handle::current(), place.clone());
-        let waits = Waits { runtime, place, limit: limit.clone() };
+        let (runtime, permit) = (Handle::current(), permit.clone());
+        let waits = Waits { runtime, permit, limit: limit.clone() };
         let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
         Env {
             now: GoTime::from_unix(
@@ -189,16 +189,11 @@ impl World {
         }
     }
 
-    /// Definitions of kinds that the chart brings along, by policy.
+    /// CRDs that the chart brings along, by policy.
     ///
     /// Differs(helm 4): upgrades take them along, too, as Flux does it.
-    async fn definitions(
-        &self,
-        chart: &Chart,
-        config: &Map,
-        action: Action,
-    ) -> Result<(), Refusal> {
-        let policy = self.wish.ways.way(action).crds;
+    async fn apply_crds(&self, chart: &Chart, config: &Map, action: Action) -> Result<(), Refusal> {
+        let policy = self.wish.options.of_action(action).crds;
         if policy == CrdsPolicy::Skip {
             return Ok(());
         }
@@ -228,7 +223,7 @@ impl World {
                 }
                 object.set_label(RELEASE_NAME, &self.node.name);
                 object.set_label(RELEASE_NAMESPACE, &self.node.namespace);
-                if self.define(&object, policy).await? {
+                if self.apply_crd(&object, policy).await? {
                     written.push(object);
                 }
             }
@@ -239,11 +234,11 @@ impl World {
             }
             Ok(())
         };
-        if written.is_empty() { Ok(()) } else { self.place.aside(established).await }
+        if written.is_empty() { Ok(()) } else { self.permit.aside(established).await }
     }
 
-    /// Writes one definition; tells whether it did.
-    async fn define(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
+    /// Writes one CRD; tells whether it did.
+    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
         let cluster = &self.target.cluster;
         let name = object.name();
         let failed = |what: &str, error: ClusterError| match error.is_of_server() {
@@ -309,7 +304,7 @@ impl World {
             MemberError::Refused(text) => Refusal::Told(text),
             MemberError::Cluster(error) => Refusal::Rest(self.no_answer(&error)),
         })?;
-        if self.wish.ways.way(action).take_ownership {
+        if self.wish.options.of_action(action).take_ownership {
             return Ok(());
         }
         let before = base.map(|base| members::read(&base.manifest).unwrap_or_default());
@@ -337,7 +332,7 @@ impl World {
     /// Creates the target namespace, if that is asked for.
     async fn namespace(&self) -> Result<(), Refusal> {
         let name = &self.desired().target.namespace;
-        if !self.wish.ways.create_namespace {
+        if !self.wish.options.create_namespace {
             return Ok(());
         }
         let cluster = &self.target.cluster;
@@ -382,18 +377,18 @@ fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), S
     Ok(())
 }
 
-/// How a template waits for servers: without its place among those who render, and not for long.
+/// How a template waits for servers: without its permit for rendering, and not for long.
 #[derive(Clone)]
 struct Waits {
     runtime: Handle,
-    place: Place,
+    permit: RunPermit,
     limit: Arc<TimeLimit>,
 }
 
 impl Waits {
     fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
         // The timer begins inside of the runtime, which the thread that renders is not in.
-        let answer = async { self.place.aside(tokio::time::timeout(limit, asked)).await };
+        let answer = async { self.permit.aside(tokio::time::timeout(limit, asked)).await };
         self.limit.pause(|| self.runtime.block_on(answer)).ok()
     }
 }

@@ -9,13 +9,13 @@ use crds::helm::HelmRelease;
 use helm::chart::{self, Chart};
 use kube::core::ResourceExt as _;
 use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
-use release::status::{self as words, Event, Progress, Report as Told, Status};
+use release::status::{self as words, Event as ReleaseEvent, Progress, Report as Told, Status};
 use release::{Desired, Record, snapshot};
 use serde_json::{Value, json};
 
 use super::members::{self, Member};
 use super::status;
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::controllers::context::Context;
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::{Controlled as _, REQUESTED_AT};
@@ -24,19 +24,19 @@ use crate::controllers::run::{Controlled as _, REQUESTED_AT};
 const GROUP: &str = "helm.toolkit.fluxcd.io";
 
 /// An event as it is recorded.
-pub(super) fn news(event: &Event) -> News {
-    let severity = if event.warning { Severity::Error } else { Severity::Info };
+pub(super) fn event(of: &ReleaseEvent) -> Event {
+    let severity = if of.warning { Severity::Error } else { Severity::Info };
     let facts = [
-        ("revision", &event.revision),
-        ("token", &event.token),
-        ("app-version", &event.app_version),
-        ("oci-digest", &event.oci_digest),
+        ("revision", &of.revision),
+        ("token", &of.token),
+        ("app-version", &of.app_version),
+        ("oci-digest", &of.oci_digest),
     ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
-    News {
+    Event {
         severity,
-        reason: event.reason.as_str().to_owned(),
-        message: event.text.clone(),
+        reason: of.reason.as_str().to_owned(),
+        message: of.text.clone(),
         metadata: facts.map(|(key, value)| (format!("{GROUP}/{key}"), value.clone())).collect(),
     }
 }
@@ -47,10 +47,10 @@ pub(super) fn corrected(
     record: &Record,
     changed: &[String],
     faults: &[String],
-) -> Vec<News> {
+) -> Vec<Event> {
     let release = snapshot::latest(&known.history)
         .map_or_else(|| record.full_name(), release::Snapshot::full_name);
-    let told = |severity, reason: reconcile::Reason, text: String| News {
+    let told = |severity, reason: reconcile::Reason, text: String| Event {
         severity,
         reason: reason.as_str().to_owned(),
         message: text,
@@ -72,7 +72,7 @@ pub(super) fn corrected(
     all
 }
 
-/// The inventory of a revision: its objects but hooks, and the definitions that came with its chart.
+/// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
 pub(super) fn inventory<'m>(
     members: impl Iterator<Item = &'m Member>,
     chart: Option<&Chart>,
@@ -207,7 +207,7 @@ pub(super) struct Run<'a> {
 pub(super) struct Report {
     pub(super) before: Value,
     pub(super) after: Value,
-    pub(super) news: Option<News>,
+    pub(super) event: Option<Event>,
 }
 
 /// Derives status and event from where a run came to rest.
@@ -261,12 +261,12 @@ pub(super) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
     if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
         after["observedGeneration"] = generation.into();
     }
-    let news = run_news(&had, run, summary.map(|said| said.text));
-    Report { before, after, news }
+    let event = run_event(&had, run, summary.map(|said| said.text));
+    Report { before, after, event }
 }
 
 /// What a run tells that no action told.
-fn run_news(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Option<News> {
+fn run_event(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Option<Event> {
     let (severity, why, text) = match run.rest {
         Rest::Settled(..) | Rest::Running(..) => return None,
         Rest::Blocked(why, text, _) => (Severity::Info, why, text),
@@ -274,7 +274,7 @@ fn run_news(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opti
     };
     let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
     let is_told = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
-    (!is_told).then(|| News {
+    (!is_told).then(|| Event {
         severity,
         reason: why.as_str().to_owned(),
         message: text.clone(),
@@ -283,19 +283,19 @@ fn run_news(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opti
 }
 
 /// Tells of events of the engine: a line in the log and an Event each.
-pub(super) fn tell(context: &Context, object: &HelmRelease, events: &[Event]) {
-    for event in events {
-        let news = news(event);
-        log(object, &news);
-        context.cluster.announce(object, HelmRelease::CONTROLLER, news);
+pub(super) fn tell(context: &Context, object: &HelmRelease, events: &[ReleaseEvent]) {
+    for told in events {
+        let event = event(told);
+        log(object, &event);
+        context.cluster.announce(object, HelmRelease::CONTROLLER, event);
     }
 }
 
 /// A line in the log.
-pub(super) fn log(object: &HelmRelease, news: &News) {
+pub(super) fn log(object: &HelmRelease, event: &Event) {
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let (why, text) = (&news.reason, &news.message);
-    match news.severity {
+    let (why, text) = (&event.reason, &event.message);
+    match event.severity {
         Severity::Error => {
             tracing::error!(
                 controller_kind = "HelmRelease",

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::observer::HELM_MANAGER;
+use crate::controllers::object_watcher::HELM_MANAGER;
 
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +89,8 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
 const KEPT_SIZE: usize = 32 << 10;
 
-/// Texts of a map in metadata.
-fn texts(object: &Object, field: &str) -> BTreeMap<String, String> {
+/// Strings of a map in metadata.
+fn strings(object: &Object, field: &str) -> BTreeMap<String, String> {
     let map = object.meta(field).and_then(Value::as_object);
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     map.into_iter().flatten().filter_map(text).collect()
@@ -169,7 +169,7 @@ impl Storage {
         let (stored, broken, unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut known = Known { stored, broken, unreadable, read_at: Instant::now() };
         for secret in secrets.map_err(failed)? {
-            let labels = texts(&secret, "labels");
+            let labels = strings(&secret, "labels");
             let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
             match self.stored(&secret, labels).await? {
                 Ok(stored) => {
@@ -222,7 +222,7 @@ impl Storage {
         secret: &Object,
         labels: BTreeMap<String, String>,
     ) -> Result<Result<Stored, String>, StorageError> {
-        let annotations = texts(secret, "annotations");
+        let annotations = strings(secret, "annotations");
         let Some(first) = data_of(secret) else {
             return Ok(Err("it has no key `release` with data".to_owned()));
         };

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::postrender::{OWNER_NAME, OWNER_NAMESPACE, origin};
 use crate::cluster::ClusterError;
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::cluster::objects::Mode;
 use crate::controllers::context::Context;
 use crate::controllers::run::node_named;
@@ -341,13 +341,13 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
 fn announce(context: &Context, object: &HelmRelease, reason: &str, message: String) {
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     tracing::info!(name, namespace, reason, "{message}");
-    let news = News {
+    let event = Event {
         severity: Severity::Info,
         reason: reason.to_owned(),
         message,
         metadata: BTreeMap::new(),
     };
-    context.cluster.announce(object, MANAGER, news);
+    context.cluster.announce(object, MANAGER, event);
 }
 
 #[cfg(test)]

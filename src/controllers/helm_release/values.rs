@@ -27,7 +27,7 @@ pub(super) struct Values {
     pub(super) map: Map,
     /// Of the map, as the history holds it: `sha256:…`.
     pub(super) digest: String,
-    /// Texts of Secrets, which must not be told.
+    /// Strings of Secrets, which must not be told.
     pub(super) secrets: Masking,
 }
 

@@ -1,7 +1,7 @@
 //! What a HelmRelease asks for, checked and with Flux's defaults; every field without support is refused by its name.
 //!
 //! Source: helm-controller 1.6 `api/v2` and `internal/action`. Elsewhere: the values (`values.rs`), what the program
-//! itself needs of the spec (`ways.rs`), what is decided (`release`).
+//! itself needs of the spec (`action_options.rs`), what is decided (`release`).
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct Timeouts {
     /// Between two looks.
     pub(super) interval: Duration,
     /// How soon a run is repeated that failed outside of the release.
@@ -121,13 +121,13 @@ fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without the cluster and expressions.
-pub(super) fn check(spec: &HelmReleaseSpec) -> Result<Pace, Rest> {
+pub(super) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
     ignore(spec)?;
-    pace(spec)
+    timeouts(spec)
 }
 
 /// The fields in which a difference is no drift.
@@ -136,7 +136,7 @@ pub(super) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Rest> {
     ignored("spec.driftDetection.ignore", rules)
 }
 
-fn pace(spec: &HelmReleaseSpec) -> Result<Pace, Rest> {
+fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
     let read = |field: &str, given: Option<&GoDuration>, default: Duration| match given {
         None => Ok(default),
         Some(text) => reconcile::parse_duration(text.as_str()).map_err(|error| {
@@ -152,7 +152,7 @@ fn pace(spec: &HelmReleaseSpec) -> Result<Pace, Rest> {
     let of = |field: &str, given: Option<&GoDuration>| read(field, given, timeout);
     let install_retry = install.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
-    Ok(Pace {
+    Ok(Timeouts {
         interval,
         retry: interval.clamp(SHORTEST_INTERVAL, RETRY),
         timeout,
@@ -190,7 +190,7 @@ pub(super) fn target(object: &HelmRelease) -> Target {
 pub(super) fn desired(
     object: &HelmRelease,
     parts: Parts,
-    pace: &Pace,
+    timeouts: &Timeouts,
     suspended: bool,
     settings: &Settings,
 ) -> Desired {
@@ -200,7 +200,7 @@ pub(super) fn desired(
     let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
     let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
-    let (interval, retry) = (interval(object, pace, settings), retry(failures, settings));
+    let (interval, retry) = (interval(object, timeouts, settings), retry(failures, settings));
     Desired {
         owner: object.uid().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or_default(),
@@ -216,14 +216,14 @@ pub(super) fn desired(
         inputs,
         post_renderers_digest,
         common_metadata_digest,
-        timeout: pace.timeout,
+        timeout: timeouts.timeout,
         // Parity(flux): what is not positive keeps all.
         max_history: usize::try_from(spec.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(0),
-        install: install(spec, pace, settings),
-        upgrade: upgrade(spec, pace, settings),
-        rollback: rollback(spec, pace),
-        test: test(spec, pace),
-        uninstall: uninstall(spec, pace),
+        install: install(spec, timeouts, settings),
+        upgrade: upgrade(spec, timeouts, settings),
+        rollback: rollback(spec, timeouts),
+        test: test(spec, timeouts),
+        uninstall: uninstall(spec, timeouts),
         drift: drift(spec),
         requests: requests(object),
         retry,
@@ -232,9 +232,9 @@ pub(super) fn desired(
 }
 
 /// When a release that is as it should be is looked at again.
-pub(super) fn interval(object: &HelmRelease, pace: &Pace, settings: &Settings) -> Duration {
+pub(super) fn interval(object: &HelmRelease, timeouts: &Timeouts, settings: &Settings) -> Duration {
     let seed = seed(&object.uid().unwrap_or_default());
-    let interval = pace.interval.max(SHORTEST_INTERVAL);
+    let interval = timeouts.interval.max(SHORTEST_INTERVAL);
     reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
 }
 
@@ -268,8 +268,8 @@ fn strategy(given: Option<ActionStrategy>, retry: Duration, settings: &Settings)
     }
 }
 
-fn install(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Install {
-    // Here and below no `..`, as in `unsupported`; what is not used here is in `ways.rs`.
+fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Install {
+    // Here and below no `..`, as in `unsupported`; what is not used here is in `action_options.rs`.
     let crds::helm::Install {
         timeout: _,
         strategy: named,
@@ -290,8 +290,8 @@ fn install(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Install 
     let crds::helm::InstallRemediation { retries, ignore_test_failures, remediate_last_failure } =
         remediation.unwrap_or_default();
     Install {
-        timeout: pace.install,
-        strategy: strategy(named.map(|it| it.name), pace.install_retry, settings),
+        timeout: timeouts.install,
+        strategy: strategy(named.map(|it| it.name), timeouts.install_retry, settings),
         remediation: Remediation {
             retries,
             ignore_test_failures,
@@ -304,7 +304,7 @@ fn install(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Install 
     }
 }
 
-fn upgrade(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Upgrade {
+fn upgrade(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Upgrade {
     let crds::helm::Upgrade {
         timeout: _,
         strategy: named,
@@ -334,8 +334,8 @@ fn upgrade(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Upgrade 
     };
     let on_change = chart_name_change_strategy.unwrap_or_default();
     Upgrade {
-        timeout: pace.upgrade,
-        strategy: strategy(named.map(|it| it.name), pace.upgrade_retry, settings),
+        timeout: timeouts.upgrade,
+        strategy: strategy(named.map(|it| it.name), timeouts.upgrade_retry, settings),
         remediation: Remediation {
             retries,
             ignore_test_failures,
@@ -349,7 +349,7 @@ fn upgrade(spec: &HelmReleaseSpec, pace: &Pace, settings: &Settings) -> Upgrade 
     }
 }
 
-fn rollback(spec: &HelmReleaseSpec, pace: &Pace) -> Rollback {
+fn rollback(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Rollback {
     let crds::helm::Rollback {
         timeout: _,
         disable_wait,
@@ -362,26 +362,26 @@ fn rollback(spec: &HelmReleaseSpec, pace: &Pace) -> Rollback {
         server_side_apply: _,
     } = spec.rollback.clone().unwrap_or_default();
     Rollback {
-        timeout: pace.rollback,
+        timeout: timeouts.rollback,
         disable_hooks,
         wait: wait(disable_wait, disable_wait_for_jobs),
         cleanup_on_fail,
     }
 }
 
-fn test(spec: &HelmReleaseSpec, pace: &Pace) -> Test {
+fn test(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Test {
     let crds::helm::Test { enable, timeout: _, ignore_failures, filters } =
         spec.test.clone().unwrap_or_default();
     let filter = |crds::helm::Filter { name, exclude }| Filter { name, exclude };
     Test {
         enable,
-        timeout: pace.test,
+        timeout: timeouts.test,
         ignore_failures,
         filters: filters.into_iter().map(filter).collect(),
     }
 }
 
-fn uninstall(spec: &HelmReleaseSpec, pace: &Pace) -> Uninstall {
+fn uninstall(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Uninstall {
     let crds::helm::Uninstall {
         timeout: _,
         disable_hooks,
@@ -394,7 +394,7 @@ fn uninstall(spec: &HelmReleaseSpec, pace: &Pace) -> Uninstall {
         DeletionPropagation::Foreground => Propagation::Foreground,
         DeletionPropagation::Orphan => Propagation::Orphan,
     };
-    let timeout = pace.uninstall;
+    let timeout = timeouts.uninstall;
     Uninstall { timeout, disable_hooks, keep_history, disable_wait, propagation }
 }
 

@@ -1,7 +1,7 @@
 //! The world of a HelmRelease: the records of its release, the objects of a cluster, and its own status.
 //!
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
-//! looking at objects (`look`, `drift`), what to do (engine `release`).
+//! looking at objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,8 @@ use super::{Wish, report, status};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::hold;
-use crate::controllers::observer::{Awaited, Moment};
-use crate::controllers::permit::Place;
+use crate::controllers::object_watcher::{Awaited, Moment};
+use crate::controllers::permit::RunPermit;
 use crate::controllers::record::Latest;
 use crate::controllers::run::Controlled as _;
 use crate::controllers::target::Target;
@@ -51,7 +51,7 @@ pub(super) struct Known {
     /// Objects as the API server answered when they were written, with the moment before that, until they are looked at.
     pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
-    pub(super) looked: BTreeMap<Node, Awaited>,
+    pub(super) awaited: BTreeMap<Node, Awaited>,
     /// Whether an operation is under way; none where that was not looked at.
     pub(super) under_way: Option<bool>,
     /// Follows the hook that is due.
@@ -87,7 +87,7 @@ pub(super) struct World {
     pub(super) context: Arc<Context>,
     pub(super) target: Arc<Target>,
     /// Among those who apply there.
-    pub(super) place: Place,
+    pub(super) permit: RunPermit,
     pub(super) node: Node,
     latest: Arc<Latest<HelmRelease>>,
     object: Mutex<Arc<HelmRelease>>,
@@ -98,14 +98,14 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(
         context: Arc<Context>,
-        (target, place): (Arc<Target>, Place),
+        (target, permit): (Arc<Target>, RunPermit),
         node: Node,
         latest: Arc<Latest<HelmRelease>>,
         object: Arc<HelmRelease>,
         wish: Arc<Wish>,
     ) -> Self {
         let (object, known) = (Mutex::new(object), Mutex::default());
-        Self { context, target, place, node, latest, object, wish, known }
+        Self { context, target, permit, node, latest, object, wish, known }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
@@ -127,9 +127,9 @@ impl World {
     }
 
     /// Where to watch what a rest waits for.
-    pub(super) fn places(&self, wake: &Wake) -> Vec<Awaited> {
+    pub(super) fn awaited(&self, wake: &Wake) -> Vec<Awaited> {
         let mut known = self.known();
-        wake.on.iter().filter_map(|node| known.looked.remove(node)).collect()
+        wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
     }
 
     /// Goes on with what an earlier run left that waited for the same.
@@ -373,7 +373,7 @@ impl World {
         let record = match (journal.action, journal.target, base) {
             (Action::Rollback, Some(target), Some(current)) => {
                 let target = self.record(target)?;
-                let server_side = self.wish.ways.is_server_side(Action::Rollback, Some(&target));
+                let server_side = self.wish.options.is_server_side(Action::Rollback, Some(&target));
                 rolled_back(&current, &target, server_side, journal.started)
             }
             (_, _, base) => {
@@ -400,9 +400,9 @@ impl World {
         let (changed, faults) = self.correct_objects(&record).await?;
         let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
         let object = self.object();
-        for news in report::corrected(&status::read(&object), &record, &changed, &faults) {
-            report::log(&object, &news);
-            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, news);
+        for event in report::corrected(&status::read(&object), &record, &changed, &faults) {
+            report::log(&object, &event);
+            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, event);
         }
         Ok(())
     }
@@ -485,9 +485,9 @@ impl reconcile::World<Release> for World {
         let last = revisions.last();
         let (mut live, mut drift) = (Live::default(), None);
         match (need(desired, &status, &revisions), last) {
-            (Need::Operation(look), Some(last)) => {
+            (Need::Operation(scope), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
-                live = self.wish.masked_live(self.live(&last.record, journal, look).await?);
+                live = self.wish.masked_live(self.live(&last.record, journal, scope).await?);
             }
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => self.known().hook_watch = None,

@@ -1,6 +1,6 @@
 //! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
 //!
-//! Elsewhere: hooks (`hooks`), definitions and namespaces (`prepare`), objects merged by us (`merge`).
+//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare`), objects merged by us (`merge`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::merge;
 use super::world::World;
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::HELM_MANAGER;
+use crate::controllers::object_watcher::HELM_MANAGER;
 
 /// What became of the objects of a revision.
 #[derive(Default)]
@@ -45,7 +45,7 @@ const ATTEMPTS: u32 = 5;
 
 /// How an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WriteMode {
     /// The server merges.
     Server,
     /// We merge: what was stored before, what is wanted, what is there.
@@ -88,11 +88,11 @@ impl World {
             },
             None => Arc::new(Vec::new()),
         };
-        let is_forced = self.wish.ways.forces(journal.action);
-        let way = match (record.is_server_side(), is_forced) {
-            (true, _) => Way::Server,
-            (false, true) => Way::Replaced,
-            (false, false) => Way::Merged,
+        let is_forced = self.wish.options.forces(journal.action);
+        let mode = match (record.is_server_side(), is_forced) {
+            (true, _) => WriteMode::Server,
+            (false, true) => WriteMode::Replaced,
+            (false, false) => WriteMode::Merged,
         };
         let was_merged = base.is_some_and(|base| !base.is_server_side());
         for batch in batches(&members) {
@@ -100,7 +100,7 @@ impl World {
                 .iter()
                 .map(|member| {
                     let original = before.iter().find(|it| it.id == member.id);
-                    self.write(member, original, way, was_merged, journal)
+                    self.write(member, original, mode, was_merged, journal)
                 })
                 .collect();
             let done: Vec<Result<bool, Unwritten>> =
@@ -113,7 +113,7 @@ impl World {
                         return Err(self.no_answer(&error));
                     }
                     Err(unwritten) => {
-                        applied.error.get_or_insert_with(|| told(member, way, &unwritten));
+                        applied.error.get_or_insert_with(|| told(member, mode, &unwritten));
                     }
                 }
             }
@@ -150,58 +150,58 @@ impl World {
         &self,
         member: &Member,
         original: Option<&Member>,
-        way: Way,
+        mode: WriteMode,
         was_merged: bool,
         journal: &Journal,
     ) -> Result<bool, Unwritten> {
         for _ in 1..ATTEMPTS {
-            match self.write_once(member, original, way, was_merged, journal).await {
+            match self.write_once(member, original, mode, was_merged, journal).await {
                 Err(Unwritten { error, .. }) if error.code() == Some(409) => {}
                 done => return done,
             }
         }
-        self.write_once(member, original, way, was_merged, journal).await
+        self.write_once(member, original, mode, was_merged, journal).await
     }
 
     async fn write_once(
         &self,
         member: &Member,
         original: Option<&Member>,
-        way: Way,
+        mode: WriteMode,
         was_merged: bool,
         journal: &Journal,
     ) -> Result<bool, Unwritten> {
         let cluster = &self.target.cluster;
         let Member { id, object, resource } = member;
-        let strict = !self.wish.ways.way(journal.action).disable_openapi;
-        let needs_live = way != Way::Server || was_merged || journal.plan.cleanup;
+        let strict = !self.wish.options.of_action(journal.action).disable_openapi;
+        let needs_live = mode != WriteMode::Server || was_merged || journal.plan.cleanup;
         let live = match needs_live {
             true => cluster.get(resource, &id.namespace, &id.name).await?,
             false => None,
         };
-        let observer = self.target.observer();
+        let watcher = self.target.watcher();
         let is_observed = self.wish.is_observed();
         if is_observed {
-            observer.writing(&self.node, id);
+            watcher.writing(&self.node, id);
         }
-        let since = observer.now();
+        let since = watcher.now();
         let is_new = needs_live && live.is_none();
-        let written = match (way, live) {
-            (Way::Server, live) => {
+        let written = match (mode, live) {
+            (WriteMode::Server, live) => {
                 if let Some(live) = live.filter(|_| was_merged) {
                     self.take_over(member, live).await?;
                 }
                 cluster.apply_checked(resource, object, HELM_MANAGER, Mode::Write, strict).await
             }
             (_, None) => cluster.create_object(resource, object, HELM_MANAGER, strict).await,
-            (Way::Replaced, Some(live)) => {
+            (WriteMode::Replaced, Some(live)) => {
                 let mut whole = object.clone();
                 if let Some(version) = live.meta("resourceVersion").cloned() {
                     whole.metadata_mut().insert("resourceVersion".to_owned(), version);
                 }
                 cluster.replace_object(resource, &whole, HELM_MANAGER).await
             }
-            (Way::Merged, Some(live)) => {
+            (WriteMode::Merged, Some(live)) => {
                 let original = original.map(|it| &it.object);
                 match merge::patch(original, object, &live) {
                     None => Ok(live),
@@ -216,13 +216,13 @@ impl World {
             Ok(written) => {
                 if is_observed {
                     let digest = apply::compare::digest(object);
-                    observer.applied(&self.node, resource, digest, &written, since);
+                    watcher.applied(&self.node, resource, digest, &written, since);
                 }
                 self.wrote(id, written, since);
             }
             Err(error) => {
                 if is_observed {
-                    observer.released(&self.node, id);
+                    watcher.released(&self.node, id);
                 }
                 return Err(Unwritten { error, is_new });
             }
@@ -269,7 +269,7 @@ impl World {
         if is_kept {
             return Ok(None);
         }
-        self.target.observer().released(&self.node, id);
+        self.target.watcher().released(&self.node, id);
         let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
         match cluster.delete_with(&member.resource, namespace, name, live.uid(), how).await {
             Ok(()) => Ok(None),
@@ -319,7 +319,7 @@ impl World {
         for (member, payload, is_missing) in drifted {
             let member = Member { object: payload, ..member };
             let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
-            match self.write(&member, None, Way::Server, false, &journal).await {
+            match self.write(&member, None, WriteMode::Server, false, &journal).await {
                 Ok(_) => {
                     let what = if is_missing { "created" } else { "configured" };
                     changed.push(format!("{} {what}", member.id.subject()));
@@ -336,21 +336,23 @@ impl World {
     }
 }
 
-fn told(member: &Member, way: Way, Unwritten { error, is_new }: &Unwritten) -> String {
+fn told(member: &Member, mode: WriteMode, Unwritten { error, is_new }: &Unwritten) -> String {
     let id = &member.id;
     let gvk = spelled(&member.object.gvk());
-    match way {
-        Way::Server if error.code() == Some(409) => format!(
+    match mode {
+        WriteMode::Server if error.code() == Some(409) => format!(
             "conflict occurred while applying object {}/{} {gvk}: {error}",
             id.namespace, id.name
         ),
-        Way::Server => format!(
+        WriteMode::Server => format!(
             "server-side apply failed for object {}/{} {gvk}: {error}",
             id.namespace, id.name
         ),
-        Way::Merged | Way::Replaced if *is_new => not_created(member, &error.to_string()),
-        Way::Merged => format!("cannot patch \"{}\" with kind {}: {error}", id.name, id.kind),
-        Way::Replaced => format!("failed to replace object: {error}"),
+        WriteMode::Merged | WriteMode::Replaced if *is_new => {
+            not_created(member, &error.to_string())
+        }
+        WriteMode::Merged => format!("cannot patch \"{}\" with kind {}: {error}", id.name, id.kind),
+        WriteMode::Replaced => format!("failed to replace object: {error}"),
     }
 }
 

@@ -27,8 +27,8 @@ fn an_index_is_told_as_flux_tells_it() {
     }))
     .unwrap();
     let status = Map::from_iter([("url".to_owned(), json!("http://a/index.yaml"))]);
-    let news = "stored fetched index of size 1kB from 'https://example.com/charts/'".to_owned();
-    let stored = Stored { artifact, news, status };
+    let message = "stored fetched index of size 1kB from 'https://example.com/charts/'".to_owned();
+    let stored = Stored { artifact, message, status };
     let text = "stored artifact: revision 'sha256:1'".to_owned();
     let settled = Rest::Settled(reason::SUCCEEDED, text);
     let time = Time::from_second(1_790_000_000).unwrap();
@@ -36,10 +36,10 @@ fn an_index_is_told_as_flux_tells_it() {
     let always = Map::from_iter([("url".to_owned(), json!("http://b/index.yaml"))]);
     let first = first.with(always.clone());
     assert_eq!(first.after["url"], "http://a/index.yaml", "a new artifact says it better");
-    assert_eq!(first.news[0].reason, "NewArtifact");
+    assert_eq!(first.events[0].reason, "NewArtifact");
     let moved = report(&object(first.after.clone()), None, None, &settled, time).with(always);
     assert_eq!(moved.after["url"], "http://b/index.yaml");
-    assert_eq!(moved.news, Vec::new());
+    assert_eq!(moved.events, Vec::new());
 
     let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
     let failed = Rest::Failed(reason::FAILED, text, Wake::at(time));

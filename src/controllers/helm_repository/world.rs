@@ -89,7 +89,7 @@ pub(super) async fn fetch(
         let status = linked(&context.artifacts, &artifact, LATEST);
         Ok(Stored {
             artifact,
-            news: format!("stored fetched index of size {size} from '{url}'"),
+            message: format!("stored fetched index of size {size} from '{url}'"),
             status,
         })
     };

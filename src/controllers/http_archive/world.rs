@@ -119,7 +119,7 @@ pub(super) async fn fetch(
         let Validators { etag, last_modified } = validators;
         Ok(Stored {
             artifact,
-            news: format!(
+            message: format!(
                 "stored artifact for revision '{revision}' of a file with digest {digest}"
             ),
             status: fields([("etag", json!(etag)), ("lastModified", json!(last_modified))]),

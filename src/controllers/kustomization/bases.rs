@@ -29,13 +29,13 @@ pub(super) enum Bases {
 pub(super) struct Fetched {
     pub(super) git: git::Context,
     pub(super) limits: Limits,
-    pub(super) places: Places,
+    pub(super) permits: BuildPermits,
 }
 
-/// The places that a build is on: one among those who build, or one among those who ask servers.
+/// The permits of a build: one among those who build, or one among those who ask servers.
 ///
-/// Nobody who builds waits for a place among those who ask, so the two cannot wait for each other.
-pub(super) struct Places {
+/// Nobody who builds waits for a permit among those who ask, so the two cannot wait for each other.
+pub(super) struct BuildPermits {
     building: Permits,
     reaching: Permits,
     namespace: String,
@@ -45,8 +45,8 @@ pub(super) struct Places {
     held: (Option<Permit>, Option<Permit>),
 }
 
-impl Places {
-    /// The places of a build that has one already; another is waited for until `cancel`.
+impl BuildPermits {
+    /// The permits of a build that has one already; another is waited for until `cancel`.
     pub(super) fn new(
         context: &Context,
         namespace: &str,
@@ -63,9 +63,9 @@ impl Places {
         }
     }
 
-    /// Asks servers without a place among those who build: others go on meanwhile, however slow a server is.
+    /// Asks servers without a permit among those who build: others go on meanwhile, however slow a server is.
     ///
-    /// What was fetched stays in memory, so the place among those who ask is kept to the end of the build.
+    /// What was fetched stays in memory, so the permit among those who ask is kept to the end of the build.
     fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.0 = None;
         if self.held.1.is_none() {
@@ -76,11 +76,11 @@ impl Places {
         answer
     }
 
-    /// Without a place, nobody wants the build any more.
-    fn wait_for(&self, places: &Permits) -> Option<Permit> {
-        let place = places.acquire(&self.namespace);
+    /// Without a permit, nobody wants the build any more.
+    fn wait_for(&self, permits: &Permits) -> Option<Permit> {
+        let permit = permits.acquire(&self.namespace);
         self.runtime.block_on(async {
-            tokio::select! { place = place => Some(place), () = self.cancel.cancelled() => None }
+            tokio::select! { permit = permit => Some(permit), () = self.cancel.cancelled() => None }
         })
     }
 }
@@ -113,12 +113,12 @@ impl Bases {
         };
         let limits = Limits::default();
         let limits = Limits { time: limits.time.min(timeout), ..limits };
-        let places = Places::new(context, namespace, building, cancel.clone());
-        Self::Fetched(Box::new(Fetched { git, limits, places }))
+        let permits = BuildPermits::new(context, namespace, building, cancel.clone());
+        Self::Fetched(Box::new(Fetched { git, limits, permits }))
     }
 
     /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
-    /// not tell what comes out. What waits for a server or a place does not count for the time limit. Blocks; not from
+    /// not tell what comes out. What waits for a server or a permit does not count for the time limit. Blocks; not from
     /// within a future.
     pub(super) fn beside<T>(
         self,
@@ -129,9 +129,9 @@ impl Bases {
         match self {
             Self::Refused => (build(&Refusing(files)), false),
             Self::Fetched(it) => {
-                let Fetched { git, limits, places } = *it;
+                let Fetched { git, limits, permits } = *it;
                 let remotes = Remotes::new(files, git, limits);
-                let files = Asking { remotes, places: RefCell::new(places), limit };
+                let files = Asking { remotes, permits: RefCell::new(permits), limit };
                 let built = build(&files);
                 (built, files.remotes.is_used())
             }
@@ -166,16 +166,16 @@ impl<F: Files> Files for Refusing<F> {
     }
 }
 
-/// Files whose remote parts are asked for without a place among those who build.
+/// Files whose remote parts are asked for without a permit among those who build.
 struct Asking<'l, F> {
     remotes: Remotes<F>,
-    places: RefCell<Places>,
+    permits: RefCell<BuildPermits>,
     limit: &'l TimeLimit,
 }
 
 impl<F> Asking<'_, F> {
     fn ask<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.limit.pause(|| self.places.borrow_mut().while_asking(ask))
+        self.limit.pause(|| self.permits.borrow_mut().while_asking(ask))
     }
 }
 

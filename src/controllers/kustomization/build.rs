@@ -1,4 +1,4 @@
-//! From an artifact to a wish, or the news that there is nothing to build.
+//! From an artifact to a wish, or the finding that there is nothing to build.
 //!
 //! Elsewhere: where the artifact comes from (`resolve.rs`), what is in it (`manifests.rs`, `wish.rs`).
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bases::Bases;
 use super::substitution::Substitution;
-use super::wish::{self, Pace, Wish};
+use super::wish::{self, Timeouts, Wish};
 use super::world::Verify;
 use super::{Ended, Session, resolve};
 use crate::controllers::artifact;
@@ -48,7 +48,7 @@ impl Session {
     pub(super) async fn build(
         &self,
         object: &Arc<Kustomization>,
-        pace: Pace,
+        timeouts: Timeouts,
         artifact: &Artifact,
         target: &Target,
         substitution: Option<Substitution>,
@@ -57,29 +57,34 @@ impl Session {
         if let Some(wish) = self.waited_for(object, artifact, &inputs) {
             return Ok(Built::Wish(wish));
         }
-        // Another shard's artifact comes over the network, and a place is for work.
+        // Another shard's artifact comes over the network, and a permit is for work.
         let elsewhere = resolve::is_elsewhere(&self.context, object);
         let fetch = || {
             let files = self.files(object, artifact);
-            self.telling(object, "Fetching manifests", &artifact.revision, pace, files)
+            self.telling(object, "Fetching manifests", &artifact.revision, timeouts, files)
         };
         let fetched = if elsewhere { Some(fetch().await?) } else { None };
-        let place = self.context.building.acquire(&self.node.namespace).await;
+        let permit = self.context.building.acquire(&self.node.namespace).await;
         let files = match fetched {
             Some(files) => files,
             None => fetch().await?,
         };
         let revision = artifact.revision.clone();
         let seen = Seen { files: &files, inputs: &inputs };
-        if let Some(ended) = self.unchanged(object, &seen, &revision, target, pace) {
+        if let Some(ended) = self.unchanged(object, &seen, &revision, target, timeouts) {
             return Ok(Built::Unchanged(Box::new(ended)));
         }
         self.context.metrics.built(&self.node);
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        let bases =
-            Bases::of(&self.context, target, pace.timeout, (&self.node.namespace, place), &cancel);
+        let bases = Bases::of(
+            &self.context,
+            target,
+            timeouts.timeout,
+            (&self.node.namespace, permit),
+            &cancel,
+        );
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
@@ -87,11 +92,12 @@ impl Session {
                 on_large_stack(|| {
                     let settings = &context.settings;
                     let substitution = substitution.as_ref();
-                    wish::wish(&object, pace, &files, &revision, substitution, bases, settings)
+                    wish::wish(&object, timeouts, &files, &revision, substitution, bases, settings)
                 })
             })
         };
-        match self.telling(object, "Building manifests", &artifact.revision, pace, built).await {
+        match self.telling(object, "Building manifests", &artifact.revision, timeouts, built).await
+        {
             Ok(Some(wish)) => wish.map(|wish| Built::Wish(Arc::new(wish))),
             Ok(None) | Err(_) => {
                 let text =
@@ -139,13 +145,13 @@ impl Session {
         seen: &Seen<'_>,
         revision: &str,
         target: &Target,
-        pace: Pace,
+        timeouts: Timeouts,
     ) -> Option<Ended> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
         let verify = self.verify(object);
         let as_applied = match verify {
-            Verify::Drifted => target.observer().is_calm(&self.node),
-            Verify::Moved => target.observer().is_unmoved(&self.node),
+            Verify::Drifted => target.watcher().is_calm(&self.node),
+            Verify::Moved => target.watcher().is_unmoved(&self.node),
             Verify::Everything => false,
         };
         if !ready || !as_applied {
@@ -170,7 +176,7 @@ impl Session {
         }
         let digest = Some(settled.digest.clone());
         if verify == Verify::Moved {
-            memory.verify_at = Some(Instant::now() + self.interval(object, pace));
+            memory.verify_at = Some(Instant::now() + self.interval(object, timeouts));
             memory.verified = Some(self.began);
         }
         let rest = Rest::Settled(

@@ -153,10 +153,10 @@ fn listed(files: &dyn Files, folder: &RelPath) -> Result<Map<String, Value>, Err
     let mut resources = Vec::new();
     // The last is taken first, so what a folder holds is pushed in reverse.
     let mut work = vec![(folder.clone(), Kind::Dir)];
-    let mut looked_at = 0;
+    let mut visited = 0;
     while let Some((path, kind)) = work.pop() {
-        looked_at += 1;
-        if looked_at > MAX_ENTRIES {
+        visited += 1;
+        if visited > MAX_ENTRIES {
             return Err(Error::TooMany(folder.to_string()));
         }
         let is_manifest = kind == Kind::File && matches!(path.extension(), Some("yaml" | "yml"));

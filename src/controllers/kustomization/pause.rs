@@ -79,7 +79,7 @@ impl Session {
         object: &Arc<Kustomization>,
     ) -> Result<Option<Duration>, ClusterError> {
         if let Some(target) = &self.memory().target {
-            target.observer().await_objects(&self.node, &[]);
+            target.watcher().await_objects(&self.node, &[]);
         }
         let text = where_stopped(object);
         let (context, latest) = (&self.context, &self.latest);

@@ -11,7 +11,7 @@ use objects::ObjectId;
 use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
 use serde_json::{Value, json};
 
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::controllers::progress::is_decided;
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::REQUESTED_AT;
@@ -71,7 +71,7 @@ pub(super) fn was_applied(object: &Kustomization, revision: &str, digest: &str) 
 pub(super) struct Report {
     pub(super) before: Value,
     pub(super) after: Value,
-    pub(super) news: Vec<News>,
+    pub(super) events: Vec<Event>,
 }
 
 /// Since when something has been waited for, and what: the transition of Healthy=Unknown. A wait of another
@@ -163,13 +163,12 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     }
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
     let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
-    // Parity(flux): whoever shows a commit's state waits for news of it, also where it touches nothing of ours.
-    // Differs(flux): a look that finds a revision as it was applied is no news.
-    let is_news =
+    // Parity(flux): whoever shows a commit's state waits for an event about it, also where it touches nothing of ours.
+    // Differs(flux): a look that finds a revision as it was applied is no event.
+    let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
-    // Differs(flux): history is written when there is news, not at every look.
-    if let (true, Some(digest), false) =
-        (is_news, run.digest, matches!(run.rest, Rest::Running(..)))
+    // Differs(flux): history is written when something is new, not at every look.
+    if let (true, Some(digest), false) = (is_new, run.digest, matches!(run.rest, Rest::Running(..)))
     {
         let mut history: History = before
             .get("history")
@@ -181,8 +180,8 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
         history.upsert(digest, run.now, took, run.rest.reason(), metadata);
         after["history"] = json!(history);
     }
-    let news = news(&before, &had, run, is_news);
-    Report { before, after, news }
+    let events = events(&before, &had, run, is_new);
+    Report { before, after, events }
 }
 
 /// Whether a revision was brought to its end for the first time.
@@ -274,21 +273,21 @@ fn facts_of_last(object: &Kustomization) -> BTreeMap<String, String> {
 }
 
 /// What is told when a Kustomization has taken everything along.
-pub(super) fn farewell(object: &Kustomization, changes: &[(ObjectId, Action)]) -> Vec<News> {
+pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) -> Vec<Event> {
     if changes.is_empty() {
         return Vec::new();
     }
     let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
     let (message, metadata) = (lines(changes), facts_of_last(object));
-    vec![News { severity: Severity::Info, reason, message, metadata }]
+    vec![Event { severity: Severity::Info, reason, message, metadata }]
 }
 
 /// What is told when the ServiceAccount that could delete the objects of a leaving Kustomization is gone.
-pub(super) fn left_behind(object: &Kustomization, account: &str) -> News {
+pub(super) fn left_behind(object: &Kustomization, account: &str) -> Event {
     let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
     let ids = inventory.iter().flat_map(|i| &i.entries).map(|entry| entry.id.as_str());
     let ids: Vec<&str> = ids.collect();
-    News {
+    Event {
         severity: Severity::Error,
         reason: reason::PRUNE_FAILED.to_string(),
         message: format!(
@@ -300,9 +299,9 @@ pub(super) fn left_behind(object: &Kustomization, account: &str) -> News {
 }
 
 /// Parity(flux): applying, pruning and health are events of their own, before that of the run's end.
-fn news(before: &Value, had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<News> {
+fn events(before: &Value, had: &[Condition], run: &Run<'_>, is_new: bool) -> Vec<Event> {
     let metadata = facts(GROUP, run.revision, run.origin_revision);
-    let info = |reason: &str, message: String| News {
+    let info = |reason: &str, message: String| Event {
         severity: Severity::Info,
         reason: reason.to_owned(),
         message,
@@ -316,27 +315,27 @@ fn news(before: &Value, had: &[Condition], run: &Run<'_>, is_news: bool) -> Vec<
         && (!was_healthy || applied.is_some() && is_new_revision(before, run));
     let pruned = told(run.changes, |action| action == Action::Deleted);
     let passed = is_passed.then(|| health_passed(had, run));
-    let mut news: Vec<News> =
+    let mut events: Vec<Event> =
         [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
     let is_told = was_told(had, run.rest);
     match run.rest {
-        Rest::Settled(..) if !is_news => {}
+        Rest::Settled(..) if !is_new => {}
         Rest::Settled(why, _) => {
             let next = reconcile::format_duration(run.interval);
             let took = took(run.began, run.now);
             let text = format!("Reconciliation finished in {took}, next run in {next}");
             let mut done = info(why.as_str(), text);
             done.metadata.insert(format!("{GROUP}commit_status"), "update".to_owned());
-            news.push(done);
+            events.push(done);
         }
         Rest::Running(..) => {}
         Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) if is_told => {}
-        Rest::Blocked(why, text, _) => news.push(info(why.as_str(), text.clone())),
+        Rest::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
         Rest::Failed(why, text, _) | Rest::Stalled(why, text) => {
-            news.push(News { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
+            events.push(Event { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
         }
     }
-    news
+    events
 }
 
 impl Report {

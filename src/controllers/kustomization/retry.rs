@@ -10,7 +10,7 @@ use crds::kustomize::Kustomization;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Time, reason};
 
-use super::wish::Pace;
+use super::wish::Timeouts;
 use super::world::Verify;
 use super::{Ended, Session};
 use crate::controllers::gate;
@@ -55,7 +55,7 @@ impl Session {
         object: &Kustomization,
         judged: &Judged,
         ended: &mut Ended,
-        (pace, verify): (Pace, Verify),
+        (timeouts, verify): (Timeouts, Verify),
     ) {
         let seed = gate::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
@@ -74,8 +74,8 @@ impl Session {
                 }
                 let Judged { generation, digest, revision } = judged;
                 let of = format!("{generation} {digest} {revision}");
-                let (now, pace) = (jiff::Timestamp::now(), (pace.retry, pace.interval));
-                wake.at = Some(memory.retries.refused(&of, now, pace, seed));
+                let (now, timeouts) = (jiff::Timestamp::now(), (timeouts.retry, timeouts.interval));
+                wake.at = Some(memory.retries.refused(&of, now, timeouts, seed));
             }
             _ => memory.retries.end(),
         }

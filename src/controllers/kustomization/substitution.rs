@@ -49,7 +49,7 @@ impl Substitution {
                 ConfigKind::ConfigMap => {
                     let found = references.config_map(context, &namespace, name).await;
                     let found = found.map_err(|error| failed(error.to_string()))?;
-                    found.map(|data| gathered.add_texts(data))
+                    found.map(|data| gathered.add_strings(data))
                 }
                 ConfigKind::Secret => {
                     let found = references.secret(context, &namespace, name).await;
@@ -125,7 +125,7 @@ impl Gathered {
         }
     }
 
-    fn add_texts(&mut self, data: impl IntoIterator<Item = (String, String)>) {
+    fn add_strings(&mut self, data: impl IntoIterator<Item = (String, String)>) {
         for (name, value) in data {
             self.add(&name, value.as_bytes());
         }
@@ -185,7 +185,7 @@ mod tests {
     fn what_the_spec_says_counts_most_and_secrets_count_as_later_ones() {
         let mut gathered = Gathered::default();
         gathered
-            .add_texts([("a".to_owned(), "map".to_owned()), ("b".to_owned(), "map".to_owned())]);
+            .add_strings([("a".to_owned(), "map".to_owned()), ("b".to_owned(), "map".to_owned())]);
         gathered.add_secrets([("b".to_owned(), b"sec\nret".to_vec())]);
         let done = gathered
             .finish(&spec(&[("a", "spec")]), true)

@@ -22,7 +22,7 @@ use crate::controllers::gate::unsupported_text;
 use crate::settings::Settings;
 use crate::time_limit::TIME_LIMIT;
 
-/// How long definitions and classes may take to be ready.
+/// How long CRDs and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Annotation of a Kustomization: `"false"` keeps a build without a single object from deleting everything.
@@ -30,7 +30,7 @@ pub(crate) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct Timeouts {
     pub(super) interval: Duration,
     pub(super) retry: Duration,
     pub(super) timeout: Duration,
@@ -102,17 +102,17 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without files and expressions.
-pub(super) fn check(spec: &KustomizationSpec) -> Result<Pace, Rest> {
+pub(super) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
-    pace(spec).map_err(|(field, error)| {
+    timeouts(spec).map_err(|(field, error)| {
         Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
     })
 }
 
-fn pace(spec: &KustomizationSpec) -> Result<Pace, (&'static str, DurationError)> {
+fn timeouts(spec: &KustomizationSpec) -> Result<Timeouts, (&'static str, DurationError)> {
     let read =
         |field: &'static str, text: &str| reconcile::parse_duration(text).map_err(|e| (field, e));
     let interval = read("spec.interval", spec.interval.as_str())?;
@@ -124,7 +124,7 @@ fn pace(spec: &KustomizationSpec) -> Result<Pace, (&'static str, DurationError)>
         Some(timeout) => Some(read("spec.timeout", timeout.as_str())?),
         None => None,
     };
-    Ok(Pace {
+    Ok(Timeouts {
         interval,
         retry: retry.max(SHORTEST_INTERVAL),
         timeout: reconcile::kustomization_timeout(interval, timeout),
@@ -148,7 +148,7 @@ pub(super) fn own_id(object: &Kustomization) -> ObjectId {
 }
 
 /// The wish of a Kustomization that goes: nothing of it is to remain.
-pub(super) fn farewell(object: &Kustomization, pace: Pace) -> Desired {
+pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> Desired {
     Desired {
         own: own_id(object),
         stages: Vec::new(),
@@ -157,9 +157,9 @@ pub(super) fn farewell(object: &Kustomization, pace: Pace) -> Desired {
         health: HealthWish::None,
         fail_fast: true,
         revision: String::new(),
-        timeout: pace.timeout,
+        timeout: timeouts.timeout,
         stage_timeout: STAGE_TIMEOUT,
-        retry: pace.retry,
+        retry: timeouts.retry,
     }
 }
 
@@ -178,7 +178,7 @@ const SUBSTITUTION: u64 = 100_000;
 /// Builds what is declared at a revision.
 pub(super) fn wish(
     object: &Kustomization,
-    pace: Pace,
+    timeouts: Timeouts,
     files: &tree::Memory,
     revision: &str,
     substitution: Option<&Substitution>,
@@ -231,9 +231,9 @@ pub(super) fn wish(
         health,
         fail_fast: settings.fails_fast(),
         revision: revision.to_owned(),
-        timeout: pace.timeout,
+        timeout: timeouts.timeout,
         stage_timeout: STAGE_TIMEOUT,
-        retry: pace.retry,
+        retry: timeouts.retry,
     });
     let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
     let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();

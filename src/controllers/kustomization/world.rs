@@ -1,9 +1,9 @@
 //! The world of a Kustomization: the objects of a cluster, and the inventory in its own status.
 //!
-//! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`look`),
+//! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
 //! one object's write (`write`), what to do (`apply::plan`).
 
-mod look;
+mod observe;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use crate::cluster::discovery::Resource;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
-use crate::controllers::observer::{Awaited, Labelled};
-use crate::controllers::permit::Place;
+use crate::controllers::object_watcher::{Awaited, Labelled};
+use crate::controllers::permit::RunPermit;
 use crate::controllers::progress;
 use crate::controllers::record::Latest;
 use crate::controllers::target::Target;
@@ -73,7 +73,7 @@ pub(super) struct World {
     context: Arc<Context>,
     target: Arc<Target>,
     /// Among those who apply there.
-    place: Place,
+    permit: RunPermit,
     node: Node,
     latest: Arc<Latest<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
@@ -126,7 +126,7 @@ pub(super) enum Verify {
 impl World {
     pub(super) fn new(
         context: Arc<Context>,
-        (target, place): (Arc<Target>, Place),
+        (target, permit): (Arc<Target>, RunPermit),
         node: Node,
         latest: Arc<Latest<Kustomization>>,
         object: Arc<Kustomization>,
@@ -157,7 +157,7 @@ impl World {
         Ok(Self {
             context,
             target,
-            place,
+            permit,
             node,
             latest,
             object,
@@ -220,8 +220,8 @@ impl World {
     }
 
     /// Where to watch the objects of a rest's wake, and in which version they were seen.
-    pub(super) async fn places(&self, wake: &Wake) -> Vec<Awaited> {
-        let mut places = Vec::new();
+    pub(super) async fn awaited(&self, wake: &Wake) -> Vec<Awaited> {
+        let mut awaited = Vec::new();
         for node in &wake.on {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
             if let Ok(resource) = self.resource(&id).await {
@@ -231,11 +231,11 @@ impl World {
                 // What was not examined has no version that it could be ahead of.
                 let version = known.examined.get(&id).copied().unwrap_or(u64::MAX);
                 // A loss during the run has woken the node by itself.
-                let since = self.target.observer().now();
-                places.push(Awaited { resource, labelled, version, since, id });
+                let since = self.target.watcher().now();
+                awaited.push(Awaited { resource, labelled, version, since, id });
             }
         }
-        places
+        awaited
     }
 
     /// The kind of an object, in the version of its manifest, its health check or its inventory entry.
@@ -268,11 +268,12 @@ impl World {
     }
 
     /// Looks at every manifest of a stage, some at a time.
-    async fn look_at(&self, manifests: &[Manifest]) -> Result<(), Rest> {
+    async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Rest> {
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let looks: Vec<_> = manifests.iter().map(|manifest| self.look(manifest)).collect();
+        let observations: Vec<_> =
+            manifests.iter().map(|manifest| self.observe_object(manifest)).collect();
         let results: Vec<Result<(), ClusterError>> =
-            stream::iter(looks).buffer_unordered(width).collect().await;
+            stream::iter(observations).buffer_unordered(width).collect().await;
         results
             .into_iter()
             .find_map(Result::err)
@@ -318,12 +319,12 @@ impl World {
         }
         let object = self.object();
         let stages = self.desired.stages.iter();
-        let stage_texts: Vec<String> = stages
+        let stage_strings: Vec<String> = stages
             .map(|s| stage_text(s.kind, &self.desired.revision, self.desired.stage_timeout))
             .collect();
         let since = super::report::waiting_since(&object);
-        let waited_for = |texts: &[String]| {
-            since.as_ref().filter(|(text, _)| texts.contains(text)).map(|(_, at)| *at)
+        let waited_for = |strings: &[String]| {
+            since.as_ref().filter(|(text, _)| strings.contains(text)).map(|(_, at)| *at)
         };
         Observed {
             now,
@@ -335,7 +336,7 @@ impl World {
                 health_text(&self.desired.revision, self.desired.timeout),
                 super::report::TERMINATION.to_owned(),
             ]),
-            stage_waiting_since: waited_for(&stage_texts),
+            stage_waiting_since: waited_for(&stage_strings),
             failed_wait: self.settings.failed_wait.clone(),
             is_correction: self.settings.is_correction,
             contested: self.contests().standing(now),
@@ -356,13 +357,13 @@ impl World {
         if !ids.iter().all(|id| reports.get(id).is_some_and(Report::is_current)) {
             return Ok(());
         }
-        let observer = self.target.observer();
+        let watcher = self.target.watcher();
         let moved: Vec<ObjectId> = {
             let mut known = self.known();
             let earlier = ids.iter().filter(|id| !known.examined.contains_key(*id));
             let moved = earlier.filter(|id| {
                 let version = known.healthy.get(*id);
-                version.is_some_and(|at| !observer.confirms(&self.node, id, *at))
+                version.is_some_and(|at| !watcher.confirms(&self.node, id, *at))
             });
             let moved: Vec<ObjectId> = moved.cloned().collect();
             known.healthy.retain(|id, _| !moved.contains(id));
@@ -389,7 +390,7 @@ impl World {
     }
 
     /// Says that the cluster is being compared, which takes long.
-    async fn tell_of_looking(&self) {
+    async fn report_observing(&self) {
         let object = self.object();
         let Desired { revision, timeout, .. } = &*self.desired;
         if super::report::is_new(&object, revision) {
@@ -401,11 +402,11 @@ impl World {
     }
 
     /// Looks at the stages in order, as far as they are passed, and at what is waited for.
-    async fn look_around(&self, desired: &Desired) -> Result<Observed, Rest> {
+    async fn observe_stages(&self, desired: &Desired) -> Result<Observed, Rest> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();
         for (at, stage) in desired.stages.iter().enumerate() {
-            self.look_at(&stage.objects).await?;
+            self.observe_stage(&stage.objects).await?;
             if stage.kind.is_waited_for() {
                 let ids = stage.objects.iter().map(|m| m.id.clone()).collect();
                 reports.extend(self.examine(ids).await?);
@@ -416,7 +417,7 @@ impl World {
             }
         }
         if desired.prune {
-            self.look_for_leavers().await?;
+            self.observe_prune_candidates().await?;
         }
         let ids = self.health_of_interest();
         reports.extend(self.examine(ids.clone()).await?);
@@ -448,7 +449,7 @@ impl World {
 
 impl reconcile::World<Apply> for World {
     async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
-        progress::telling(self.look_around(desired), self.tell_of_looking()).await
+        progress::telling(self.observe_stages(desired), self.report_observing()).await
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {

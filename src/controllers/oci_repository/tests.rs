@@ -29,7 +29,7 @@ fn stored() -> Stored {
     }))
     .unwrap();
     artifact.metadata = BTreeMap::from([("created".to_owned(), "today".to_owned())]);
-    Stored { artifact, news: "stored artifact with revision".to_owned(), status: Map::new() }
+    Stored { artifact, message: "stored artifact with revision".to_owned(), status: Map::new() }
 }
 
 fn time() -> Time {
@@ -46,8 +46,8 @@ fn told(report: &Report) -> String {
     for field in fields {
         lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
     }
-    for news in &report.news {
-        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    for event in &report.events {
+        lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
     }
     lines.join("\n")
 }

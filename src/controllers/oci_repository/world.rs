@@ -66,11 +66,11 @@ fn client<'w>(work: &'w Work, known: &'w Known, url: &str) -> Result<Session<'w>
 
 /// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
 pub(super) async fn ask(run: &Run<OCIRepository>) -> Result<Asked<Found>, Rest> {
-    let found = look(&run.work, &run.context.oci_known, &run.object.spec.url).await?;
+    let found = resolve_tag(&run.work, &run.context.oci_known, &run.object.spec.url).await?;
     Ok(Asked { revision: found.revision.clone(), found })
 }
 
-async fn look(work: &Work, known: &Known, url: &str) -> Result<Found, Rest> {
+async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Rest> {
     let client = client(work, known, url)?;
     let reference = match &work.wanted {
         Wanted::One(reference) => reference.clone(),
@@ -131,10 +131,10 @@ fn store(
         let contents = contents(&tree, object.spec.ignore.as_deref())?;
         keep(store, object, &file, &found.revision, |out| write(out, &tree, &contents))?
     };
-    let news = news(&object.spec.url, &found.revision, &annotations);
+    let message = message(&object.spec.url, &found.revision, &annotations);
     artifact.metadata = annotations;
     let status = linked(store, &artifact, LATEST_ARCHIVE);
-    Ok(Stored { artifact, news, status })
+    Ok(Stored { artifact, message, status })
 }
 
 /// Parity(flux): symbolic links are passed over.
@@ -146,7 +146,7 @@ fn extract(body: File) -> Result<tree::Memory, Rest> {
 }
 
 /// Parity(flux): what the event says.
-fn news(url: &str, revision: &str, annotations: &BTreeMap<String, String>) -> String {
+fn message(url: &str, revision: &str, annotations: &BTreeMap<String, String>) -> String {
     let said = |key: &str| annotations.get(key).filter(|value| !value.is_empty());
     let origin = match (said(SOURCE), said(ORIGIN_REVISION)) {
         (Some(source), Some(revision)) => {

@@ -1,4 +1,4 @@
-//! Whose turn it is, and that nobody keeps a place while waiting.
+//! Whose turn it is, and that nobody keeps a permit while waiting.
 
 use std::pin::pin;
 
@@ -31,16 +31,16 @@ async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
 }
 
 #[tokio::test]
-async fn what_never_ends_in_one_namespace_leaves_places_for_another() {
+async fn what_never_ends_in_one_namespace_leaves_permits_for_another() {
     let permits = Permits::shared(4, 2);
     let _endless = (permits.acquire("drip").await, permits.acquire("drip").await);
     assert!(permits.acquire("drip").now_or_never().is_none(), "it has all that it may have");
     let other = permits.acquire("other").now_or_never();
-    assert!(other.is_some(), "a place is free, and its namespace has none");
+    assert!(other.is_some(), "a permit is free, and its namespace has none");
 }
 
 #[tokio::test]
-async fn who_waits_no_more_takes_no_place_with_it() {
+async fn who_waits_no_more_takes_no_permit_with_it() {
     let permits = Permits::new(1);
     let first = permits.acquire("a").await;
     let mut gone = Box::pin(permits.acquire("a"));
@@ -50,7 +50,7 @@ async fn who_waits_no_more_takes_no_place_with_it() {
     drop(gone);
     drop(first);
     drop(stays.await);
-    // A place that was sent to somebody who left at that moment comes back, too.
+    // A permit that was sent to somebody who left at that moment comes back, too.
     let first = permits.acquire("a").await;
     let mut gone = Box::pin(permits.acquire("b"));
     assert!(gone.as_mut().now_or_never().is_none());
@@ -60,16 +60,16 @@ async fn who_waits_no_more_takes_no_place_with_it() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_the_world_gives_the_place_to_others() {
+async fn whoever_waits_for_the_world_gives_the_permit_to_others() {
     let permits = Permits::new(1);
-    let place = permits.place("a").await;
+    let permit = permits.run_permit("a").await;
     assert_eq!(permits.free(), 0);
     let (tell, told) = oneshot::channel::<()>();
     let (tell_too, told_too) = oneshot::channel::<()>();
-    let mut one = Box::pin(place.aside(told));
-    let mut two = Box::pin(place.aside(told_too));
+    let mut one = Box::pin(permit.aside(told));
+    let mut two = Box::pin(permit.aside(told_too));
     assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());
-    let other = permits.acquire("b").now_or_never().expect("nobody holds the place");
+    let other = permits.acquire("b").now_or_never().expect("nobody holds the permit");
     tell.send(()).unwrap();
     assert!(one.await.is_ok(), "another part still waits, so nothing is taken again");
     tell_too.send(()).unwrap();
@@ -77,6 +77,6 @@ async fn whoever_waits_for_the_world_gives_the_place_to_others() {
     drop(other);
     assert!(two.await.is_ok());
     assert_eq!(permits.free(), 0);
-    drop(place);
+    drop(permit);
     assert_eq!(permits.free(), 1);
 }

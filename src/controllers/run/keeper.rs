@@ -17,11 +17,11 @@ use crate::cluster::ClusterError;
 use crate::cluster::item::{Item, Unreadable};
 use crate::cluster::watch::Seen;
 
-/// How long the same trouble of a watch is told once: a definition may not be installed, and never be.
+/// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
 const TOLD_FOR: Duration = Duration::from_secs(600);
 
 /// Whether the trouble of a watch is worth a line in the log, after the one that was told last.
-fn is_news(told: Option<&(String, Instant)>, trouble: &str) -> bool {
+fn is_new(told: Option<&(String, Instant)>, trouble: &str) -> bool {
     told.is_none_or(|(last, at)| last != trouble || at.elapsed() > TOLD_FOR)
 }
 
@@ -98,7 +98,7 @@ impl<K: Controlled> Keeper<K> {
 
     fn tell(&mut self, error: &ClusterError) {
         let text = error.to_string();
-        if is_news(self.trouble.as_ref(), &text) {
+        if is_new(self.trouble.as_ref(), &text) {
             tracing::error!(controller_kind = %K::kind(&()), error = text, "watch failed, retrying");
             self.trouble = Some((text, Instant::now()));
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::{Context, Controlled};
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::cluster::item::Unreadable;
 
 /// Why nothing is done about an object whose spec cannot be read.
@@ -21,8 +21,8 @@ const AT_ONCE: usize = 4;
 /// Attempts at writing a status, with growing pauses: nothing but a change of the object would tell it again.
 const ATTEMPTS: u32 = 6;
 
-/// Places for telling.
-pub(super) fn places() -> Arc<Semaphore> {
+/// Permits for telling.
+pub(super) fn permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(AT_ONCE))
 }
 
@@ -59,7 +59,7 @@ fn conditions(object: &Unreadable, now: Time) -> Vec<Condition> {
 pub(super) async fn tell<K: Controlled>(
     context: Arc<Context>,
     object: Arc<Unreadable>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 ) {
     let meta = &object.meta;
     let about = ObjectReference {
@@ -71,20 +71,20 @@ pub(super) async fn tell<K: Controlled>(
         uid: Some(meta.uid.clone()),
         ..ObjectReference::default()
     };
-    let news = News {
+    let event = Event {
         severity: Severity::Error,
         reason: UNREADABLE.as_str().to_owned(),
         message: text(&object),
         metadata: std::collections::BTreeMap::new(),
     };
-    context.cluster.announce_about(about, K::CONTROLLER, news);
+    context.cluster.announce_about(about, K::CONTROLLER, event);
     let status = json!({"observedGeneration": meta.generation,
         "conditions": conditions(&object, jiff::Timestamp::now())});
     let manager = format!("gotk-{}", K::CONTROLLER);
     for attempt in 0..ATTEMPTS {
         let written = {
-            // A closed door means that the process ends.
-            let _place = places.acquire().await.ok();
+            // A closed channel means that the process ends.
+            let _permit = permits.acquire().await.ok();
             context.cluster.write_status_of_unreadable::<K>(meta, &manager, &status).await
         };
         match written {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Sourced;
 use super::world::Stored;
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::controllers::record::conditions_of;
 use crate::controllers::run::REQUESTED_AT;
 
@@ -31,7 +31,7 @@ pub(crate) struct Conditions {
 pub(crate) struct Report {
     pub(crate) before: Value,
     pub(crate) after: Value,
-    pub(crate) news: Vec<News>,
+    pub(crate) events: Vec<Event>,
     failed: Option<String>,
 }
 
@@ -86,15 +86,20 @@ pub(crate) fn report<K: Sourced>(
         status.insert("lastHandledReconcileAt".to_owned(), json!(requested));
     }
     let failed = (!rest.is_settled()).then(|| rest.text().to_owned());
-    Report { news: news(object, stored, rest, &had), before, after: Value::Object(status), failed }
+    Report {
+        events: events(object, stored, rest, &had),
+        before,
+        after: Value::Object(status),
+        failed,
+    }
 }
 
-fn news<K: Sourced>(
+fn events<K: Sourced>(
     object: &K,
     stored: Option<&Stored>,
     rest: &Rest,
     had: &[reconcile::Condition],
-) -> Vec<News> {
+) -> Vec<Event> {
     let artifact = stored.map(|s| &s.artifact).or_else(|| object.artifact());
     let metadata: BTreeMap<String, String> = artifact
         .map(|a| {
@@ -109,8 +114,8 @@ fn news<K: Sourced>(
     match rest {
         Rest::Settled(..) => match stored {
             Some(stored) => {
-                let message = stored.news.clone();
-                vec![News {
+                let message = stored.message.clone();
+                vec![Event {
                     severity: Severity::Info,
                     reason: K::told_as(rest.reason()).into(),
                     message,
@@ -120,7 +125,7 @@ fn news<K: Sourced>(
             None if was_ready || had.is_empty() => Vec::new(),
             None => {
                 let message = rest.text().to_owned();
-                vec![News {
+                vec![Event {
                     severity: Severity::Info,
                     reason: rest.reason().to_string(),
                     message,
@@ -134,7 +139,7 @@ fn news<K: Sourced>(
         Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {
             // Parity(flux): waiting for something is no failure.
             let is_waiting = matches!(rest, Rest::Blocked(..));
-            vec![News {
+            vec![Event {
                 severity: if is_waiting { Severity::Info } else { Severity::Error },
                 reason: rest.reason().to_string(),
                 message: rest.text().to_owned(),

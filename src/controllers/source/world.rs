@@ -45,7 +45,7 @@ pub(crate) struct Stored {
     /// As the status shows it.
     pub(crate) artifact: Artifact,
     /// What the event says.
-    pub(crate) news: String,
+    pub(crate) message: String,
     /// More fields of the status; null takes a field away.
     pub(crate) status: Map<String, Value>,
 }
@@ -176,7 +176,7 @@ impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
             return Ok(Observed { remote: revision, kept: Some(kept), settled });
         }
         let kept = self.kept().await;
-        let _place = self.run.context.asking.acquire(&self.namespace()).await;
+        let _permit = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
         let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
@@ -190,7 +190,7 @@ impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
         let Step::Fetch { revision } = step;
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(found) = found else { return Ok(()) };
-        let _place = self.run.context.fetching.acquire(&self.namespace()).await;
+        let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
         let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);

@@ -117,7 +117,7 @@ impl Scene<'_> {
         ];
         self.repository.commit(&commit, "The chart")?;
         let raw = Raw::connect(&self.installation.kubeconfig()).await?;
-        let kinds: Vec<String> = (1..=self.options.kinds).map(definition).collect();
+        let kinds: Vec<String> = (1..=self.options.kinds).map(crd).collect();
         for part in kinds.chunks(50) {
             raw.apply(&bed::prepare(part)?).await?;
         }
@@ -208,7 +208,7 @@ fn value(number: u16, round: u16) -> String {
     format!("{number}-{round}")
 }
 
-fn definition(number: u16) -> String {
+fn crd(number: u16) -> String {
     let kind = kind(number);
     let plural = format!("{}s", kind.to_lowercase());
     format!(
@@ -262,9 +262,7 @@ mod tests {
 
     #[test]
     fn every_text_is_a_manifest() {
-        for text in
-            [definition(1), secret(1, 0), release(1, true), release(2, false), CHART.to_owned()]
-        {
+        for text in [crd(1), secret(1, 0), release(1, true), release(2, false), CHART.to_owned()] {
             let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
             assert!(documents[0].value["kind"].as_str().is_some(), "{text}");
         }

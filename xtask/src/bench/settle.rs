@@ -191,11 +191,16 @@ impl Scene<'_> {
         self.installation.restart()?;
         loop {
             let page = self.installation.metrics()?;
-            if looks(&page) >= self.size as f64 {
+            if reconciliations(&page) >= self.size as f64 {
                 return Ok(begun.elapsed());
             }
             self.installation.check()?;
-            ensure!(begun.elapsed() < LIMIT, "{} of {} were looked at", looks(&page), self.size);
+            ensure!(
+                begun.elapsed() < LIMIT,
+                "{} of {} were looked at",
+                reconciliations(&page),
+                self.size
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -269,7 +274,7 @@ fn kustomization(number: usize) -> String {
 }
 
 /// How many runs of Kustomizations a page of metrics counts, of which each object has one at first.
-fn looks(page: &str) -> f64 {
+fn reconciliations(page: &str) -> f64 {
     let lines = page.lines().filter(|line| {
         line.starts_with("gotk_reconcile_duration_seconds_count{")
             && line.contains("kind=\"Kustomization\"")
@@ -341,7 +346,7 @@ mod tests {
                     gotk_reconcile_duration_seconds_count{kind=\"Kustomization\",name=\"b\",namespace=\"x\"} 1\n\
                     gotk_reconcile_duration_seconds_count{kind=\"GitRepository\",name=\"a\",namespace=\"x\"} 1\n\
                     gotk_reconcile_duration_seconds_sum{kind=\"Kustomization\",name=\"a\",namespace=\"x\"} 9\n";
-        assert_eq!(looks(page), 2.0);
+        assert_eq!(reconciliations(page), 2.0);
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl Scene {
     }
 
     /// How long a look takes at which nothing is new.
-    async fn look(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
+    async fn reconcile(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
         let token = std::cell::RefCell::new(None);
         let is_done = |seen: &Seen| {
             let handled = seen.value("/status/lastHandledReconcileAt").as_str();

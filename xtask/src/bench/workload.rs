@@ -1,4 +1,4 @@
-//! The objects with which is measured, as texts.
+//! The objects with which is measured, as strings.
 //!
 //! Here: applications of a ConfigMap and a Deployment, their namespaces, the Flux objects that lead to them.
 //! Elsewhere: what is done with them (`super::apply`, `super::kustomizations`, `super::idle`).
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_are_manifests_and_a_version_changes_both_objects_of_an_app() {
+    fn the_strings_are_manifests_and_a_version_changes_both_objects_of_an_app() {
         let app =
             App { name: "a".into(), namespace: "b".into(), work: "raw-1".into(), replicas: 1 };
         assert_eq!(kinds(&app.manifest(1)), ["ConfigMap", "Deployment"]);

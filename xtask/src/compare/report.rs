@@ -84,11 +84,11 @@ impl Difference {
         let mut shown = String::new();
         status(&mut shown, Some(wanted.status), got.status);
         let nothing = Text::Whole(Vec::new());
-        let names: BTreeSet<&String> = wanted.texts.keys().chain(kept.texts.keys()).collect();
-        let of = |texts: &'_ BTreeMap<String, Text>, name: &String| texts.contains_key(name);
+        let names: BTreeSet<&String> = wanted.strings.keys().chain(kept.strings.keys()).collect();
+        let of = |strings: &'_ BTreeMap<String, Text>, name: &String| strings.contains_key(name);
         for name in names {
-            let is_in = (of(&wanted.texts, name), of(&kept.texts, name));
-            let pair = [&wanted.texts, &kept.texts].map(|it| it.get(name).unwrap_or(&nothing));
+            let is_in = (of(&wanted.strings, name), of(&kept.strings, name));
+            let pair = [&wanted.strings, &kept.strings].map(|it| it.get(name).unwrap_or(&nothing));
             match pair {
                 [Text::Whole(wanted), Text::Whole(got)] if !name.starts_with("written/") => {
                     text(&mut shown, name, wanted, got);

@@ -201,7 +201,7 @@ fn stage_names(case: &Case) -> Judgement {
         });
         let object = Object::new(object).map_err(|error| error.to_string())?;
         let stage = match stages::stage_of(&object, &custom) {
-            StageKind::Definitions => "definitions",
+            StageKind::Crds => "definitions",
             StageKind::Classes => "classes",
             StageKind::Custom => "custom",
             StageKind::Rest => "resources",

@@ -141,7 +141,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// Compares two texts.
+/// Compares two strings.
 pub(super) fn same(wanted: &str, got: &str) -> Judgement {
     if wanted == got {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Our definitions against those that Flux releases, a case for each kind.
+//! Our CRDs against those that Flux releases, a case for each kind.
 //!
 //! Compared: names, scope, versions, printer columns, subresources, and the schema with all of its
 //! keywords. Not compared: descriptions, which are our own.
@@ -11,7 +11,7 @@ use super::Topic;
 use super::case::{Case, Fault, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 1] =
-    [Topic { name: "flux/crds", path: "flux/crds", judge: definition, exceptions: &[] }];
+    [Topic { name: "flux/crds", path: "flux/crds", judge: crd, exceptions: &[] }];
 
 /// The differences that we want, as `<Kind>: <path>: <what>`.
 ///
@@ -20,7 +20,7 @@ const ADDITIONS: &[&str] = &[
     r#"HelmRepository: /versions/0/schema/properties/spec/properties/url/pattern: "^(http|https|oci)://.*$" became "^(http|https|oci|s3)://.*$""#,
 ];
 
-fn definition(case: Case) -> Judgement {
+fn crd(case: Case) -> Judgement {
     let flux: Value = case.inputs()?;
     let kind = kind_of(&flux);
     let Some(ours) = condensed(kind) else {
@@ -31,8 +31,8 @@ fn definition(case: Case) -> Judgement {
     let prefix = format!("{kind}: ");
     let wanted: BTreeSet<&str> =
         ADDITIONS.iter().copied().filter(|text| text.starts_with(&prefix)).collect();
-    let listed = |texts: Vec<&str>| {
-        if texts.is_empty() { "no difference".to_owned() } else { texts.join("; ") }
+    let listed = |strings: Vec<&str>| {
+        if strings.is_empty() { "no difference".to_owned() } else { strings.join("; ") }
     };
     same(&listed(wanted.into_iter().collect()), &listed(found.iter().map(String::as_str).collect()))
 }
@@ -41,11 +41,10 @@ fn kind_of(flux: &Value) -> &str {
     flux.pointer("/names/kind").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Our definition of a kind in the form of the record.
+/// Our CRD of a kind in the form of the record.
 fn condensed(kind: &str) -> Option<Value> {
-    let (_, definition) =
-        crds::all().into_iter().find(|(_, definition)| definition.spec.names.kind == kind)?;
-    let spec = serde_json::to_value(&definition.spec).ok()?;
+    let (_, crd) = crds::all().into_iter().find(|(_, crd)| crd.spec.names.kind == kind)?;
+    let spec = serde_json::to_value(&crd.spec).ok()?;
     let versions = spec["versions"].as_array()?.iter().map(|version| {
         let mut schema = version["schema"]["openAPIV3Schema"].clone();
         // The record leaves the type of the root out, which Kubernetes wants to be this one.
@@ -87,7 +86,7 @@ fn drop_descriptions(value: &mut Value) {
     }
 }
 
-/// Where two definitions differ, as JSON pointers with what stands there.
+/// Where two CRDs differ, as JSON pointers with what stands there.
 fn differences(flux: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![(String::new(), flux, ours)];
@@ -130,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn every_definition_of_flux_has_a_record() {
-        for (_, definition) in crds::all() {
-            let kind = &definition.spec.names.kind;
-            if definition.spec.group.ends_with(".windlass.dev") {
+    fn every_crd_of_flux_has_a_record() {
+        for (_, crd) in crds::all() {
+            let kind = &crd.spec.names.kind;
+            if crd.spec.group.ends_with(".windlass.dev") {
                 continue;
             }
             assert_eq!(kind_of(&recorded(kind)), kind);

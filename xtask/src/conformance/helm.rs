@@ -1,7 +1,7 @@
 //! What Helm does: values, templates, manifests, ignore files, names of releases.
 //!
 //! Here: `--set`. Elsewhere: values (`helm/values.rs`), templates (`helm/render.rs`), the whole command
-//! (`helm/command.rs`), what is made of rendered texts and names (`helm/release.rs`).
+//! (`helm/command.rs`), what is made of rendered strings and names (`helm/release.rs`).
 
 use std::collections::BTreeMap;
 

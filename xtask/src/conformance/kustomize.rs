@@ -43,7 +43,7 @@ enum Content {
     Bytes { base64: String },
 }
 
-/// Where the folder of a case stands in recorded texts.
+/// Where the folder of a case stands in recorded strings.
 const ROOT: &str = "${ROOT}";
 
 fn build(case: Case) -> Judgement {
@@ -149,7 +149,7 @@ fn is_checkable(error: &Value) -> bool {
     ["contains", "equals", "regex", "any"].iter().any(|name| error.get(*name).is_some())
 }
 
-/// Whether two texts are the same where the recorded one shows neither Go's memory nor which server was asked for names.
+/// Whether two strings are the same where the recorded one shows neither Go's memory nor which server was asked for names.
 fn is_same_but_for_memory(wanted: &str, said: &str) -> bool {
     let memory = [
         r"&\{0x[0-9a-f]+ <nil>\}",
@@ -181,10 +181,10 @@ fn is_same_but_for_memory(wanted: &str, said: &str) -> bool {
 
 /// Whether all that is recorded of an error holds.
 fn holds(error: &Value, said: &str) -> bool {
-    let texts = |name: &str| {
+    let strings = |name: &str| {
         let list = error.get(name).and_then(Value::as_array);
-        let texts = list.into_iter().flatten().filter_map(Value::as_str);
-        texts.map(str::to_owned).collect::<Vec<_>>()
+        let strings = list.into_iter().flatten().filter_map(Value::as_str);
+        strings.map(str::to_owned).collect::<Vec<_>>()
     };
     let matches = |pattern: &String| {
         let pattern = pattern.replace(ROOT, "\\$\\{ROOT\\}");
@@ -192,16 +192,16 @@ fn holds(error: &Value, said: &str) -> bool {
     };
     let equal = error.get("equals").and_then(Value::as_str);
     let any = error.get("any").and_then(Value::as_array);
-    let all_of = |texts: &Value| {
-        texts
+    let all_of = |strings: &Value| {
+        strings
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
             .all(|text| said.contains(text))
     };
-    texts("contains").iter().all(|text| said.contains(text))
-        && texts("regex").iter().all(matches)
+    strings("contains").iter().all(|text| said.contains(text))
+        && strings("regex").iter().all(matches)
         && equal.is_none_or(|text| said.contains(text))
         && any.is_none_or(|any| any.iter().any(all_of))
 }

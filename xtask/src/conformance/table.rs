@@ -71,7 +71,7 @@ fn details(table: &mut String, tally: &Tally) {
     }
 }
 
-/// How many characters two texts have in common at their beginning.
+/// How many characters two strings have in common at their beginning.
 fn alike(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }

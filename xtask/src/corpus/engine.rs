@@ -15,8 +15,8 @@ use golang::value::{Map, Type};
 use helm::Env;
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, load, validate};
-use helm::release::{self, Rendered, Request};
 use helm::render::{Mode, Release, STACK, Templates};
+use helm::template::{self, Rendered, Request};
 
 /// Loads a chart from its files: paths within the chart and bytes.
 ///
@@ -87,7 +87,7 @@ pub(crate) fn render(
         templates,
         post_render: None,
     };
-    Ok(release::render(request, env, &mut Vec::new())?)
+    Ok(template::render(request, env, &mut Vec::new())?)
 }
 
 /// Does work on a thread with the stack that templates may need.

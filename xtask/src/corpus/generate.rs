@@ -1,6 +1,6 @@
 //! Charts and overlays too large to be files, the same whenever they are made.
 //!
-//! Here: how large. Below: the texts (`chart`, `overlay`).
+//! Here: how large. Below: the strings (`chart`, `overlay`).
 
 mod chart;
 mod overlay;

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Answer, Case};
 
-/// Texts longer than this are kept as their digest.
+/// Strings longer than this are kept as their digest.
 const LONGEST: usize = 64 << 10;
 
 const INDEX: &str = "answers.json";
@@ -22,7 +22,7 @@ pub(crate) struct Recorded {
     /// Exit status.
     pub(crate) status: i32,
     /// By name of the stream, or path of a file that was written.
-    pub(crate) texts: BTreeMap<String, Text>,
+    pub(crate) strings: BTreeMap<String, Text>,
 }
 
 /// A text that was recorded.
@@ -46,7 +46,7 @@ struct Index {
 #[serde(deny_unknown_fields)]
 struct Entry {
     status: i32,
-    /// Digests of texts that are too long to be kept, by name.
+    /// Digests of strings that are too long to be kept, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     digests: BTreeMap<String, String>,
 }
@@ -57,10 +57,10 @@ impl Recorded {
         let streams = [("stdout", &answer.stdout), ("stderr", &answer.stderr)];
         let streams = streams.into_iter().map(|(name, text)| (name.to_owned(), text));
         let files = answer.written.iter().map(|(path, text)| (format!("written/{path}"), text));
-        let texts = streams.chain(files).filter(|(_, text)| !text.is_empty());
-        let texts = texts.map(|(name, text)| (name, Text::of(text))).collect();
+        let strings = streams.chain(files).filter(|(_, text)| !text.is_empty());
+        let strings = strings.map(|(name, text)| (name, Text::of(text))).collect();
         // A signal is nothing that a real program is recorded with.
-        Self { status: answer.status.unwrap_or(-1), texts }
+        Self { status: answer.status.unwrap_or(-1), strings }
     }
 }
 
@@ -86,19 +86,21 @@ pub(crate) fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, Reco
     let index: Index = serde_json::from_slice(&index).with_context(of)?;
     let mut all = BTreeMap::new();
     for (run, entry) in index.runs {
-        let mut texts: BTreeMap<String, Text> = BTreeMap::new();
+        let mut strings: BTreeMap<String, Text> = BTreeMap::new();
         for stream in ["stdout", "stderr"] {
             if let Ok(text) = fs::read(folder.join(format!("{run}.{stream}"))) {
-                texts.insert(stream.to_owned(), Text::Whole(text));
+                strings.insert(stream.to_owned(), Text::Whole(text));
             }
         }
         let written = folder.join(format!("{run}.written"));
         if written.is_dir() {
             let files = super::read_folder(&written)?.into_iter();
-            texts.extend(files.map(|(path, text)| (format!("written/{path}"), Text::Whole(text))));
+            strings
+                .extend(files.map(|(path, text)| (format!("written/{path}"), Text::Whole(text))));
         }
-        texts.extend(entry.digests.into_iter().map(|(name, digest)| (name, Text::Digest(digest))));
-        all.insert(run, Recorded { status: entry.status, texts });
+        strings
+            .extend(entry.digests.into_iter().map(|(name, digest)| (name, Text::Digest(digest))));
+        all.insert(run, Recorded { status: entry.status, strings });
     }
     Ok(all)
 }
@@ -120,7 +122,7 @@ pub(crate) fn write_recorded(
         Index { tool: case.corpus.oracle().version().to_owned(), runs: BTreeMap::new() };
     for (run, recorded) in answers {
         let mut digests = BTreeMap::new();
-        for (name, text) in &recorded.texts {
+        for (name, text) in &recorded.strings {
             match text {
                 Text::Whole(text) => {
                     let file = match name.strip_prefix("written/") {

@@ -134,7 +134,7 @@ impl Run {
                 since = Instant::now();
                 was_cut = true;
             }
-            let (snapshot, wrong) = self.look(act, expected).await?;
+            let (snapshot, wrong) = self.observe(act, expected).await?;
             // What the others are compared with has to have come to its end: it stays as it is.
             let is_steady = expected.is_some() || snapshot == before;
             if wrong.is_empty() && !is_steady {
@@ -157,7 +157,7 @@ impl Run {
     }
 
     /// The state of an act, and why it is not yet what it should be.
-    async fn look(
+    async fn observe(
         &mut self,
         act: usize,
         expected: Option<&Snapshot>,

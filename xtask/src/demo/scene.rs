@@ -28,7 +28,7 @@ const STAY: Duration = Duration::from_secs(2);
 const PARTS: [&str; 3] = ["infrastructure", "database", "shop"];
 
 /// Arguments of kubectl that tell the source to look now.
-pub(super) fn look_now(when: &str) -> Vec<String> {
+pub(super) fn reconcile_now(when: &str) -> Vec<String> {
     let request = format!("reconcile.fluxcd.io/requestedAt={when}");
     let fixed = ["-n", "flux-system", "annotate", "--overwrite", "gitrepository/fleet"];
     fixed.iter().map(|&it| it.to_owned()).chain([request]).collect()
@@ -161,7 +161,7 @@ impl Demo {
         self.set_suspend(true)?;
         let begun = Instant::now();
         let commit = self.second_commit()?;
-        self.kubectl(&look_now(&commit))?;
+        self.kubectl(&reconcile_now(&commit))?;
         let arrived = |seen: &Seen| {
             seen.is("ConfigMap", "settings") && seen.value("/data/greeting") == "good morning"
         };

@@ -1,4 +1,4 @@
-//! Texts with variables of a Kustomization (`envsubst`).
+//! Strings with variables of a Kustomization (`envsubst`).
 
 use envsubst::{Limits, Unset, substitute};
 

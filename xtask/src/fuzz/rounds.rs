@@ -179,7 +179,7 @@ fn keep(target: &Target, input: &[u8]) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// The inputs to begin with: those of the repository, and texts of recorded cases.
+/// The inputs to begin with: those of the repository, and strings of recorded cases.
 fn inputs(target: &Target) -> anyhow::Result<Vec<Vec<u8>>> {
     let home = root().join("e2e/fuzz").join(target.name);
     let mut inputs: Vec<Vec<u8>> = corpus::read_folder(&home)?.into_values().collect();
@@ -191,17 +191,17 @@ fn inputs(target: &Target) -> anyhow::Result<Vec<Vec<u8>>> {
         for line in text.lines() {
             let case: serde_json::Value = serde_json::from_str(line)
                 .with_context(|| format!("{} holds no cases", path.display()))?;
-            texts(&case, &mut inputs);
+            strings(&case, &mut inputs);
         }
     }
     Ok(inputs)
 }
 
-fn texts(value: &serde_json::Value, into: &mut Vec<Vec<u8>>) {
+fn strings(value: &serde_json::Value, into: &mut Vec<Vec<u8>>) {
     match value {
         serde_json::Value::String(text) => into.push(text.clone().into_bytes()),
-        serde_json::Value::Array(items) => items.iter().for_each(|it| texts(it, into)),
-        serde_json::Value::Object(fields) => fields.values().for_each(|it| texts(it, into)),
+        serde_json::Value::Array(items) => items.iter().for_each(|it| strings(it, into)),
+        serde_json::Value::Object(fields) => fields.values().for_each(|it| strings(it, into)),
         _ => {}
     }
 }

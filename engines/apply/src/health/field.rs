@@ -10,7 +10,7 @@ use serde_json::Value;
 #[error("{0}")]
 pub struct HealthError(pub(super) String);
 
-/// A condition as every API writes it; absent texts are empty.
+/// A condition as every API writes it; absent strings are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Condition<'a> {
     pub(super) kind: &'a str,
@@ -136,7 +136,7 @@ fn condition_text<'a>(
     match entry.get(field) {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text),
-        // Parity(apimachinery): integers convert to texts in Go's eyes, so they get another message.
+        // Parity(apimachinery): integers convert to strings in Go's eyes, so they get another message.
         Some(n @ Value::Number(_)) if n.is_i64() => {
             Err(HealthError(format!("cannot convert int64 to {go_name}")))
         }

@@ -313,7 +313,7 @@ fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
 }
 
 #[test]
-fn a_stage_that_was_not_looked_at_is_not_in_sync() {
+fn a_stage_that_was_not_observed_is_not_in_sync() {
     let sim = Sim::settle(vec![config("a"), config("stale")]);
     let wish = wish(vec![config("a"), config("b")]);
     let mut observed = sim.observe(&wish);
@@ -327,7 +327,7 @@ fn a_stage_that_was_not_looked_at_is_not_in_sync() {
 }
 
 #[test]
-fn definitions_are_waited_for_before_the_rest_is_looked_at() {
+fn crds_are_waited_for_before_the_rest_is_observed() {
     let crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets");
     let mut sim = Sim::settle(vec![crd.clone()]);
     sim.health.insert(crd.id(), report(Health::InProgress, "Install in progress"));

@@ -1,6 +1,6 @@
 //! Waiting for health without holding anything: is it over, does it go on, has it failed?
 //!
-//! Here: judging a set of reports, and the texts of a wait. Elsewhere: one object's report ([`crate::health`]).
+//! Here: judging a set of reports, and the messages of a wait. Elsewhere: one object's report ([`crate::health`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub fn health_text(revision: &str, timeout: Duration) -> String {
 /// The text while a stage is waited for; constant for a revision and a stage.
 pub fn stage_text(stage: StageKind, revision: &str, timeout: Duration) -> String {
     let what = match stage {
-        StageKind::Definitions => "definitions",
+        StageKind::Crds => "definitions",
         StageKind::Classes => "classes",
         StageKind::Custom | StageKind::Rest => "objects",
     };
@@ -74,7 +74,7 @@ fn told(id: &ObjectId, report: Option<&Report>) -> String {
 /// Judges how the wait for `ids` stands; an object without a report is not healthy.
 ///
 /// A wait that failed stays so until the objects that it was about are well or it is repeated: whatever happens to
-/// them on the way is no news, else nobody could be alarmed by a failure that lasts.
+/// them on the way is nothing new, else nobody could be alarmed by a failure that lasts.
 pub(super) fn judge(
     ids: &[&ObjectId],
     desired: &Desired,

@@ -1,4 +1,4 @@
-//! What expressions answer, compared with answers of Go; bombs, and texts that nest.
+//! What expressions answer, compared with answers of Go; bombs, and strings that nest.
 
 use super::*;
 use serde_json::json;
@@ -183,7 +183,7 @@ fn on_stack(run: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn texts_that_nest_or_go_on_for_long_are_refused_or_read() {
+fn strings_that_nest_or_go_on_for_long_are_refused_or_read() {
     on_stack(|| {
         let long = [
             "(".repeat(100_000),

@@ -168,7 +168,7 @@ fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<()
             budget.spend_bytes(text.len())?;
             shown.push_str(text);
         }
-        // Differs(cel-go): texts here are UTF-8, so bytes that are not are replaced.
+        // Differs(cel-go): strings here are UTF-8, so bytes that are not are replaced.
         Value::Bytes(bytes) => {
             budget.spend_bytes(bytes.len())?;
             shown.push_str(&String::from_utf8_lossy(bytes));

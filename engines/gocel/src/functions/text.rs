@@ -1,4 +1,4 @@
-//! Functions of texts: those of the standard library and of the extension `Strings`.
+//! Functions of strings: those of the standard library and of the extension `Strings`.
 //!
 //! Places are counted in characters. Elsewhere: `format` (its own file).
 
@@ -36,7 +36,7 @@ pub(super) fn matches<'a>(
     Ok(Value::Bool(compiled.is_match(text)))
 }
 
-/// Calls a function whose first argument is a text, or a list of texts.
+/// Calls a function whose first argument is a text, or a list of strings.
 pub(super) fn call<'a>(name: &str, args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
     for arg in args {
         if let Value::String(text) = arg {

@@ -2,7 +2,7 @@
 //!
 //! Parity(gobwas): lengths are those of characters in one place and of bytes in another, and the first place
 //! where a part is found is taken for the only one. Both is kept, because it decides what matches.
-//! Texts are bytes, since cutting by such lengths can cut within a character.
+//! Strings are bytes, since cutting by such lengths can cut within a character.
 //! Elsewhere: which shortcut is taken (`compile.rs`).
 
 /// A way to match.

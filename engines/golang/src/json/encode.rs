@@ -1,6 +1,6 @@
 //! JSON as `encoding/json` writes it.
 //!
-//! Here: values and their texts. Elsewhere: reading (`super`), base64 of bytes (`base64`).
+//! Here: values and their strings. Elsewhere: reading (`super`), base64 of bytes (`base64`).
 
 use std::any::Any;
 use std::vec;
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_versions_are_texts_and_durations_are_numbers() {
+    fn times_and_versions_are_strings_and_durations_are_numbers() {
         use crate::time::{Duration, Zone};
         let time = Time::from_unix(1_577_923_200, 5_000_000, Zone::fixed("", 3600));
         let value = Value::list([Value::object(time), Value::object(Duration(1_500))]);

@@ -175,8 +175,8 @@ impl<'p> Parser<'p> {
         let height = 1 + parts.iter().map(|part| part.height).max().unwrap_or(0);
         self.check_height(height)?;
         let copies = parts.iter().map(|part| part.copies).max().unwrap_or(1);
-        let texts: Vec<String> = parts.into_iter().map(|part| part.text).collect();
-        Ok(Part { text: texts.join(between), is_atom: false, height, copies })
+        let strings: Vec<String> = parts.into_iter().map(|part| part.text).collect();
+        Ok(Part { text: strings.join(between), is_atom: false, height, copies })
     }
 
     fn check_height(&self, height: usize) -> Result<(), Error> {

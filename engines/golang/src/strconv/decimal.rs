@@ -45,7 +45,7 @@ fn read(text: &str, bits: u32) -> Result<f64, Reason> {
     if magnitude.is_infinite() { Err(Reason::Range) } else { Ok(sign * magnitude) }
 }
 
-/// Digits with at most one point, and an exponent. Rust would read a few texts more.
+/// Digits with at most one point, and an exponent. Rust would read a few strings more.
 fn is_decimal(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

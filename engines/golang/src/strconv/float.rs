@@ -70,7 +70,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The fewest digits that name the float; of two such texts the even one, as Go has it and Rust has not.
+    /// The fewest digits that name the float; of two such strings the even one, as Go has it and Rust has not.
     fn shortest(float: f64) -> Self {
         Self::parse(&serde_json::to_string(&float).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! What Go's `net/url` answers to single texts.
+//! What Go's `net/url` answers to single strings.
 
 use super::Url;
 

@@ -188,7 +188,7 @@ pub struct Function {
 impl Function {
     /// A function that is called with arguments of its signature only; an error is the text that Go's error has.
     ///
-    /// The texts that it is given, which it may keep, and gives are counted. What makes more than that, or works longer, is
+    /// The strings that it is given, which it may keep, and gives are counted. What makes more than that, or works longer, is
     /// [`Function::metered`].
     pub fn new(
         signature: Signature,

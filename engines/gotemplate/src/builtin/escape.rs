@@ -79,7 +79,7 @@ mod tests {
     use super::{html, js, url_query};
 
     #[test]
-    fn texts_are_escaped_as_go_does() {
+    fn strings_are_escaped_as_go_does() {
         let text = "a<b>&'\"=\\\n\0é\u{200b}".as_bytes();
         assert_eq!(
             html(text, 100).unwrap(),

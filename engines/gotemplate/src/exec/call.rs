@@ -11,12 +11,12 @@ use crate::function::{Call, Callee};
 use crate::parse::{Id, Span};
 use crate::slot::Slot;
 
-/// Bytes of a text that are scanned in a step: each function is taken to look at all of the texts that it is given,
+/// Bytes of a text that are scanned in a step: each function is taken to look at all of the strings that it is given,
 /// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
 const SCANNED: usize = 64;
 
-/// How long the texts among some values are together.
-fn texts<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
+/// How long the strings among some values are together.
+fn strings<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
     values.filter_map(Value::bytes).map(|text| text.len()).sum()
 }
 
@@ -48,7 +48,7 @@ impl<'s> Run<'s, '_> {
         let signature = &entry.signature;
         let values = self.arguments(dot, name, signature, arguments, last)?;
         let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
-        let given = texts(values.iter());
+        let given = strings(values.iter());
         let counted = self.budget.steps(given / SCANNED);
         let mut call = Call { set, host: self.host, budget: self.budget };
         let result = counted.map_err(Failure::from).and_then(|()| (entry.body)(&mut call, &values));
@@ -70,7 +70,7 @@ impl<'s> Run<'s, '_> {
         }
         let callee = self.callee(builtin, arguments, last.as_ref());
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        let counted = self.budget.steps(texts(values.iter().map(Slot::value)) / SCANNED);
+        let counted = self.budget.steps(strings(values.iter().map(Slot::value)) / SCANNED);
         let result = counted
             .map_err(Failure::from)
             .and_then(|()| builtin.call(&values, callee.as_deref(), self.budget));

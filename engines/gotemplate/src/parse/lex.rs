@@ -143,7 +143,7 @@ fn newlines(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text).count()
 }
 
-/// A place in a text, or its line; the caller keeps texts below 4 GiB.
+/// A place in a text, or its line; the caller keeps strings below 4 GiB.
 fn place(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -697,7 +697,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A number of parts of a text, which has more bytes than that; the caller keeps texts below 4 GiB.
+/// A number of parts of a text, which has more bytes than that; the caller keeps strings below 4 GiB.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

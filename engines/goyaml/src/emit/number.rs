@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_shortest_texts_the_even_one_is_written() {
+    fn of_two_shortest_strings_the_even_one_is_written() {
         check(261_445_555_813_946.0 + 0.125, "2.6144555581394612e+14");
         check(261_445_555_813_946.0 + 0.375, "2.6144555581394638e+14");
         check(-0.3, "-0.3");

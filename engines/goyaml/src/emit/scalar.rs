@@ -153,8 +153,8 @@ pub(crate) fn is_base60(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check(style: Style, texts: &[&str]) {
-        for text in texts {
+    fn check(style: Style, strings: &[&str]) {
+        for text in strings {
             assert_eq!(Analysis::of(text).style(text), style, "{text:?}");
         }
     }

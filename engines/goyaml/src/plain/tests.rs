@@ -124,7 +124,7 @@ fn what_only_the_whole_reader_understands_is_not_plain() {
         let line = |level: usize| format!("{}a:\n", " ".repeat(level));
         (0..levels).map(line).collect::<String>()
     };
-    assert!(is_plain(&deep(100)) && !is_plain(&deep(101)), "deep texts are left to who counts");
+    assert!(is_plain(&deep(100)) && !is_plain(&deep(101)), "deep strings are left to who counts");
     assert!(!is_plain(&format!("{}: b\n", "a".repeat(257))));
     assert!(!is_plain(&format!("a: {}{}", "[".repeat(17), "]".repeat(17))));
 }
@@ -178,7 +178,7 @@ fn every_few_lines_that_are_plain_are_read_as_the_whole_reader_does() {
         text.pop();
         is_plain(&text);
     }
-    assert!(plain > 1000, "{plain} texts are plain");
+    assert!(plain > 1000, "{plain} strings are plain");
 }
 
 proptest! {

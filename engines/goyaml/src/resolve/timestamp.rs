@@ -1,4 +1,4 @@
-//! Which texts Go's `time.Parse` accepts under the four layouts that go-yaml v2 tries.
+//! Which strings Go's `time.Parse` accepts under the four layouts that go-yaml v2 tries.
 //! Version 2 only asks whether a text is a date; version 3 writes it again as JSON.
 
 /// Whether go-yaml v2 takes `text` for a timestamp.

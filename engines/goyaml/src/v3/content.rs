@@ -118,8 +118,8 @@ impl Eq for Content {}
 
 /// Whether two nodes are equal but for their children.
 fn is_same_alone(left: &Node, right: &Node) -> bool {
-    let texts = |node: &'_ Node| (node.kind, node.style, node.line, node.column);
-    texts(left) == texts(right)
+    let strings = |node: &'_ Node| (node.kind, node.style, node.line, node.column);
+    strings(left) == strings(right)
         && left.tag == right.tag
         && left.value == right.value
         && left.notes == right.notes

@@ -69,7 +69,7 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
 struct Filled {
     entries: Map<String, Value>,
     /// Whether a key that is no text becomes one: at the root, and where a map whose own keys are
-    /// texts merges others.
+    /// strings merges others.
     takes_all: bool,
 }
 
@@ -335,7 +335,7 @@ impl<'n> Decoder<'n> {
         Ok(None)
     }
 
-    /// Notes keys that are the same; go-yaml compares their texts, not what they mean.
+    /// Notes keys that are the same; go-yaml compares their strings, not what they mean.
     fn note_duplicates(&mut self, node: &'n Node) -> Result<bool, Error> {
         let mut known: BTreeMap<(u8, &str), Vec<(usize, &Node)>> = BTreeMap::new();
         let mut pairs = Vec::new();

@@ -71,7 +71,7 @@ pub fn emit(node: &Node, layout: &Layout) -> Result<String, EmitError> {
     write([(node, layout)], MAX_OUTPUT)
 }
 
-/// The texts of several nodes as one stream: all but the first begin with `---`.
+/// The strings of several nodes as one stream: all but the first begin with `---`.
 ///
 /// # Errors
 /// See [`EmitError`].

@@ -1,6 +1,6 @@
 //! Values to nodes: what go-yaml v3 writes for a value that never was YAML.
 //!
-//! Here: order of keys, texts of numbers, which strings need quotes.
+//! Here: order of keys, strings of numbers, which strings need quotes.
 //! Elsewhere: the text of the nodes (`emit`), the order itself (`crate::emit::order`).
 
 use std::vec;

@@ -18,7 +18,7 @@ pub enum Note {
 /// Most nodes have none, and then this is no larger than an address: large documents are mostly nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notes(
-    /// Never with empty texts only, so that notes are equal if their texts are.
+    /// Never with empty strings only, so that notes are equal if their strings are.
     Option<Box<[String; 4]>>,
 );
 
@@ -28,9 +28,9 @@ impl Notes {
         Self::of([String::new(), head, line, foot])
     }
 
-    fn of(texts: [String; 4]) -> Self {
-        let is_any = texts.iter().any(|text| !text.is_empty());
-        Self(is_any.then(|| Box::new(texts)))
+    fn of(strings: [String; 4]) -> Self {
+        let is_any = strings.iter().any(|text| !text.is_empty());
+        Self(is_any.then(|| Box::new(strings)))
     }
 
     /// Whether there is neither an anchor nor a comment.
@@ -40,7 +40,7 @@ impl Notes {
 
     /// A note; empty if there is none.
     pub fn get(&self, note: Note) -> &str {
-        self.0.as_ref().map_or("", |texts| &texts[note as usize])
+        self.0.as_ref().map_or("", |strings| &strings[note as usize])
     }
 
     /// Writes a note; an empty text removes it.
@@ -49,9 +49,9 @@ impl Notes {
         if self.0.is_none() && text.is_empty() {
             return;
         }
-        let mut texts = self.0.take().map(|texts| *texts).unwrap_or_default();
-        texts[note as usize] = text;
-        *self = Self::of(texts);
+        let mut strings = self.0.take().map(|strings| *strings).unwrap_or_default();
+        strings[note as usize] = text;
+        *self = Self::of(strings);
     }
 
     /// Removes a note and returns it.

@@ -15,7 +15,7 @@ const MAX_KEY: usize = 100;
 /// [`super::to_json`] gives the same, and each tag is what [`Node::short_tag`] was.
 ///
 /// It says no in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
-/// written, keys that are no short texts, texts beyond printable ASCII or with unusual line breaks.
+/// written, keys that are no short strings, strings beyond printable ASCII or with unusual line breaks.
 ///
 /// # Assumes
 /// The node is the root of a document.
@@ -40,7 +40,7 @@ fn is_stable_alone(node: &Node) -> bool {
             }
             Kind::Sequence => matches!(node.tag.as_ref(), tag::SEQ | ""),
             Kind::Scalar if is_text(node) => is_line(node) || is_block(node),
-            // Of dates some get quotes, and so become texts.
+            // Of dates some get quotes, and so become strings.
             Kind::Scalar => {
                 let meaning = tag::of_text(&node.value);
                 !node.value.is_empty()
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn texts() -> impl Strategy<Value = String> {
+    fn strings() -> impl Strategy<Value = String> {
         let odd = prop::sample::select(vec![
             "",
             " ",
@@ -219,10 +219,10 @@ mod tests {
             "!!timestamp",
             "",
         ]);
-        let leaf = (tags, texts(), styles())
+        let leaf = (tags, strings(), styles())
             .prop_map(|(tag, value, style)| Node { style, ..Node::scalar(tag, value) });
         let tree = leaf.prop_recursive(4, 24, 4, |inner| {
-            let key = (prop::sample::select(vec!["!!str", ""]), texts(), styles())
+            let key = (prop::sample::select(vec!["!!str", ""]), strings(), styles())
                 .prop_map(|(tag, key, style)| Node { style, ..Node::scalar(tag, key) });
             prop_oneof![
                 (prop::collection::vec(inner.clone(), 0..4), styles(), any::<bool>()).prop_map(

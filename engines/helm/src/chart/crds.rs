@@ -1,11 +1,11 @@
-//! Definitions of kinds that a chart brings along in `crds/`.
+//! CRDs that a chart brings along in `crds/`.
 //!
 //! Elsewhere: whether they are installed or printed.
 
 use super::name::extension;
 use super::{Chart, File};
 
-/// A file of definitions.
+/// A file of CRDs.
 #[derive(Debug, Clone)]
 pub struct Crd {
     /// Its path, with the charts that it is in: `app/charts/db/crds/backup.yaml`.
@@ -14,14 +14,14 @@ pub struct Crd {
     pub file: File,
 }
 
-/// The definitions of a chart, then those of the charts in it, each in the order of its files.
+/// The CRDs of a chart, then those of the charts in it, each in the order of its files.
 ///
 /// Helm takes them after dependencies were processed: of charts that are switched off it takes none.
 pub fn crds(chart: &Chart) -> Vec<Crd> {
     let mut found = Vec::new();
     let mut pending = vec![(chart.metadata.name.clone(), chart)];
     while let Some((place, chart)) = pending.pop() {
-        let files = chart.files.iter().filter(|file| is_definition(&file.name));
+        let files = chart.files.iter().filter(|file| is_crd(&file.name));
         found.extend(files.map(|file| Crd {
             path: super::name::clean(&format!("{place}/{}", file.name)),
             file: file.clone(),
@@ -32,7 +32,7 @@ pub fn crds(chart: &Chart) -> Vec<Crd> {
     found
 }
 
-fn is_definition(name: &str) -> bool {
+fn is_crd(name: &str) -> bool {
     let extension = extension(name);
     let is_manifest = ["yaml", "yml", "json"]
         .iter()

@@ -44,7 +44,7 @@ pub(super) struct Draft {
     pub(super) dependencies: Option<Vec<Option<Dependency>>>,
 }
 
-const TEXTS: Target = Target::List(&Target::Text);
+const STRINGS: Target = Target::List(&Target::Text);
 const MAINTAINER: &[(&str, Target)] =
     &[("name", Target::Text), ("email", Target::Text), ("url", Target::Text)];
 const DEPENDENCY: &[(&str, Target)] = &[
@@ -52,16 +52,16 @@ const DEPENDENCY: &[(&str, Target)] = &[
     ("version", Target::Text),
     ("repository", Target::Text),
     ("condition", Target::Text),
-    ("tags", TEXTS),
+    ("tags", STRINGS),
     ("alias", Target::Text),
 ];
 const METADATA: &[(&str, Target)] = &[
     ("name", Target::Text),
     ("home", Target::Text),
-    ("sources", TEXTS),
+    ("sources", STRINGS),
     ("version", Target::Text),
     ("description", Target::Text),
-    ("keywords", TEXTS),
+    ("keywords", STRINGS),
     ("maintainers", Target::List(&Target::Struct(MAINTAINER))),
     ("icon", Target::Text),
     ("apiVersion", Target::Text),
@@ -109,10 +109,10 @@ impl Draft {
         match field {
             "name" => decoder.text(&mut it.name, json, "Metadata.name"),
             "home" => decoder.text(&mut it.home, json, "Metadata.home"),
-            "sources" => decoder.texts(&mut it.sources, json, "Metadata.sources"),
+            "sources" => decoder.strings(&mut it.sources, json, "Metadata.sources"),
             "version" => decoder.text(&mut it.version, json, "Metadata.version"),
             "description" => decoder.text(&mut it.description, json, "Metadata.description"),
-            "keywords" => decoder.texts(&mut it.keywords, json, "Metadata.keywords"),
+            "keywords" => decoder.strings(&mut it.keywords, json, "Metadata.keywords"),
             "maintainers" => decoder.maintainers(&mut self.maintainers, json),
             "icon" => decoder.text(&mut it.icon, json, "Metadata.icon"),
             "apiVersion" => decoder.text(&mut it.api_version, json, "Metadata.apiVersion"),
@@ -287,15 +287,15 @@ impl Decoder {
         }
     }
 
-    fn texts(&mut self, texts: &mut Vec<String>, json: &Json, field: &str) {
+    fn strings(&mut self, strings: &mut Vec<String>, json: &Json, field: &str) {
         match json {
             Json::Array(items) => {
-                texts.resize(items.len(), String::new());
-                for (text, item) in texts.iter_mut().zip(items) {
+                strings.resize(items.len(), String::new());
+                for (text, item) in strings.iter_mut().zip(items) {
                     self.text(text, item, field);
                 }
             }
-            Json::Null => texts.clear(),
+            Json::Null => strings.clear(),
             other => self.refuse(other, field, "[]string"),
         }
     }
@@ -383,7 +383,7 @@ impl Decoder {
                 Some("condition") => {
                     self.text(&mut it.condition, value, "Dependency.dependencies.condition");
                 }
-                Some("tags") => self.texts(&mut it.tags, value, "Dependency.dependencies.tags"),
+                Some("tags") => self.strings(&mut it.tags, value, "Dependency.dependencies.tags"),
                 Some("alias") => self.text(&mut it.alias, value, "Dependency.dependencies.alias"),
                 Some("enabled") => {
                     self.truth(&mut it.enabled, value, "Dependency.dependencies.enabled");

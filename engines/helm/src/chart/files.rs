@@ -66,7 +66,7 @@ impl Files {
         Ok(Self::of(matched))
     }
 
-    /// YAML of the files as texts, by the last parts of their names: the data of a ConfigMap.
+    /// YAML of the files as strings, by the last parts of their names: the data of a ConfigMap.
     ///
     /// # Errors
     /// It is more than the meter allows.

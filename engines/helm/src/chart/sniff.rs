@@ -4,7 +4,7 @@
 /// How many bytes Helm looks at. What a shorter file lacks counts as zeros, which no text has.
 const LOOKED_AT: usize = 512;
 
-/// What begins how; of texts only the mark before them.
+/// What begins how; of strings only the mark before them.
 const SIGNATURES: [(&[u8], &str); 24] = [
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),

@@ -1,4 +1,4 @@
-//! Charts: damaged bytes, limits, and what templates see of files. Texts of errors are those of Helm.
+//! Charts: damaged bytes, limits, and what templates see of files. Messages of errors are those of Helm.
 
 use std::io::Write as _;
 

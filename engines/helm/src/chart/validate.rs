@@ -80,7 +80,7 @@ pub fn kube_version(chart: &Chart, version: &str) -> Result<(), Refusal> {
 }
 
 impl Draft {
-    /// Cleans texts, and checks what was read.
+    /// Cleans strings, and checks what was read.
     pub(super) fn validated(mut self) -> Result<Metadata, Invalid> {
         clean_metadata(&mut self.metadata);
         check_metadata(&self.metadata)?;
@@ -135,8 +135,8 @@ fn check_metadata(metadata: &Metadata) -> Result<(), Invalid> {
 }
 
 fn cleaned_maintainer(mut maintainer: Maintainer) -> Maintainer {
-    let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
-    texts.into_iter().for_each(clean);
+    let strings = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
+    strings.into_iter().for_each(clean);
     maintainer
 }
 

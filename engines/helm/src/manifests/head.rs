@@ -1,6 +1,6 @@
 //! What Helm reads of a manifest before it knows the object: kind, name and annotations.
 //!
-//! Helm reads into a struct, so keys match without regard to case, numbers and truths become texts, and a value of
+//! Helm reads into a struct, so keys match without regard to case, numbers and truths become strings, and a value of
 //! another shape is an error in the words of Go's `encoding/json`.
 //! Elsewhere: YAML (`goyaml`).
 
@@ -112,7 +112,7 @@ impl Head {
 
 /// Whether anything is read of the entry with this key, in so many maps.
 ///
-/// Most of the time would go into what is not: definitions have megabytes.
+/// Most of the time would go into what is not: CRDs have megabytes.
 fn is_read(depth: usize, key: &str) -> bool {
     let fields: &[&str] = match depth {
         1 => &["apiVersion", "kind", "metadata"],

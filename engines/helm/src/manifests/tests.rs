@@ -19,7 +19,7 @@ fn services_are_deleted_before_workloads_and_after_what_leads_to_them() {
 }
 
 #[test]
-fn values_of_another_type_become_texts_as_go_writes_them() {
+fn values_of_another_type_become_strings_as_go_writes_them() {
     let head =
         |text: &str| Head::parse(text.as_bytes()).map(|head| head.kind).map_err(|e| e.to_string());
     for (text, wanted) in [
@@ -44,8 +44,8 @@ proptest! {
         text in "(---|[ab\n \t-]|\r\n|\u{a0}){0,40}"
     ) {
         let documents = split(text.as_bytes());
-        let texts = documents.iter().map(|document| String::from_utf8(document.to_vec()).unwrap());
-        let documents: Vec<String> = texts.collect();
+        let strings = documents.iter().map(|document| String::from_utf8(document.to_vec()).unwrap());
+        let documents: Vec<String> = strings.collect();
         for document in &documents {
             prop_assert!(!document.trim().is_empty());
             prop_assert!(!document.contains("\n---"));

@@ -70,8 +70,8 @@ impl Object for Kube {
     fn fields(&self) -> Vec<(&'static str, Value)> {
         let KubeVersion { version, normalized, major, minor } = self.version();
         let names = ["Version", "normalizedVersion", "Major", "Minor"];
-        let texts = [version, normalized, major, minor];
-        names.into_iter().zip(texts.map(|text| Value::from(text.as_str()))).collect()
+        let strings = [version, normalized, major, minor];
+        names.into_iter().zip(strings.map(|text| Value::from(text.as_str()))).collect()
     }
 
     fn field(&self, name: &str) -> Option<Value> {

@@ -101,7 +101,7 @@ fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     Ok(Value::string(without_no_value(output)))
 }
 
-/// A text as an error quotes it. Texts that run each other all do, and one that holds another quotes it once more, so
+/// A text as an error quotes it. Strings that run each other all do, and one that holds another quotes it once more, so
 /// together they say no more than a run has words for.
 fn shown(call: &Call<'_>, source: &Str) -> String {
     let words = call.words(source.len());
@@ -153,8 +153,8 @@ fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     if !host.is_alone() {
         return Ok(nothing());
     }
-    let texts = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
-    let [api_version, kind, namespace, name] = &texts;
+    let strings = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
+    let [api_version, kind, namespace, name] = &strings;
     call.look()?;
     let found = cluster.lookup(&Wanted { api_version, kind, namespace, name })?;
     let Some(object) = found else { return Ok(nothing()) };

@@ -16,10 +16,10 @@ use crate::warning::Warning;
 /// How often a template may be included within itself; Helm's own number.
 const MAX_NESTED: usize = 1000;
 
-/// How many texts given to `tpl` stay parsed within a render.
+/// How many strings given to `tpl` stay parsed within a render.
 const MAX_KEPT: usize = 512;
 
-/// How many bytes those texts may have together.
+/// How many bytes those strings may have together.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// What functions share during one render.

@@ -14,10 +14,10 @@ pub(super) fn table(metadata: &Metadata, is_root: bool) -> Map {
     of([
         ("Name", text(&metadata.name)),
         ("Home", text(&metadata.home)),
-        ("Sources", texts(&metadata.sources)),
+        ("Sources", strings(&metadata.sources)),
         ("Version", text(&metadata.version)),
         ("Description", text(&metadata.description)),
-        ("Keywords", texts(&metadata.keywords)),
+        ("Keywords", strings(&metadata.keywords)),
         ("Maintainers", Value::list(maintainers)),
         ("Icon", text(&metadata.icon)),
         ("APIVersion", text(&metadata.api_version)),
@@ -33,8 +33,8 @@ pub(super) fn table(metadata: &Metadata, is_root: bool) -> Map {
     ])
 }
 
-fn texts(texts: &[String]) -> Value {
-    Value::list(texts.iter().map(|text| Value::from(text.as_str())))
+fn strings(strings: &[String]) -> Value {
+    Value::list(strings.iter().map(|text| Value::from(text.as_str())))
 }
 
 fn annotations(metadata: &Metadata) -> Map {
@@ -64,7 +64,7 @@ fn dependency(dependency: &Dependency) -> Value {
         ("Version", text(&dependency.version)),
         ("Repository", text(&dependency.repository)),
         ("Condition", text(&dependency.condition)),
-        ("Tags", texts(&dependency.tags)),
+        ("Tags", strings(&dependency.tags)),
         ("Enabled", Value::from(dependency.enabled)),
         ("ImportValues", Value::list(dependency.import_values.iter().cloned())),
         ("Alias", text(&dependency.alias)),

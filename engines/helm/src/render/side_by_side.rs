@@ -121,7 +121,7 @@ pub(super) fn render<'f>(
             }
         }
     };
-    let texts = parallel::on_threads(files, threads, &begin, &work);
+    let strings = parallel::on_threads(files, threads, &begin, &work);
     if shared.is_ordered.load(Ordering::Relaxed) {
         is_ordered.store(true, Ordering::Relaxed);
     }
@@ -135,5 +135,5 @@ pub(super) fn render<'f>(
     if let Some(last) = files.last() {
         scope.shown_to(&last.name, &scope.top);
     }
-    texts.into_iter().collect::<Option<_>>().map(Ok)
+    strings.into_iter().collect::<Option<_>>().map(Ok)
 }

@@ -79,8 +79,8 @@ fn render_with(chart: &Chart, values: &Map, env: &Env, mode: Mode) -> (Rendered,
 
 fn render(chart: &Chart, json: Json) -> Result<String, String> {
     let rendered = render_with(chart, &values(json), &env(), Mode::default()).0;
-    let texts = rendered.map_err(|error| error.to_string())?;
-    let lines = texts
+    let strings = rendered.map_err(|error| error.to_string())?;
+    let lines = strings
         .into_iter()
         .map(|(name, text)| format!("{name}: {}\n", String::from_utf8(text).unwrap()));
     Ok(lines.collect())

@@ -15,7 +15,7 @@ use super::{MAX_DEPTH, MAX_STEPS};
 pub(super) struct Cost {
     /// How deep schemas are applied in each other.
     pub(super) depth: usize,
-    /// Applications, with what more of them take that read texts.
+    /// Applications, with what more of them take that read strings.
     pub(super) steps: usize,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Co
     while let Some(step) = pending.pop() {
         let Json::Object(keywords) = step.schema else { continue };
         steps += 1 + keywords.get("enum").and_then(Json::as_array).map_or(0, Vec::len);
-        steps = steps.saturating_add(step.of_texts(keywords, patterns));
+        steps = steps.saturating_add(step.of_strings(keywords, patterns));
         if steps.saturating_add(pending.len()) > MAX_STEPS {
             return Err(format!("checking values takes more than {MAX_STEPS} steps\n"));
         }
@@ -112,8 +112,8 @@ impl<'a> Step<'a> {
         references.flat_map(|reference| index.find(reference)).for_each(&mut push);
     }
 
-    /// What is done with the texts of a value, and with its keys.
-    fn of_texts(&self, keywords: &Map<String, Json>, patterns: &Patterns) -> usize {
+    /// What is done with the strings of a value, and with its keys.
+    fn of_strings(&self, keywords: &Map<String, Json>, patterns: &Patterns) -> usize {
         let read = |text: &str, pattern: &str| {
             (text.len() + 1).saturating_mul(patterns.states(pattern)) / STATES
         };

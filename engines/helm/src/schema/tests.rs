@@ -1,4 +1,4 @@
-//! Schemas: limits, and numbers in errors. Verdicts and texts are recorded answers of Helm.
+//! Schemas: limits, and numbers in errors. Verdicts and messages are recorded answers of Helm.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ mod tests {
     use super::{Mode, read};
 
     #[test]
-    fn texts_have_the_types_that_helm_gives_them() {
+    fn strings_have_the_types_that_helm_gives_them() {
         for (text, wanted) in [
             ("0", "int64 0"),
             ("-0", "int64 0"),

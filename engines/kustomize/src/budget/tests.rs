@@ -107,7 +107,7 @@ fn copies_of_a_json_patch() {
 }
 
 #[test]
-fn aliases_of_long_texts() {
+fn aliases_of_long_strings() {
     let long = "x".repeat(100_000);
     let aliases = "*l, ".repeat(10_000);
     let text =

@@ -1,4 +1,4 @@
-//! Whole builds in memory. Texts are what kustomize 5.8.1 prints for the same files, unless a test says otherwise.
+//! Whole builds in memory. Strings are what kustomize 5.8.1 prints for the same files, unless a test says otherwise.
 
 use expect_test::{Expect, expect};
 use tree::Memory;

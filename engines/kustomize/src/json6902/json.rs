@@ -1,4 +1,4 @@
-//! JSON whose scalars keep their text, since `test` compares texts.
+//! JSON whose scalars keep their text, since `test` compares strings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -325,7 +325,7 @@ fn remove(container: &mut Json, key: &str) -> InContainer<Json> {
     }
 }
 
-/// Whether two values are the same: their scalars as texts, so `1.0` is not `1`.
+/// Whether two values are the same: their scalars as strings, so `1.0` is not `1`.
 fn is_equal(found: &Json, wanted: &Json) -> bool {
     let mut left = vec![(found, wanted)];
     while let Some(pair) = left.pop() {

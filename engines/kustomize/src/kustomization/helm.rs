@@ -115,7 +115,7 @@ decode_struct!(HelmChartArgs, "types", "HelmChartArgs", {
 impl HelmChart {
     /// As kustomize hands it to its own generator, which errors show.
     pub(crate) fn to_config(&self, globals: &HelmGlobals) -> Value {
-        let texts = [
+        let strings = [
             ("chartHome", &globals.chart_home),
             ("configHome", &globals.config_home),
             ("name", &self.name),
@@ -140,7 +140,7 @@ impl HelmChart {
             ("apiVersions", &self.api_versions),
         ];
         let mut config = Map::new();
-        texts.into_iter().for_each(|(name, text)| add_text(&mut config, name, text));
+        strings.into_iter().for_each(|(name, text)| add_text(&mut config, name, text));
         for (name, _) in claims.into_iter().filter(|(_, is_set)| *is_set) {
             config.insert(name.to_owned(), true.into());
         }

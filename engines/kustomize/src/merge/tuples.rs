@@ -81,7 +81,7 @@ pub(super) fn used_keys(tuples: &[Tuple], keys: &[String]) -> Vec<bool> {
 }
 
 /// The keys that are used, or a tuple's values for them.
-pub(super) fn only(used: &[bool], texts: &[String]) -> Vec<String> {
-    let texts = texts.iter().zip(used);
-    texts.filter(|(_, is_used)| **is_used).map(|(text, _)| text.clone()).collect()
+pub(super) fn only(used: &[bool], strings: &[String]) -> Vec<String> {
+    let strings = strings.iter().zip(used);
+    strings.filter(|(_, is_used)| **is_used).map(|(text, _)| text.clone()).collect()
 }

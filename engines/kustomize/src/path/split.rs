@@ -1,4 +1,4 @@
-//! Texts of paths to their parts.
+//! Strings of paths to their parts.
 
 /// Splits a path at a delimiter; a `\` before one keeps it, and one at the beginning is ignored.
 ///

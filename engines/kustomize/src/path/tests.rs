@@ -32,14 +32,14 @@ fn an_expression_in_a_path_is_not_anchored() {
     let mut node = parse("a:\n- name: c1\n- name: c2\n- name: d\n");
     let found = matches(&mut node, &["a", "[name=c]", "name"], None, &Budget::default())
         .expect("it leads somewhere");
-    let texts: Vec<_> = found
+    let strings: Vec<_> = found
         .iter()
         .map(|found| match found {
             Match::Node(place) => at(&node, place).map(|it| it.value.as_str()),
             Match::InText(_) => None,
         })
         .collect();
-    assert_eq!(texts, [Some("c1"), Some("c2")]);
+    assert_eq!(strings, [Some("c1"), Some("c2")]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::origin::Origin;
 use crate::plugin::{self, Generator};
 use crate::transform::affix::{Affix, Side};
 use crate::transform::image::Images;
-use crate::transform::label::Texts;
+use crate::transform::label::Strings;
 use crate::transform::namespace::{Namespace, Subjects};
 use crate::transform::replica::Replicas;
 use crate::transform::{Transformer, patch};
@@ -107,9 +107,9 @@ impl Target<'_> {
         }
         add("LabelTransformer", self.labels(config)?);
         if !file.common_annotations.is_empty() {
-            let texts = file.common_annotations.clone();
-            let texts = Texts { texts, specs: self.specs(&config.common_annotations)? };
-            add("AnnotationsTransformer", vec![Transformer::Labels(texts)]);
+            let strings = file.common_annotations.clone();
+            let strings = Strings { strings, specs: self.specs(&config.common_annotations)? };
+            add("AnnotationsTransformer", vec![Transformer::Labels(strings)]);
         }
         add("PatchJson6902Transformer", self.json6902()?);
         let replicas = file.replicas.iter().map(|replica| {
@@ -198,10 +198,11 @@ impl Target<'_> {
                 };
                 config::add(&mut specs, own, budget).within(failed)?;
             }
-            transformers.push(Transformer::Labels(Texts { texts: label.pairs.clone(), specs }));
+            transformers.push(Transformer::Labels(Strings { strings: label.pairs.clone(), specs }));
         }
         let specs = self.specs(&config.common_labels)?;
-        transformers.push(Transformer::Labels(Texts { texts: file.common_labels.clone(), specs }));
+        transformers
+            .push(Transformer::Labels(Strings { strings: file.common_labels.clone(), specs }));
         Ok(transformers)
     }
 }

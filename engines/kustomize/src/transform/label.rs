@@ -11,20 +11,20 @@ use crate::resources::Resources;
 
 /// Labels or annotations, and the maps that get them.
 #[derive(Debug, Clone)]
-pub(crate) struct Texts {
-    pub(crate) texts: BTreeMap<String, String>,
+pub(crate) struct Strings {
+    pub(crate) strings: BTreeMap<String, String>,
     pub(crate) specs: Vec<FieldSpec>,
 }
 
-impl Texts {
+impl Strings {
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
-        if self.texts.is_empty() {
+        if self.strings.is_empty() {
             return Ok(());
         }
         let created = Created { kind: Kind::Mapping, tag: edit::MAP };
         let budget = resources.budget();
         for resource in resources.list_mut() {
-            for (key, value) in &self.texts {
+            for (key, value) in &self.strings {
                 for spec in &self.specs {
                     edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
                         edit::grow_field(node, key, Node::string(value.as_str()), &budget)

@@ -66,7 +66,7 @@ fn merge_into_all(
         let target = &mut resources.list_mut()[*at];
         budget.steps(weight)?;
         let mut patch = patch.clone();
-        // Parity(kustomize): labels and annotations of the patch become texts, and null and empty maps of them vanish.
+        // Parity(kustomize): labels and annotations of the patch become strings, and null and empty maps of them vanish.
         patch.take_metadata_from(&patch.clone())?;
         let (api_version, kind) = (target.gvk().api_version(), patch.kind().to_owned());
         patch.set_api_version(&api_version)?;

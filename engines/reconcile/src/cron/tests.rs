@@ -15,8 +15,8 @@ fn time(text: &str) -> Time {
     text.parse().unwrap()
 }
 
-/// The next moments after a time, as clocks of the zone show them.
-fn moments(text: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+/// The next times after a time, as clocks of the zone show them.
+fn times(text: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let cron = cron(text, zone);
     let mut at = time(after);
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ fn moments(text: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
 
 /// The same from a Sunday's midnight in UTC.
 fn from_sunday(text: &str, count: usize) -> Vec<String> {
-    moments(text, "UTC", "2026-11-22T00:00:00Z", count)
+    times(text, "UTC", "2026-11-22T00:00:00Z", count)
         .into_iter()
         .map(|it| it.trim_end_matches("+00:00").to_owned())
         .collect()
@@ -115,12 +115,12 @@ fn anything_else_is_refused_with_words() {
 #[test]
 fn a_time_of_day_that_is_skipped_happens_at_the_end_of_the_gap() {
     // Clocks go from 02:00 to 03:00 on the 29th.
-    let found = moments("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3);
+    let found = times("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3);
     assert_eq!(found, ["Sat 03-28 02:30+01:00", "Sun 03-29 03:00+02:00", "Mon 03-30 02:30+02:00"]);
-    let found = moments("0 3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
+    let found = times("0 3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
     assert_eq!(found, ["Sun 03-29 03:00+02:00", "Mon 03-30 03:00+02:00"]);
     // Of several times of day the skipped ones do not happen.
-    let found = moments("*/30 1-3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 4);
+    let found = times("*/30 1-3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 4);
     let expected =
         ["01:30+01:00", "03:00+02:00", "03:30+02:00"].map(|it| format!("Sun 03-29 {it}"));
     assert_eq!(found[..3], expected);
@@ -130,12 +130,12 @@ fn a_time_of_day_that_is_skipped_happens_at_the_end_of_the_gap() {
 #[test]
 fn a_time_of_day_that_comes_twice_happens_once_and_several_happen_each_time() {
     // Clocks go from 03:00 to 02:00 on the 25th.
-    let found = moments("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
+    let found = times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
     assert_eq!(found, ["Sun 10-25 02:30+02:00", "Mon 10-26 02:30+01:00"]);
     // Asked between the two, it has been.
-    let found = moments("30 2 * * *", "Europe/Berlin", "2026-10-25T01:00:00Z", 1);
+    let found = times("30 2 * * *", "Europe/Berlin", "2026-10-25T01:00:00Z", 1);
     assert_eq!(found, ["Mon 10-26 02:30+01:00"]);
-    let found = moments("0,30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 5);
+    let found = times("0,30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 5);
     let expected = ["02:00+02:00", "02:30+02:00", "02:00+01:00", "02:30+01:00"];
     assert_eq!(found[..4], expected.map(|it| format!("Sun 10-25 {it}")));
     assert_eq!(found[4], "Mon 10-26 02:00+01:00");
@@ -150,7 +150,7 @@ fn a_time_is_spelled_in_utc_and_as_the_zone_shows_it() {
 }
 
 #[test]
-fn the_end_of_the_calendar_has_no_next_moment() {
+fn the_end_of_the_calendar_has_no_next_time() {
     assert_eq!(cron("* * * * *", "Asia/Tokyo").next_after(Time::MAX), None);
     cron("* * * * *", "America/New_York").next_after(Time::MIN).unwrap();
 }

@@ -43,7 +43,7 @@ impl Kind for Counter {
 #[derive(Default)]
 struct World {
     at: Mutex<u32>,
-    looks: Mutex<usize>,
+    observations: Mutex<usize>,
     /// Steps change nothing.
     is_stuck: bool,
     /// The step from this number fails.
@@ -58,7 +58,7 @@ fn down() -> Rest {
 
 impl super::World<Counter> for World {
     async fn observe(&self, _: &u32) -> Result<u32, Rest> {
-        *self.looks.lock().unwrap() += 1;
+        *self.observations.lock().unwrap() += 1;
         if self.is_down { Err(down()) } else { Ok(*self.at.lock().unwrap()) }
     }
 
@@ -87,20 +87,20 @@ fn run(want: u32, world: &World) -> (Vec<u32>, Rest) {
 }
 
 #[test]
-fn a_run_looks_again_after_acting_until_the_plan_rests() {
+fn a_run_observes_again_after_acting_until_the_plan_rests() {
     let world = World::default();
     let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
     assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
     // Looks at 0, 1, 2 (two steps from there) and 4.
-    assert_eq!(*world.looks.lock().unwrap(), 4);
+    assert_eq!(*world.observations.lock().unwrap(), 4);
 }
 
 #[test]
-fn a_settled_world_is_looked_at_once_and_not_touched() {
+fn a_settled_world_is_observed_once_and_not_touched() {
     let world = World { at: Mutex::new(7), ..World::default() };
     let (done, rest) = run(7, &world);
     assert!(done.is_empty() && rest.is_settled());
-    assert_eq!(*world.looks.lock().unwrap(), 1);
+    assert_eq!(*world.observations.lock().unwrap(), 1);
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn a_step_that_does_nothing_is_not_done_again() {
 fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
     let world = World::default();
     let (done, rest) = run(100, &world);
-    assert_eq!((done.len(), *world.looks.lock().unwrap()), (5, 5));
+    assert_eq!((done.len(), *world.observations.lock().unwrap()), (5, 5));
     assert_eq!((rest.reason(), rest.text()), (reason::NO_PROGRESS, "not settled after 5 rounds"));
     assert!(rest.has_empty_wake());
 }
 
 #[test]
-fn a_kind_that_allows_no_round_still_gets_one_look() {
+fn a_kind_that_allows_no_round_is_still_observed_once() {
     assert!(run(0, &World::default()).1.is_settled());
 }
 
@@ -130,7 +130,7 @@ fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
     let world = World::default();
     let (done, rest) = run(666, &world);
     assert!(done.is_empty());
-    assert_eq!((rest.reason(), *world.looks.lock().unwrap()), (reason::NO_PROGRESS, 1));
+    assert_eq!((rest.reason(), *world.observations.lock().unwrap()), (reason::NO_PROGRESS, 1));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_step_that_cannot_be_done_ends_the_run_and_is_not_counted_as_done() {
 }
 
 #[test]
-fn a_failed_look_ends_the_run_with_its_own_rest() {
+fn a_failed_observation_ends_the_run_with_its_own_rest() {
     let (done, rest) = run(4, &World { is_down: true, ..World::default() });
     assert_eq!((done, rest), (vec![], down()));
 }

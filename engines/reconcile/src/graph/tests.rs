@@ -96,7 +96,7 @@ fn a_chain_of_ten_thousand_is_followed_to_its_end() {
 }
 
 #[test]
-fn a_change_wakes_those_that_look_at_it_and_says_why() {
+fn a_change_wakes_those_that_depend_on_it_and_says_why() {
     let mut graph = graph("x: y\nz: y");
     graph.set_edges_of(&node("x"), Edge::Waits, nodes("y"));
     let woken = graph.changed(&node("y"));

@@ -28,7 +28,7 @@ fn state(window: &str, break_glass: Option<&str>, now: &str) -> WindowState {
 }
 
 #[test]
-fn a_window_is_open_from_its_moment_on_for_its_length() {
+fn a_window_is_open_from_its_time_on_for_its_length() {
     let at = |now| open(NIGHTS, now);
     // Monday the 23rd, 22:00 in Berlin.
     assert_eq!(at("2026-11-23T20:59:59.9Z"), "closed");
@@ -146,9 +146,9 @@ fn windows_that_cannot_be_read_let_nothing_through() {
 }
 
 proptest! {
-    /// By definition: it is open if there is a moment that is not later than now and whose length is not over.
+    /// By definition: it is open if there is a time that is not later than now and whose length is not over.
     #[test]
-    fn open_means_that_a_moment_is_at_most_a_length_ago(
+    fn open_means_that_a_scheduled_time_is_at_most_a_length_ago(
         second in 1_770_000_000i64..1_800_000_000,
         cron in prop::sample::select(vec!["30 2 * * *", "0,30 1-3 * * *", "*/45 * * * 6,0", "0 22 25 * 1"]),
         minutes in 1i64..600,

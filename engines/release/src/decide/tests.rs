@@ -160,14 +160,14 @@ fn tests_are_run_once_and_their_failure_is_one_of_the_release_unless_ignored() {
 }
 
 #[test]
-fn drift_is_looked_for_only_where_it_is_asked_for() {
+fn drift_is_detected_only_where_it_is_asked_for() {
     let mut wanted = desired("1.0.0", "a");
     let seen = known(&[(1, "deployed")]);
     let found = Drift::Found { digest: "d".to_owned(), text: "t".to_owned() };
     assert_eq!(told(&wanted, &seen, Some(&found)), "InSync");
     for mode in [DriftMode::Warn, DriftMode::Enabled] {
         wanted.drift = mode;
-        assert_eq!(told(&wanted, &seen, None), "Unlooked");
+        assert_eq!(told(&wanted, &seen, None), "Unobserved");
         assert_eq!(told(&wanted, &seen, Some(&Drift::None)), "InSync");
         assert_eq!(told(&wanted, &seen, Some(&found)), "Drifted");
         let error = Drift::Error("no".to_owned());

@@ -15,7 +15,7 @@ use super::{Task, Write, present};
 
 /// What has to be looked at before [`next`] can decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum Scope {
     /// Nothing.
     Nothing,
     /// The object of the hook at this place, which is to be gone.
@@ -40,7 +40,7 @@ pub enum HookObject {
     Leaving,
     /// It is there, and this operation did not create it.
     Theirs,
-    /// This operation created it. It may be gone by now, if how it ended was seen ([`Look::Run`]).
+    /// This operation created it. It may be gone by now, if how it ended was seen ([`Scope::Run`]).
     Ours {
         /// Its uid.
         uid: String,
@@ -63,12 +63,12 @@ pub enum Health {
 /// What was seen, and by whose change something else would be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Live {
-    /// The hook's object that [`look`] names.
+    /// The hook's object that [`scope`] names.
     pub hook: Option<HookObject>,
     /// Whether the hook's object would have been seen if it had been there at any time since [`Journal::hook_begun`] was
     /// written.
     pub hook_watched: bool,
-    /// The objects that [`look`] means.
+    /// The objects that [`scope`] means.
     pub objects: Option<Health>,
     /// What to watch meanwhile.
     pub on: BTreeSet<Node>,
@@ -94,18 +94,18 @@ pub enum Next {
     Do(Step),
     /// Time; the text says what is waited for.
     Wait(String, Wake),
-    /// A look at what [`look`] says: without it nothing can be decided.
+    /// A look at what [`scope`] says: without it nothing can be decided.
     Blind,
 }
 
 /// What has to be looked at.
-pub fn look(journal: &Journal, record: &Record) -> Look {
+pub fn scope(journal: &Journal, record: &Record) -> Scope {
     match present(journal, record).filter(|_| journal.is_open()) {
-        Some(Task::Clear { hook, .. }) => Look::Hook(hook),
-        Some(Task::Run { hook }) => Look::Run(hook),
-        Some(Task::Await) => Look::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs },
-        Some(Task::AwaitGone) => Look::Gone,
-        _ => Look::Nothing,
+        Some(Task::Clear { hook, .. }) => Scope::Hook(hook),
+        Some(Task::Run { hook }) => Scope::Run(hook),
+        Some(Task::Await) => Scope::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs },
+        Some(Task::AwaitGone) => Scope::Gone,
+        _ => Scope::Nothing,
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: when it begins ([`crate::plan`]), what it does then (`super`).
 
-use helm::release::{Rendered, text};
+use helm::template::{Rendered, text};
 use reconcile::Time;
 
 use crate::journal::{Action, Journal};
-use crate::record::{HookRecord, Info, Moment, Record, Status, StoredChart};
+use crate::record::{HookRecord, Info, Record, Status, StoredChart, Timestamp};
 
 /// What a new revision is made of, besides what was rendered.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub fn opened(
     journal: &Journal,
     version: i64,
 ) -> Record {
-    let started = Moment::new(journal.started);
+    let started = Timestamp::new(journal.started);
     let (status, description) = match journal.action {
         Action::Install => (Status::PendingInstall, "Initial install underway"),
         _ => (Status::PendingUpgrade, "Preparing upgrade"),
@@ -64,7 +64,7 @@ pub fn opened(
 ///
 /// Parity(helm 4): nothing is rendered again, and hooks keep what is said of their last run.
 pub fn rolled_back(current: &Record, target: &Record, server_side: bool, at: Time) -> Record {
-    let started = Moment::new(at);
+    let started = Timestamp::new(at);
     Record {
         version: current.version.saturating_add(1),
         namespace: current.namespace.clone(),

@@ -648,7 +648,7 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
 }
 
 #[test]
-fn what_takes_too_long_fails_by_the_time_it_began_whoever_looks() {
+fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
     let mut world = World::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     let began = world.now;

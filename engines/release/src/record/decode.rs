@@ -14,7 +14,7 @@ use golang::value::Map;
 use helm::chart::{Dependency, Maintainer, Metadata};
 
 use super::{
-    HookRecord, HookRun, Info, Moment, Record, Status, StoredChart, StoredFile, StoredLock,
+    HookRecord, HookRun, Info, Record, Status, StoredChart, StoredFile, StoredLock, Timestamp,
 };
 
 /// How many commas and opening brackets the JSON may have: values take many times the room of their text.
@@ -80,7 +80,7 @@ impl Record {
     }
 }
 
-/// Whether reading the text would take much more room than it has. Texts in it are skipped.
+/// Whether reading the text would take much more room than it has. Strings in it are skipped.
 fn is_too_much(text: &[u8]) -> bool {
     let (mut marks, mut in_text, mut escaped) = (0usize, false, false);
     for byte in text {
@@ -107,7 +107,7 @@ impl Fields {
         text(field, &self.get(field))
     }
 
-    fn texts(&self, field: &'static str) -> Result<Vec<String>, DecodeError> {
+    fn strings(&self, field: &'static str) -> Result<Vec<String>, DecodeError> {
         Ok(self.items(field, |it| text(field, it))?.unwrap_or_default())
     }
 
@@ -128,8 +128,8 @@ impl Fields {
         }
     }
 
-    fn time(&self, field: &'static str) -> Result<Option<Moment>, DecodeError> {
-        Moment::parse(&self.text(field)?).map_err(|problem| DecodeError::Time { field, problem })
+    fn time(&self, field: &'static str) -> Result<Option<Timestamp>, DecodeError> {
+        Timestamp::parse(&self.text(field)?).map_err(|problem| DecodeError::Time { field, problem })
     }
 
     fn object(&self, field: &'static str) -> Result<Option<Self>, DecodeError> {
@@ -240,10 +240,10 @@ fn metadata(metadata: &Fields) -> Result<Metadata, DecodeError> {
     Ok(Metadata {
         name: metadata.text("name")?,
         home: metadata.text("home")?,
-        sources: metadata.texts("sources")?,
+        sources: metadata.strings("sources")?,
         version: metadata.text("version")?,
         description: metadata.text("description")?,
-        keywords: metadata.texts("keywords")?,
+        keywords: metadata.strings("keywords")?,
         maintainers: metadata.list("maintainers", maintainer)?.unwrap_or_default(),
         icon: metadata.text("icon")?,
         api_version: metadata.text("apiVersion")?,
@@ -272,7 +272,7 @@ fn dependency(dependency: &Fields) -> Result<Dependency, DecodeError> {
         version: dependency.text("version")?,
         repository: dependency.text("repository")?,
         condition: dependency.text("condition")?,
-        tags: dependency.texts("tags")?,
+        tags: dependency.strings("tags")?,
         import_values: dependency.items("import-values", |it| Ok(it.clone()))?.unwrap_or_default(),
         alias: dependency.text("alias")?,
         enabled: dependency.truth("enabled")?,
@@ -292,10 +292,10 @@ fn hook(hook: &Fields) -> Result<HookRecord, DecodeError> {
         kind: hook.text("kind")?,
         path: hook.text("path")?,
         manifest: hook.text("manifest")?,
-        events: hook.texts("events")?,
+        events: hook.strings("events")?,
         last_run: last_run.transpose()?.unwrap_or_default(),
         weight: hook.number("weight")?,
-        delete_policies: hook.texts("delete_policies")?,
-        output_log_policies: hook.texts("output_log_policies")?,
+        delete_policies: hook.strings("delete_policies")?,
+        output_log_policies: hook.strings("output_log_policies")?,
     })
 }

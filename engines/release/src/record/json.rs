@@ -7,7 +7,7 @@ use golang::json::{EncodeError, Form, encode};
 use golang::value::{Map, Str};
 use helm::chart::{Dependency, Maintainer, Metadata};
 
-use super::{HookRecord, Info, Moment, Record, StoredChart, StoredFile, StoredLock};
+use super::{HookRecord, Info, Record, StoredChart, StoredFile, StoredLock, Timestamp};
 
 /// How long the JSON of a record may be. Differs(helm 4): its limit is what a Secret holds.
 pub(super) const MAX_JSON: usize = 64 << 20;
@@ -47,20 +47,24 @@ impl Fields {
     }
 
     /// `omitempty`.
-    pub(crate) fn some_texts(&mut self, name: &str, texts: &[String]) -> Result<(), EncodeError> {
-        if texts.is_empty() {
+    pub(crate) fn some_strings(
+        &mut self,
+        name: &str,
+        strings: &[String],
+    ) -> Result<(), EncodeError> {
+        if strings.is_empty() {
             return Ok(());
         }
-        self.value(name, &Value::strings(texts.iter().map(String::as_str)))
+        self.value(name, &Value::strings(strings.iter().map(String::as_str)))
     }
 
     /// `omitzero`.
-    fn some_time(&mut self, name: &str, time: Option<&Moment>) -> Result<(), EncodeError> {
+    fn some_time(&mut self, name: &str, time: Option<&Timestamp>) -> Result<(), EncodeError> {
         time.map_or(Ok(()), |time| self.text(name, &time.text()))
     }
 
-    fn time(&mut self, name: &str, time: Option<&Moment>) -> Result<(), EncodeError> {
-        self.text(name, &time.map_or_else(|| ZERO_TIME.to_owned(), Moment::text))
+    fn time(&mut self, name: &str, time: Option<&Timestamp>) -> Result<(), EncodeError> {
+        self.text(name, &time.map_or_else(|| ZERO_TIME.to_owned(), Timestamp::text))
     }
 
     pub(crate) fn number(&mut self, name: &str, number: i64) {
@@ -97,8 +101,8 @@ pub(crate) fn list<T>(
     item: impl Fn(&T) -> Result<String, EncodeError>,
 ) -> Result<String, EncodeError> {
     let Some(items) = items else { return Ok("null".to_owned()) };
-    let texts = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;
-    let text = format!("[{}]", texts.join(","));
+    let strings = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;
+    let text = format!("[{}]", strings.join(","));
     if text.len() > MAX_JSON { Err(EncodeError::TooLong(MAX_JSON)) } else { Ok(text) }
 }
 
@@ -182,10 +186,10 @@ pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
     let mut fields = Fields::new();
     fields.some_text("name", &metadata.name)?;
     fields.some_text("home", &metadata.home)?;
-    fields.some_texts("sources", &metadata.sources)?;
+    fields.some_strings("sources", &metadata.sources)?;
     fields.some_text("version", &metadata.version)?;
     fields.some_text("description", &metadata.description)?;
-    fields.some_texts("keywords", &metadata.keywords)?;
+    fields.some_strings("keywords", &metadata.keywords)?;
     if !metadata.maintainers.is_empty() {
         fields.raw("maintainers", &list(Some(&metadata.maintainers), maintainer)?);
     }
@@ -224,7 +228,7 @@ fn dependency(dependency: &Dependency) -> Result<String, EncodeError> {
     fields.some_text("version", &dependency.version)?;
     fields.text("repository", &dependency.repository)?;
     fields.some_text("condition", &dependency.condition)?;
-    fields.some_texts("tags", &dependency.tags)?;
+    fields.some_strings("tags", &dependency.tags)?;
     fields.some_truth("enabled", dependency.enabled);
     if !dependency.import_values.is_empty() {
         fields.value("import-values", &Value::list(dependency.import_values.iter().cloned()))?;
@@ -243,10 +247,10 @@ pub(crate) fn hook(hook: &HookRecord) -> Result<String, EncodeError> {
     fields.some_text("kind", &hook.kind)?;
     fields.some_text("path", &hook.path)?;
     fields.some_text("manifest", &hook.manifest)?;
-    fields.some_texts("events", &hook.events)?;
+    fields.some_strings("events", &hook.events)?;
     fields.raw("last_run", &run.end()?);
     fields.some_number("weight", hook.weight);
-    fields.some_texts("delete_policies", &hook.delete_policies)?;
-    fields.some_texts("output_log_policies", &hook.output_log_policies)?;
+    fields.some_strings("delete_policies", &hook.delete_policies)?;
+    fields.some_strings("output_log_policies", &hook.output_log_policies)?;
     fields.end()
 }

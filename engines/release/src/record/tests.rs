@@ -24,7 +24,7 @@ fn a_status_is_its_word() {
 }
 
 #[test]
-fn a_hook_is_deleted_as_it_asks_and_definitions_never_are() {
+fn a_hook_is_deleted_as_it_asks_and_crds_never_are() {
     let hook = |kind: &str, policies: &[&str]| HookRecord {
         kind: kind.to_owned(),
         delete_policies: policies.iter().map(|it| (*it).to_owned()).collect(),
@@ -65,12 +65,12 @@ fn times_keep_their_zone_and_lose_their_zeros() {
         ("2026-02-03T04:05:06.000000001+02:00", "2026-02-03T04:05:06.000000001+02:00"),
         ("2026-02-03T04:05:06+00:00", "2026-02-03T04:05:06Z"),
     ] {
-        assert_eq!(Moment::parse(text).unwrap().unwrap().text(), wanted);
+        assert_eq!(Timestamp::parse(text).unwrap().unwrap().text(), wanted);
     }
     for text in ["", "0001-01-01T00:00:00Z"] {
-        assert_eq!(Moment::parse(text), Ok(None));
+        assert_eq!(Timestamp::parse(text), Ok(None));
     }
-    assert!(Moment::parse("soon").is_err());
+    assert!(Timestamp::parse("soon").is_err());
 }
 
 #[test]

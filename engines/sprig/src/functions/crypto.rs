@@ -16,35 +16,31 @@ use gotemplate::{Call, Failure};
 
 use super::encoding::decode64;
 use crate::arguments::{ENTRY, any, int, text, walked};
-use crate::table::{Entry, bounded, drawing};
+use crate::table::{Entry, bounded, random};
 use crate::world::World;
 use certificate::{Authority, Pair, Request};
 use key::PrivateKey;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    drawing("genPrivateKey", "func(string) string", gen_private_key),
-    drawing("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
-    drawing(
-        "genCAWithKey",
-        "func(string, int, string) (sprig.certificate, error)",
-        gen_ca_with_key,
-    ),
-    drawing(
+    random("genPrivateKey", "func(string) string", gen_private_key),
+    random("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
+    random("genCAWithKey", "func(string, int, string) (sprig.certificate, error)", gen_ca_with_key),
+    random(
         "genSelfSignedCert",
         "func(string, []interface {}, []interface {}, int) (sprig.certificate, error)",
         gen_self_signed_cert,
     ),
-    drawing(
+    random(
         "genSelfSignedCertWithKey",
         "func(string, []interface {}, []interface {}, int, string) (sprig.certificate, error)",
         gen_self_signed_cert_with_key,
     ),
-    drawing(
+    random(
         "genSignedCert",
         "func(string, []interface {}, []interface {}, int, sprig.certificate) (sprig.certificate, error)",
         gen_signed_cert,
     ),
-    drawing(
+    random(
         "genSignedCertWithKey",
         "func(string, []interface {}, []interface {}, int, sprig.certificate, string) (sprig.certificate, error)",
         gen_signed_cert_with_key,

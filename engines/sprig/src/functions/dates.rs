@@ -1,4 +1,4 @@
-//! Dates: times as texts and texts as times, in the zones of the world that is given. Elsewhere: lengths of time
+//! Dates: times as strings and strings as times, in the zones of the world that is given. Elsewhere: lengths of time
 //! (`durations.rs`), the methods of times (`golang::time`).
 
 use std::any::Any;
@@ -9,23 +9,23 @@ use golang::value::IntKind;
 use gotemplate::Call;
 
 use crate::arguments::{Outcome, TEXT, any, text};
-use crate::table::{Entry, plain, worldly};
+use crate::table::{Entry, impure, plain};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly("ago", "func(interface {}) string", ago),
-    worldly("date", "func(string, interface {}) string", date),
-    worldly("dateInZone", "func(string, interface {}, string) string", date_in_zone),
+    impure("ago", "func(interface {}) string", ago),
+    impure("date", "func(string, interface {}) string", date),
+    impure("dateInZone", "func(string, interface {}, string) string", date_in_zone),
     plain("dateModify", "func(string, time.Time) time.Time", date_modify),
-    worldly("date_in_zone", "func(string, interface {}, string) string", date_in_zone),
+    impure("date_in_zone", "func(string, interface {}, string) string", date_in_zone),
     plain("date_modify", "func(string, time.Time) time.Time", date_modify),
-    worldly("htmlDate", "func(interface {}) string", html_date),
-    worldly("htmlDateInZone", "func(interface {}, string) string", html_date_in_zone),
+    impure("htmlDate", "func(interface {}) string", html_date),
+    impure("htmlDateInZone", "func(interface {}, string) string", html_date_in_zone),
     plain("mustDateModify", "func(string, time.Time) (time.Time, error)", must_date_modify),
-    worldly("mustToDate", "func(string, string) (time.Time, error)", must_to_date),
+    impure("mustToDate", "func(string, string) (time.Time, error)", must_to_date),
     plain("must_date_modify", "func(string, time.Time) (time.Time, error)", must_date_modify),
-    worldly("now", "func() time.Time", now),
-    worldly("toDate", "func(string, string) time.Time", to_date),
+    impure("now", "func() time.Time", now),
+    impure("toDate", "func(string, string) time.Time", to_date),
     plain("unixEpoch", "func(time.Time) string", unix_epoch),
 ];
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_become_times() {
+    fn strings_become_times() {
         check(&[
             (r#"{{ toDate "2006-01-02" "2019-11-30" }}"#, "2019-11-30 00:00:00 +0000 UTC"),
             (r#"{{ toDate "2006-01-02" "bad" }}"#, "0001-01-01 00:00:00 +0000 UTC"),

@@ -11,7 +11,7 @@ use golang::value::{Kind, List, Map, Object, Str, Type};
 use gotemplate::{Call, Failure};
 
 use crate::arguments::{ENTRY, Outcome, any, copied, made, map, mapped, text, text_of};
-use crate::table::{Entry, bounded, plain, worldly};
+use crate::table::{Entry, bounded, impure, plain};
 use crate::world::{NOT_ALONE, World};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -25,12 +25,12 @@ pub(crate) const ENTRIES: &[Entry] = &[
     bounded("omit", "func(map[string]interface {}, ...string) map[string]interface {}", omit),
     bounded("pick", "func(map[string]interface {}, ...string) map[string]interface {}", pick),
     plain("pluck", "func(string, ...map[string]interface {}) []interface {}", pluck),
-    worldly(
+    impure(
         "set",
         "func(map[string]interface {}, string, interface {}) map[string]interface {}",
         set,
     ),
-    worldly("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
+    impure("unset", "func(map[string]interface {}, string) map[string]interface {}", unset),
     bounded("values", "func(map[string]interface {}) []interface {}", values),
 ];
 

@@ -1,4 +1,4 @@
-//! Lengths of time: those of sprig, which read texts each in their own way, and those that Helm has from 4.3 on, which
+//! Lengths of time: those of sprig, which read strings each in their own way, and those that Helm has from 4.3 on, which
 //! read all alike.
 
 use std::any::Any;
@@ -13,7 +13,7 @@ use super::dates::given as time;
 use super::integers::clamped;
 use crate::arguments::{Outcome, any};
 use crate::cast::truncated;
-use crate::table::{Entry, plain, worldly};
+use crate::table::{Entry, impure, plain};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -24,7 +24,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     plain("durationMilliseconds", "func(interface {}) int64", milliseconds),
     plain("durationMinutes", "func(interface {}) float64", minutes),
     plain("durationNanoseconds", "func(interface {}) int64", nanoseconds),
-    worldly("durationRound", "func(interface {}) string", duration_round),
+    impure("durationRound", "func(interface {}) string", duration_round),
     plain("durationRoundTo", "func(interface {}, interface {}) time.Duration", round_to),
     plain("durationSeconds", "func(interface {}) float64", seconds),
     plain("durationTruncateTo", "func(interface {}, interface {}) time.Duration", truncate_to),

@@ -1,4 +1,4 @@
-//! Lines and lengths of texts: indenting, wrapping, repeating, cutting off. Lengths are in bytes.
+//! Lines and lengths of strings: indenting, wrapping, repeating, cutting off. Lengths are in bytes.
 
 use golang::Value;
 use gotemplate::{Call, Failure};
@@ -195,7 +195,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn texts_are_cut_off() {
+    fn strings_are_cut_off() {
         check(&[
             (r#"{{ abbrev 5 "quiet garden" }} {{ abbrev 3 "abcd" }}"#, "qu... abcd"),
             (r#"{{ abbrevboth 5 10 "1234 5678 9123" }}"#, "...5678..."),

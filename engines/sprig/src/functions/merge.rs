@@ -9,26 +9,26 @@ use gotemplate::{Call, Failure};
 
 use super::defaults::is_empty;
 use crate::arguments::{ENTRY, Outcome, map};
-use crate::table::{Entry, worldly};
+use crate::table::{Entry, impure};
 use crate::world::{NOT_ALONE, World};
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    worldly(
+    impure(
         "merge",
         "func(map[string]interface {}, ...map[string]interface {}) interface {}",
         merge,
     ),
-    worldly(
+    impure(
         "mergeOverwrite",
         "func(map[string]interface {}, ...map[string]interface {}) interface {}",
         merge_overwrite,
     ),
-    worldly(
+    impure(
         "mustMerge",
         "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
         must_merge,
     ),
-    worldly(
+    impure(
         "mustMergeOverwrite",
         "func(map[string]interface {}, ...map[string]interface {}) (interface {}, error)",
         must_merge_overwrite,

@@ -4,11 +4,11 @@ use golang::Value;
 use gotemplate::Call;
 
 use crate::arguments::{Outcome, text};
-use crate::table::{Entry, worldly};
+use crate::table::{Entry, impure};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] =
-    &[worldly("getHostByName", "func(string) string", get_host_by_name)];
+    &[impure("getHostByName", "func(string) string", get_host_by_name)];
 
 /// An address of a host; an empty text where names must not be looked up.
 ///

@@ -1,4 +1,4 @@
-//! Texts taken apart.
+//! Strings taken apart.
 
 use golang::Value;
 use golang::unicode::decode;
@@ -75,7 +75,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn texts_are_split_as_go_splits_them() {
+    fn strings_are_split_as_go_splits_them() {
         check(&[
             (r#"{{ split "," "a,b,c" }} {{ (split "," "a,b")._1 }}"#, "map[_0:a _1:b _2:c] b"),
             (

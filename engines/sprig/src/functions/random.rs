@@ -1,4 +1,4 @@
-//! Random texts and numbers, made of the world's randomness alone.
+//! Random strings and numbers, made of the world's randomness alone.
 
 use std::fmt::Write as _;
 
@@ -9,22 +9,22 @@ use golang::value::Str;
 use gotemplate::{Call, Failure};
 
 use crate::arguments::{TEXT, int, text};
-use crate::table::{Entry, drawing};
+use crate::table::{Entry, random};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    drawing("randAlpha", "func(int) string", rand_alpha),
-    drawing("randAlphaNum", "func(int) string", rand_alpha_num),
-    drawing("randAscii", "func(int) string", rand_ascii),
-    drawing("randNumeric", "func(int) string", rand_numeric),
-    drawing("randBytes", "func(int) (string, error)", rand_bytes),
-    drawing("randInt", "func(int, int) int", rand_int),
-    drawing("shuffle", "func(string) string", shuffle),
-    drawing("uuidv4", "func() string", uuidv4),
+    random("randAlpha", "func(int) string", rand_alpha),
+    random("randAlphaNum", "func(int) string", rand_alpha_num),
+    random("randAscii", "func(int) string", rand_ascii),
+    random("randNumeric", "func(int) string", rand_numeric),
+    random("randBytes", "func(int) (string, error)", rand_bytes),
+    random("randInt", "func(int, int) int", rand_int),
+    random("shuffle", "func(string) string", shuffle),
+    random("uuidv4", "func() string", uuidv4),
 ];
 
 /// How many steps it takes to ask for random bytes.
-const DRAWING: usize = 200;
+const DRAW_COST: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
 fn rand_alpha(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
@@ -63,7 +63,7 @@ fn rand_bytes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<
 
 /// An integer from the first up to, but not, the second.
 fn rand_int(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    call.work(DRAWING)?;
+    call.work(DRAW_COST)?;
     let (first, end) = (int(args, 0), int(args, 1));
     match u64::try_from(end.wrapping_sub(first)) {
         Ok(count @ 1..) => Ok(Value::int(first.wrapping_add(below(world, count) as i64))),
@@ -87,7 +87,7 @@ fn shuffle(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Val
 
 /// A UUID of version 4.
 fn uuidv4(world: &dyn World, call: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
-    call.work(DRAWING)?;
+    call.work(DRAW_COST)?;
     call.produce(36 + TEXT)?;
     let mut bytes = [0; 16];
     world.fill(&mut bytes);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_the_length_and_the_characters_that_are_asked_for() {
+    fn strings_have_the_length_and_the_characters_that_are_asked_for() {
         check_characters("{{ randAlpha 50 }}", 50, |c| c.is_ascii_alphabetic());
         check_characters("{{ randAlphaNum 64 }}", 64, |c| c.is_ascii_alphanumeric());
         check_characters("{{ randAscii 300 }}", 300, |c| matches!(c, ' '..='~'));

@@ -134,7 +134,7 @@ fn replaced(call: &mut Call<'_>, args: &[Value], regexp: &Regexp, is_literal: bo
     Ok(Value::from(result))
 }
 
-/// Why texts were not replaced.
+/// Why strings were not replaced.
 struct Stopped(Failure);
 
 impl From<Failure> for Stopped {
@@ -172,7 +172,7 @@ fn quote(args: &[Value]) -> Outcome {
     Ok(Value::from(quote_meta(&String::from_utf8_lossy(text(args, 0)))))
 }
 
-/// More matches than this are not kept; a run cannot have so many texts.
+/// More matches than this are not kept; a run cannot have so many strings.
 const MOST: usize = 16 << 20;
 
 /// How many matches or parts are wanted.
@@ -181,13 +181,13 @@ fn limit(args: &[Value]) -> usize {
 }
 
 /// `[]string`, which is nil when it is empty.
-fn strings(call: &mut Call<'_>, texts: Vec<&str>) -> Outcome {
-    if texts.is_empty() {
+fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> Outcome {
+    if strings.is_empty() {
         return Ok(Value::List(List::nil(Type::String)));
     }
-    made(call, texts.len())?;
-    call.produce(texts.iter().map(|text| text.len() + TEXT).sum())?;
-    Ok(Value::strings(texts))
+    made(call, strings.len())?;
+    call.produce(strings.iter().map(|text| text.len() + TEXT).sum())?;
+    Ok(Value::strings(strings))
 }
 
 /// The pattern, which comes first; Go panics where it is none.
@@ -240,7 +240,7 @@ fn pattern<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Cow<'v, str>, F
 }
 
 /// The text that is searched, counted as the work of looking at each state of the pattern for each byte: that is what
-/// the worst texts take, and no search can be interrupted.
+/// the worst strings take, and no search can be interrupted.
 fn searched<'v>(
     call: &mut Call<'_>,
     regexp: &Regexp,

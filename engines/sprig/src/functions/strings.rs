@@ -1,7 +1,7 @@
-//! Texts: what is in them, and what is cut off or replaced.
+//! Strings: what is in them, and what is cut off or replaced.
 //!
-//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`layout.rs`), splitting (`parts.rs`), texts of
-//! values (`texts.rs`).
+//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`layout.rs`), splitting (`parts.rs`), strings of
+//! values (`conversion.rs`).
 
 use golang::Value;
 use golang::unicode::{decode, runes, to_lower, to_upper};
@@ -159,7 +159,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn texts_are_searched_and_cut() {
+    fn strings_are_searched_and_cut() {
         check(&[
             (
                 r#"{{ contains "ar" "garden" }} {{ contains "" "" }} {{ contains "a" "" }}"#,

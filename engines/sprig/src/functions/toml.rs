@@ -15,7 +15,7 @@ use gotemplate::{Call, Failure};
 
 use super::json::{read, with_error};
 use crate::arguments::{TEXT, any, text, walked};
-use crate::table::{Entry, bounded, worldly};
+use crate::table::{Entry, bounded, impure};
 use crate::weight::weight_with_points;
 use crate::world::World;
 use encode::{EncodeError, encode};
@@ -23,7 +23,7 @@ use encode::{EncodeError, encode};
 pub(crate) const ENTRIES: &[Entry] = &[
     bounded("toToml", "func(interface {}) string", to_toml),
     bounded("mustToToml", "func(interface {}) string", must_to_toml),
-    worldly("fromToml", "func(string) map[string]interface {}", from_toml),
+    impure("fromToml", "func(string) map[string]interface {}", from_toml),
 ];
 
 /// Zones of times that are written without one, by the names that the library gives them.

@@ -109,7 +109,7 @@ impl ProvideCredentials for LdapUser {
     }
 }
 
-/// The elements of one of that name, wherever it is in a document: their names and texts.
+/// The elements of one of that name, wherever it is in a document: their names and strings.
 fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut document = Document::new(text);
     let mut open = document.root_element().ok()?;
@@ -117,12 +117,12 @@ fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     while let Some(mut child) = open.next_tag() {
         if child.start_el().local() == name {
-            texts(&mut child, &mut found);
+            strings(&mut child, &mut found);
             return Some(found);
         }
         while let Some(mut grandchild) = child.next_tag() {
             if grandchild.start_el().local() == name {
-                texts(&mut grandchild, &mut found);
+                strings(&mut grandchild, &mut found);
                 return Some(found);
             }
         }
@@ -130,7 +130,7 @@ fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     None
 }
 
-fn texts(parent: &mut ScopedDecoder<'_, '_>, into: &mut Vec<(String, String)>) {
+fn strings(parent: &mut ScopedDecoder<'_, '_>, into: &mut Vec<(String, String)>) {
     while let Some(mut element) = parent.next_tag() {
         let name = element.start_el().local().to_owned();
         let text = try_data(&mut element).map(|text| text.trim().to_owned());
@@ -157,8 +157,8 @@ fn read(text: &str) -> Option<Credentials> {
 fn said(text: &str, ldap: &Ldap) -> String {
     let Some(given) = children(text, "Error") else { return String::new() };
     let one = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, text)| &**text);
-    let texts = [one("Code"), one("Message")].map(Option::unwrap_or_default);
-    let mut said = texts.join(": ");
+    let strings = [one("Code"), one("Message")].map(Option::unwrap_or_default);
+    let mut said = strings.join(": ");
     if !ldap.password.expose().is_empty() {
         said = said.replace(ldap.password.expose(), "****");
     }

@@ -21,7 +21,7 @@ pub(super) fn read(text: &[u8]) -> Result<(Index, Option<String>), Error> {
 struct Reading {
     index: Index,
     api_version: Option<String>,
-    /// Why the index does not take more; errors of serde hold texts only.
+    /// Why the index does not take more; errors of serde hold strings only.
     refused: Option<Error>,
 }
 

@@ -38,7 +38,7 @@ fn chosen(index: &Index, chart: &str, range: &str) -> String {
 #[test]
 fn the_version_that_is_asked_for_is_found_in_yaml_and_in_json() {
     let json = serde_json::to_vec(&goyaml::to_json(YAML.as_bytes()).unwrap()).unwrap();
-    // Of JSON, Go makes no texts of numbers.
+    // Of JSON, Go makes no strings of numbers.
     let json = String::from_utf8(json).unwrap().replace("\"version\":1.1}", "\"version\":\"1.1\"}");
     for text in [YAML.as_bytes(), json.as_bytes()] {
         let index = Index::parse(text).unwrap();

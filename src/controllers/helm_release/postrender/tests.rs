@@ -9,8 +9,8 @@ use golang::value::Map;
 use helm::Env;
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, Metadata};
-use helm::release::{Rendered, Request};
 use helm::render::{Mode, Release, STACK};
+use helm::template::{Rendered, Request};
 use serde::Deserialize;
 
 use super::*;
@@ -112,7 +112,7 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
                 templates: None,
                 post_render: Some(post_render),
             };
-            helm::release::render(request, &env, &mut Vec::new())
+            helm::template::render(request, &env, &mut Vec::new())
         });
         rendered.map_err(|error| error.to_string())
     };

@@ -32,8 +32,8 @@ fn with(metadata: &Value, spec: &Value) -> Value {
 
 /// A HelmChart as the API server has it after it was applied.
 fn live(chart: &HelmChart) -> HelmChart {
-    let keys = |texts: &BTreeMap<String, String>| -> Value {
-        texts.keys().map(|key| (format!("f:{key}"), json!({}))).collect()
+    let keys = |strings: &BTreeMap<String, String>| -> Value {
+        strings.keys().map(|key| (format!("f:{key}"), json!({}))).collect()
     };
     let mut live = serde_json::to_value(chart).unwrap();
     live["metadata"]["managedFields"] = json!([{

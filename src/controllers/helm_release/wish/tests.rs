@@ -37,8 +37,8 @@ fn parts() -> Parts {
 }
 
 fn wished(object: &HelmRelease, flags: &[&str]) -> Desired {
-    let pace = check(&object.spec).unwrap();
-    desired(object, parts(), &pace, false, &settings(flags))
+    let timeouts = check(&object.spec).unwrap();
+    desired(object, parts(), &timeouts, false, &settings(flags))
 }
 
 fn desired_of(more: &Value) -> Desired {
@@ -158,13 +158,12 @@ fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_field_of_the_schema_is_either_used_or_refused() {
-    let definitions = crds::all();
-    let (_, definition) =
-        definitions.iter().find(|(_, d)| d.spec.names.kind == "HelmRelease").unwrap();
-    let definition = serde_json::to_value(definition).unwrap();
+    let crds = crds::all();
+    let (_, crd) = crds.iter().find(|(_, d)| d.spec.names.kind == "HelmRelease").unwrap();
+    let crd = serde_json::to_value(crd).unwrap();
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     let mut found = BTreeSet::new();
-    fields(definition.pointer(schema).unwrap(), "", &mut found);
+    fields(crd.pointer(schema).unwrap(), "", &mut found);
     assert!(found.len() > 90, "{}", found.len());
     let refused: Vec<&str> = refused_fields().into_iter().map(|(field, _)| field).collect();
     let known: Vec<&str> =
@@ -229,10 +228,11 @@ fn what_cannot_be_read_stalls_and_is_named() {
 
 #[test]
 fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
-    let pace = |more: &Value| check(&spec(more)).unwrap();
-    let actions =
-        |pace: &Pace| [pace.install, pace.upgrade, pace.rollback, pace.test, pace.uninstall];
-    let default = pace(&json!({}));
+    let timeouts = |more: &Value| check(&spec(more)).unwrap();
+    let actions = |timeouts: &Timeouts| {
+        [timeouts.install, timeouts.upgrade, timeouts.rollback, timeouts.test, timeouts.uninstall]
+    };
+    let default = timeouts(&json!({}));
     assert_eq!((default.interval, default.retry), (10 * MINUTE, MINUTE));
     assert_eq!((default.timeout, actions(&default)), (5 * MINUTE, [5 * MINUTE; 5]));
     assert_eq!((default.install_retry, default.upgrade_retry), (5 * MINUTE, 5 * MINUTE));
@@ -243,7 +243,7 @@ fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
         "upgrade": {"strategy": {"name": "RetryOnFailure", "retryInterval": "2m"}},
         "uninstall": {"timeout": "3m"},
     });
-    let given = pace(&more);
+    let given = timeouts(&more);
     assert_eq!((given.retry, given.timeout), (Duration::from_secs(20), 60 * MINUTE));
     assert_eq!(actions(&given), [MINUTE, 60 * MINUTE, 60 * MINUTE, 60 * MINUTE, 3 * MINUTE]);
     assert_eq!((given.install_retry, given.upgrade_retry), (5 * MINUTE, 2 * MINUTE));
@@ -433,10 +433,10 @@ fn the_digests_of_the_status_are_those_of_go() {
 fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
     let of = |more: &Value, change: fn(&mut Parts)| {
         let object = object(more);
-        let pace = check(&object.spec).unwrap();
+        let timeouts = check(&object.spec).unwrap();
         let mut parts = parts();
         change(&mut parts);
-        desired(&object, parts, &pace, false, &settings(&[])).inputs
+        desired(&object, parts, &timeouts, false, &settings(&[])).inputs
     };
     let same = of(&json!({}), |_| ());
     let mut all = BTreeSet::from([same.clone()]);

@@ -62,10 +62,9 @@ fn every_field_without_support_is_refused_by_its_name() {
 
 #[test]
 fn every_field_of_the_schema_is_used_or_refused() {
-    let definitions = crds::all();
-    let (_, definition) =
-        definitions.iter().find(|(_, d)| d.spec.names.kind == "HelmRepository").unwrap();
-    let value = serde_json::to_value(definition).unwrap();
+    let crds = crds::all();
+    let (_, crd) = crds.iter().find(|(_, d)| d.spec.names.kind == "HelmRepository").unwrap();
+    let value = serde_json::to_value(crd).unwrap();
     let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     let fields = value.pointer(fields).and_then(Value::as_object).unwrap();
     let refused = refused_fields().map(|(field, _)| field);

@@ -32,7 +32,7 @@ impl Bed {
         }
     }
 
-    /// What a build with a place may ask of which servers.
+    /// What a build with a permit may ask of which servers.
     fn bases(&self, egress: Egress) -> Bases {
         let git = git::Context {
             runtime: RUNTIME.handle().clone(),
@@ -40,7 +40,7 @@ impl Bed {
             scratch: std::env::temp_dir(),
             known: Arc::new(Known::within(egress)),
         };
-        let places = Places {
+        let permits = BuildPermits {
             building: self.building.clone(),
             reaching: self.reaching.clone(),
             runtime: RUNTIME.handle().clone(),
@@ -48,7 +48,7 @@ impl Bed {
             namespace: "shop".to_owned(),
             held: (self.building.acquire("shop").now_or_never(), None),
         };
-        Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), places }))
+        Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), permits }))
     }
 }
 
@@ -68,7 +68,7 @@ fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
 }
 
 #[test]
-fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_one() {
+fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_one() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let (bed, (asked, is_asked)) = (Bed::new(), mpsc::channel());
@@ -89,7 +89,8 @@ fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_o
         built(bases, &format!("own.yaml, \"http://{address}/far.yaml\""))
     });
     is_asked.recv().unwrap();
-    let other = bed.building.acquire("other").now_or_never().expect("the place was not given back");
+    let other =
+        bed.building.acquire("other").now_or_never().expect("the permit was not given back");
     assert_eq!(bed.reaching.free(), 0);
     answer.send(()).unwrap();
     drop(other);
@@ -100,7 +101,7 @@ fn a_server_that_is_slow_keeps_no_place_from_others_and_the_build_goes_on_with_o
 }
 
 #[test]
-fn a_build_that_nobody_wants_any_more_waits_for_no_place() {
+fn a_build_that_nobody_wants_any_more_waits_for_no_permit() {
     let bed = Bed::new();
     let bases = bed.bases(Egress::Anywhere);
     let _all = bed.reaching.acquire("other").now_or_never().unwrap();

@@ -44,8 +44,8 @@ fn check(status: Value, rest: &Rest, changes: &[(ObjectId, Action)], expected: &
         .collect();
     lines.push(format!("observedGeneration {}", report.after["observedGeneration"]));
     lines.push(format!("lastAppliedRevision {}", report.after["lastAppliedRevision"]));
-    for news in &report.news {
-        lines.push(format!("event {:?} {}: {}", news.severity, news.reason, news.message));
+    for event in &report.events {
+        lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
     }
     expected.assert_eq(&lines.join("\n"));
 }
@@ -76,12 +76,12 @@ fn a_first_success_is_ready_observed_and_told() {
 }
 
 #[test]
-fn a_look_that_changes_nothing_writes_nothing_and_tells_nothing() {
+fn a_run_that_changes_nothing_writes_nothing_and_tells_nothing() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);
     let second = report(&object, &run(&settled(), &[]));
     assert_eq!(second.before, second.after);
-    assert_eq!(second.news, Vec::new());
+    assert_eq!(second.events, Vec::new());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_failure_is_told_once() {
     );
     let first = report(&kustomization(json!({})), &run(&failed, &[]));
     let second = report(&kustomization(first.after), &run(&failed, &[]));
-    assert_eq!(second.news, Vec::new());
+    assert_eq!(second.events, Vec::new());
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let moved = Run { revision: "main@sha1:def", ..run(&rest, &[]) };
     let second = report(&object, &moved);
     assert_eq!(second.after["lastAppliedRevision"], "main@sha1:def");
-    let [news] = &*second.news else { panic!("{:?}", second.news) };
-    assert_eq!(news.message, "Reconciliation finished in 2s, next run in 10m0s");
-    assert_eq!(news.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
+    let [event] = &*second.events else { panic!("{:?}", second.events) };
+    assert_eq!(event.message, "Reconciliation finished in 2s, next run in 10m0s");
+    assert_eq!(event.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
     // Whoever shows a commit's state has it by now.
     let third =
         report(&kustomization(second.after), &Run { began: time(100), now: time(101), ..moved });
-    assert_eq!((third.before == third.after, third.news), (true, Vec::new()));
+    assert_eq!((third.before == third.after, third.events), (true, Vec::new()));
 }
 
 fn facts_of(pairs: &[&str]) -> BTreeMap<String, String> {
@@ -192,8 +192,8 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
     changes.push((ObjectId::new("shop", "old", "", "ConfigMap"), Action::Deleted));
     changes.push((ObjectId::new("shop", "web", "", "Service"), Action::Configured));
     let events = |status: Value, rest: &Rest, changes: &[(ObjectId, Action)]| {
-        let news = report(&kustomization(status), &run(rest, changes)).news;
-        news.into_iter().map(|it| format!("{}: {}", it.reason, it.message)).collect::<Vec<_>>()
+        let events = report(&kustomization(status), &run(rest, changes)).events;
+        events.into_iter().map(|it| format!("{}: {}", it.reason, it.message)).collect::<Vec<_>>()
     };
     let finished = "ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s";
     assert_eq!(
@@ -226,10 +226,13 @@ fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     assert_eq!(first.after["lastAppliedOriginRevision"], "main@sha1:origin");
     let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});
     assert_eq!(first.after["history"][0]["metadata"], metadata);
-    for news in &first.news {
-        assert_eq!(news.metadata["kustomize.toolkit.fluxcd.io/originRevision"], "main@sha1:origin");
+    for event in &first.events {
+        assert_eq!(
+            event.metadata["kustomize.toolkit.fluxcd.io/originRevision"],
+            "main@sha1:origin"
+        );
     }
-    let gone = farewell(&kustomization(first.after.clone()), &changes());
+    let gone = finalized(&kustomization(first.after.clone()), &changes());
     let expected = facts_of(&["revision=main@sha1:abc", "originRevision=main@sha1:origin"]);
     assert_eq!(gone[0].metadata, expected);
     // Another source may not say.

@@ -66,10 +66,9 @@ fn every_field_without_support_is_refused_by_its_name() {
 
 #[test]
 fn every_field_of_the_schema_is_either_used_or_refused() {
-    let definitions = crds::all();
-    let (_, definition) =
-        definitions.iter().find(|(_, d)| d.spec.names.kind == "Kustomization").unwrap();
-    let value = serde_json::to_value(definition).unwrap();
+    let crds = crds::all();
+    let (_, crd) = crds.iter().find(|(_, d)| d.spec.names.kind == "Kustomization").unwrap();
+    let value = serde_json::to_value(crd).unwrap();
     let fields = value
         .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties")
         .unwrap();

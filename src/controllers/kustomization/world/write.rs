@@ -13,7 +13,7 @@ use super::World;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::{MANAGER, Moment};
+use crate::controllers::object_watcher::{MANAGER, Moment};
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {
@@ -66,9 +66,9 @@ impl World {
         if failures.is_empty() {
             return Ok(());
         }
-        let texts: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
+        let strings: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
         let at = self.again_at(failures.iter().any(|it| it.is_transient));
-        Err(Rest::Failed(reason, texts.join("\n"), Wake::at(at)))
+        Err(Rest::Failed(reason, strings.join("\n"), Wake::at(at)))
     }
 
     /// Writes one object; an error names it.
@@ -84,17 +84,17 @@ impl World {
     async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
         let id = &manifest.id;
         let resource = self.resource(id).await?;
-        let observer = self.target.observer();
+        let watcher = self.target.watcher();
         let (live, was_missing) = {
             let known = self.known();
             (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
         };
-        observer.writing(&self.node, id);
+        watcher.writing(&self.node, id);
         let written = self.write_over(manifest, &resource, live, recreate).await;
         match written {
             Ok((written, since)) => {
                 let digest = manifest.digest.clone();
-                observer.applied(&self.node, &resource, digest, &written, since);
+                watcher.applied(&self.node, &resource, digest, &written, since);
                 let mut known = self.known();
                 known.seen.insert(id.clone(), SeenState::InSync);
                 known.healthy.remove(id);
@@ -109,7 +109,7 @@ impl World {
                 Ok(())
             }
             Err(error) => {
-                observer.released(&self.node, id);
+                watcher.released(&self.node, id);
                 Err(error)
             }
         }
@@ -135,7 +135,7 @@ impl World {
             None => {}
         }
         // The end of one that is recreated came before this.
-        let since = self.target.observer().now();
+        let since = self.target.watcher().now();
         let written = cluster.apply(resource, &payload, MANAGER, Mode::Write).await?;
         Ok((written, since))
     }
@@ -173,7 +173,7 @@ impl World {
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         cluster.delete(resource, live.namespace(), live.name(), live.uid()).await?;
-        self.place.aside(self.gone(resource, live)).await
+        self.permit.aside(self.gone(resource, live)).await
     }
 
     /// Waits until an object's name is free.
@@ -216,7 +216,7 @@ impl World {
         // In the version in which it was found: that of the inventory may be served no more.
         let resource = self.target.cluster.resource(&gvk).await?;
         // From here on its end is our doing, not drift.
-        self.target.observer().released(&self.node, id);
+        self.target.watcher().released(&self.node, id);
         self.target.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));

@@ -1,4 +1,4 @@
-//! What becomes of what a registry on loopback answers: artifacts in a store, and texts of failures.
+//! What becomes of what a registry on loopback answers: artifacts in a store, and messages of failures.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -100,7 +100,7 @@ fn run(address: SocketAddr, more: &Value) -> Result<(Stored, Vec<u8>), Rest> {
     let (known, url) = (Known::default(), object.spec.url.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (found, pulled) = runtime.block_on(async {
-        let found = look(&work, &known, &url).await?;
+        let found = resolve_tag(&work, &known, &url).await?;
         let pulled = pull(&work, &known, &url, &found).await?;
         Ok((found, pulled))
     })?;
@@ -134,7 +134,7 @@ fn the_layer_of_the_highest_version_is_packed_again() {
         "stored artifact with revision '1.1.0@{name}' from 'oci://{address}/team/app', \
          origin source 'https://git.example.com', origin revision 'main@sha1:1'"
     );
-    assert_eq!(stored.news, expected);
+    assert_eq!(stored.message, expected);
     let tree = extract(&*bytes, &ExtractOptions::default()).unwrap();
     let path = |text| RelPath::parse(text).unwrap();
     assert_eq!(&*tree.read(&path("a.yaml")).unwrap(), b"a: 1");

@@ -67,9 +67,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let fetch = runtime.block_on(scene.timed(&relay, &awaited, act))?;
         downloads(fetch, &server.requests(NAME)?[before..])
     })?;
-    let looks = rounds("nothing new", times, |_| {
+    let unchanged = rounds("nothing new", times, |_| {
         let before = server.requests(NAME)?.len();
-        let fetch = runtime.block_on(scene.look(&relay, KIND, NAME))?;
+        let fetch = runtime.block_on(scene.reconcile(&relay, KIND, NAME))?;
         Ok(asked(fetch, count(before)?))
     })?;
     Ok(Measured {
@@ -78,7 +78,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
             // One listing, and each object once.
             Row::new("the first fetch", Some(OBJECTS + 1), &[first]),
             Row::new("one object changed", Some(2), &changes),
-            Row::new("nothing changed", Some(1), &looks),
+            Row::new("nothing changed", Some(1), &unchanged),
         ],
         peak: scene.peak()?,
         idle,

@@ -108,9 +108,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let act = async || scene.request(REPOSITORY, NAME).await.map(drop);
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
-    let looks = rounds("nothing new", times, |_| {
+    let unchanged = rounds("nothing new", times, |_| {
         server.answers();
-        runtime.block_on(scene.look(&relay, REPOSITORY, NAME)).map(counted)
+        runtime.block_on(scene.reconcile(&relay, REPOSITORY, NAME)).map(counted)
     })?;
     Ok(Measured {
         title: format!("an index of {:.1} MB with {CHARTS} charts from it", length as f64 / 1e6),
@@ -118,7 +118,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
             // The index, and each chart once.
             Row::new("the first fetch, all charts", Some(CHARTS + 1), &[first]),
             Row::new("a new version of one chart", Some(2), &changes),
-            Row::new("nothing changed", Some(1), &looks),
+            Row::new("nothing changed", Some(1), &unchanged),
         ],
         peak: scene.peak()?,
         idle,

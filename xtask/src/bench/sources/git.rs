@@ -57,9 +57,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let act = async || scene.request(KIND, NAME).await.map(drop);
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
-    let looks = rounds("nothing new", times, |_| {
+    let unchanged = rounds("nothing new", times, |_| {
         git.forget_requests();
-        runtime.block_on(scene.look(&relay, KIND, NAME)).map(counted)
+        runtime.block_on(scene.reconcile(&relay, KIND, NAME)).map(counted)
     })?;
     Ok(Measured {
         title: format!("a Git repository of {FILES} files over HTTP"),
@@ -67,7 +67,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
             Row::new("the first fetch", None, &[first]),
             Row::new("one file changed", None, &changes),
             // A greeting and a question.
-            Row::new("nothing changed", Some(2), &looks),
+            Row::new("nothing changed", Some(2), &unchanged),
         ],
         peak: scene.peak()?,
         idle,

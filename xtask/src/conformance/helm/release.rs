@@ -1,4 +1,4 @@
-//! Rendered texts, ignore files.
+//! Rendered strings, ignore files.
 //!
 //! Elsewhere: releases and their names (`release.rs`).
 

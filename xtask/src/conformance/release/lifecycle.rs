@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use ::helm::chart::{Chart, File, Metadata};
 use ::helm::manifests::{self, Order};
-use ::helm::release::{Rendered, Request};
 use ::helm::render::{Mode, Release};
+use ::helm::template::{Rendered, Request};
 use ::release::journal::{Journal, Plan, WaitFor};
 use ::release::operation::{
-    Health, HookObject, Live, Look, Next, Opening, Outcome, Removal, Write, error, look, next,
-    opened, place, removal, rolled_back, started,
+    Health, HookObject, Live, Next, Opening, Outcome, Removal, Scope, Write, error, next, opened,
+    place, removal, rolled_back, scope, started,
 };
 use ::release::record::{Change, Record};
 use ::release::removal::removed;
@@ -157,7 +157,7 @@ impl Cluster {
                 return Ok(error(&journal, &record));
             }
             loop {
-                let live = self.look(&journal, &record, last.as_ref());
+                let live = self.observe(&journal, &record, last.as_ref());
                 let revisions = self.revisions();
                 match next(&journal, &record, &revisions, &live, last.as_ref(), None, now()) {
                     Next::Do(Step::Write(due)) => {
@@ -204,11 +204,11 @@ impl Cluster {
         refused.map(|event| format!("refused: {event}"))
     }
 
-    fn look(&mut self, journal: &Journal, record: &Record, last: Option<&Outcome>) -> Live {
+    fn observe(&mut self, journal: &Journal, record: &Record, last: Option<&Outcome>) -> Live {
         let ids = ids(record);
-        match look(journal, record) {
-            Look::Nothing => Live::default(),
-            Look::Hook(hook) | Look::Run(hook) => {
+        match scope(journal, record) {
+            Scope::Nothing => Live::default(),
+            Scope::Hook(hook) | Scope::Run(hook) => {
                 let hook = record.hooks.get(hook).map(|it| format!("{}/{}", it.kind, it.name));
                 let name = hook.unwrap_or_default();
                 let object = match (&self.hook, &journal.hook_uid, last.map(|last| &last.step)) {
@@ -228,16 +228,16 @@ impl Cluster {
                 };
                 Live { hook: Some(object), ..Live::default() }
             }
-            Look::Ready { .. } | Look::Gone if ids.is_empty() => {
+            Scope::Ready { .. } | Scope::Gone if ids.is_empty() => {
                 Live { objects: Some(Health::Done), ..Live::default() }
             }
-            Look::Ready { jobs } => {
+            Scope::Ready { jobs } => {
                 let word = if jobs { "wait-with-jobs" } else { "wait" };
                 let refused = self.tell(format!("{word} {}", ids.join(" ")), word);
                 let health = refused.map_or(Health::Done, Health::Failed);
                 Live { objects: Some(health), ..Live::default() }
             }
-            Look::Gone => {
+            Scope::Gone => {
                 let gone = removed_ids(record);
                 let refused = self.tell(format!("wait-for-delete {}", gone.join(" ")), "");
                 let health = refused.map_or(Health::Done, Health::Failed);
@@ -401,7 +401,7 @@ fn rendered(chart: Chart, revision: i64) -> Result<Rendered, Fault> {
         templates: None,
         post_render: None,
     };
-    ::helm::release::render(request, &env(), &mut Vec::new())
+    ::helm::template::render(request, &env(), &mut Vec::new())
         .map_err(|error| mismatch("a release", &error))
 }
 

@@ -1,6 +1,6 @@
 //! A large chart, the same whenever it is made: many templates with many objects each.
 //!
-//! Here: the texts. Elsewhere: charts that are small enough to be files (`e2e/charts`).
+//! Here: the strings. Elsewhere: charts that are small enough to be files (`e2e/charts`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

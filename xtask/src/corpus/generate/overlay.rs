@@ -1,6 +1,6 @@
 //! A large overlay, the same whenever it is made: applications of five objects, in files of their own.
 //!
-//! Here: the texts. Elsewhere: overlays that are small enough to be files (`e2e/overlays`).
+//! Here: the strings. Elsewhere: overlays that are small enough to be files (`e2e/overlays`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

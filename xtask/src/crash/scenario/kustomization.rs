@@ -6,7 +6,7 @@
 use anyhow::bail;
 use e2e::harness::Target;
 use e2e::harness::flux::condition;
-use e2e::harness::manifests::{config_map, widget, widget_definition};
+use e2e::harness::manifests::{config_map, widget, widget_crd};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use kube::api::DynamicObject;
@@ -132,8 +132,8 @@ fn group(namespace: &str) -> String {
 fn first(namespace: &str) -> Vec<(String, String)> {
     let group = group(namespace);
     let files = [
-        // Definitions.
-        ("app/definition.yaml", widget_definition(&group)),
+        // CRDs.
+        ("app/definition.yaml", widget_crd(&group)),
         ("app/role.yaml", cluster_role(&format!("{namespace}-app"))),
         // Classes.
         ("app/high.yaml", priority_class(&format!("{namespace}-high"))),

@@ -101,7 +101,7 @@ impl<'n> Decoder<'n> {
         })
     }
 
-    /// Whether Go takes all keys of a map for texts before it decodes them.
+    /// Whether Go takes all keys of a map for strings before it decodes them.
     pub(super) fn has_text_keys(&self, map: &'n Node) -> bool {
         map.entries().all(|(key, _)| {
             let target = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);

@@ -59,7 +59,7 @@ fn an_alias_means_the_anchor_before_it_where_it_was_written() {
 }
 
 #[test]
-fn keys_are_texts_at_the_root_and_must_be_below() {
+fn keys_are_strings_at_the_root_and_must_be_below() {
     assert_eq!(read("1: a\ntrue: b\n~: c\n"), Ok(json!({ "1": "a", "true": "b" })));
     let unsupported = "json: unsupported type: map[interface {}]interface {}";
     assert_eq!(read("a: {1: b}\n"), Err(unsupported.to_owned()));

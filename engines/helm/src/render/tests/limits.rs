@@ -379,7 +379,7 @@ fn a_render_that_is_stopped_says_where() {
 }
 
 #[test]
-fn files_that_are_made_texts_are_counted() {
+fn files_that_are_made_strings_are_counted() {
     let with = |text: &str| {
         let mut chart = chart("c", &[("a", text)]);
         let data: Arc<[u8]> = "x\n".repeat(10_000).into_bytes().into();
@@ -419,7 +419,7 @@ fn objects_of_the_cluster_are_counted() {
 }
 
 #[test]
-fn errors_of_texts_that_run_each_other_do_not_grow_without_bound() {
+fn errors_of_strings_that_run_each_other_do_not_grow_without_bound() {
     // Each text quotes the error of the next, which is long.
     let text = format!("{{{{/* {} */}}}}{{{{ tpl .t . }}}}", "x".repeat(100_000));
     let chart = chart("c", &[("a", "{{ tpl .Values.t .Values }}")]);

@@ -8,14 +8,14 @@ use super::*;
 /// below a text that makes all of them large enough.
 fn eight(text: &str) -> Chart {
     let long = format!("{{{{- /*{}*/ -}}}}", "x".repeat(16 << 10));
-    let texts: Vec<(String, String)> = (0..8)
+    let strings: Vec<(String, String)> = (0..8)
         .map(|number| {
             let text = text.replace('#', &number.to_string());
             (format!("{}", 7 - number), format!("{long}{text}"))
         })
         .collect();
     let files: Vec<(&str, &str)> =
-        texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        strings.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     chart("c", &files)
 }
 
@@ -27,12 +27,12 @@ fn said(chart: &Chart, json: Json, env: &Env) -> (Result<Vec<String>, String>, b
         // The second time it may be known that there is an order.
         for _ in 0..2 {
             let (mode, values) = (Mode::default(), values(json.clone()));
-            let texts = templates.render(chart, &values, &release(), env, mode, &mut Vec::new());
-            let texts = texts.map_err(|error| error.to_string()).map(|texts| {
-                let texts = texts.into_values().rev();
-                texts.map(|text| String::from_utf8(text).unwrap()).collect::<Vec<_>>()
+            let strings = templates.render(chart, &values, &release(), env, mode, &mut Vec::new());
+            let strings = strings.map_err(|error| error.to_string()).map(|strings| {
+                let strings = strings.into_values().rev();
+                strings.map(|text| String::from_utf8(text).unwrap()).collect::<Vec<_>>()
             });
-            all.push(texts);
+            all.push(strings);
         }
         let last = all.pop().unwrap();
         assert_eq!(all.as_slice(), std::slice::from_ref(&last));

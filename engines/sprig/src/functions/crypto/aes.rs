@@ -1,4 +1,4 @@
-//! Texts encrypted with a password, by AES-256 in CBC mode.
+//! Strings encrypted with a password, by AES-256 in CBC mode.
 //!
 //! Parity(sprig): the password itself is the key, cut or filled with zeros, and nothing authenticates the text.
 
@@ -15,11 +15,11 @@ use gotemplate::{Call, Failure};
 
 use super::super::encoding::decode64;
 use crate::arguments::{TEXT, text};
-use crate::table::{Entry, bounded, drawing};
+use crate::table::{Entry, bounded, random};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    drawing("encryptAES", "func(string, string) (string, error)", encrypt_aes),
+    random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
     bounded("decryptAES", "func(string, string) (string, error)", decrypt_aes),
 ];
 

@@ -7,12 +7,12 @@ use gotemplate::{Call, Failure};
 use scrypt::{Params, scrypt};
 
 use crate::arguments::{TEXT, int, text};
-use crate::table::{Entry, bounded, drawing};
+use crate::table::{Entry, bounded, random};
 use crate::world::World;
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    drawing("bcrypt", "func(string) string", bcrypt),
-    drawing("htpasswd", "func(string, string) string", htpasswd),
+    random("bcrypt", "func(string) string", bcrypt),
+    random("htpasswd", "func(string, string) string", htpasswd),
     bounded(
         "derivePassword",
         "func(uint32, string, string, string, string) string",

@@ -1,4 +1,4 @@
-//! Numbers and times: what their texts mean, and which of them are refused.
+//! Numbers and times: what their strings mean, and which of them are refused.
 
 use golang::Value;
 use golang::strconv::{Quoting, Reason, parse_float, parse_int, quote};

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::{Context, Memories};
 use super::egress::Surroundings;
 use super::hub::Hub;
-use super::observer::Observer;
+use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::run::run_kind;
 use super::source::catalog::Catalog;
@@ -42,8 +42,8 @@ pub(crate) async fn run(
     let (kustomizations, kustomization_writer) = store();
     let (helm_releases, release_writer) = store();
     let hub = Arc::new(Hub::new(metrics.clone()));
-    let observer = Observer::new(cluster.clone(), hub.clone());
-    let targets = Targets::new(cluster.clone(), observer.clone(), hub.clone(), metrics.clone());
+    let watcher = ObjectWatcher::new(cluster.clone(), hub.clone());
+    let targets = Targets::new(cluster.clone(), watcher.clone(), hub.clone(), metrics.clone());
     let building = Permits::new(usize::from(settings.kustomizations_at_once()));
     let reaching = Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / NAMESPACES);
     let at_once = usize::from(settings.sources_at_once());
@@ -68,7 +68,7 @@ pub(crate) async fn run(
         reaching,
         fetching,
         asking,
-        observer,
+        watcher,
         artifacts,
         metrics,
         sources,
@@ -107,7 +107,7 @@ pub(crate) async fn run(
         run_kind(context.clone(), release_writer, UNBOUNDED, told()),
         until(told(), tell_ready(&context, readiness)),
         until(told(), surroundings.follow()),
-        until(told(), definitions(context.cluster.clone(), context.hub.clone())),
+        until(told(), follow_crds(context.cluster.clone(), context.hub.clone())),
     );
     context.cluster.settle_events().await;
 }
@@ -148,8 +148,8 @@ pub(crate) fn kinds_of(group: &str) -> Node {
     Node::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
 }
 
-/// Follows definitions: where kinds live is asked again, and whoever waits for a kind looks again.
-pub(crate) async fn definitions(cluster: Cluster, hub: Arc<Hub>) {
+/// Follows CRDs: where kinds live is asked again, and whoever waits for a kind looks again.
+pub(crate) async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = Resource {
         gvk,
@@ -158,13 +158,13 @@ pub(crate) async fn definitions(cluster: Cluster, hub: Arc<Hub>) {
         watchable: true,
     };
     let mut events = pin!(cluster.watch_metadata(&resource, &Selection::All));
-    let mut known = Definitions::default();
+    let mut known = KnownCrds::default();
     while let Some(event) = events.next().await {
         let Ok(event) = event else { continue };
         for group in known.changed_by(event) {
             cluster.forget_group(&group);
             hub.changed(&kinds_of(&group));
-            // An API server may serve a kind a moment after its definition says so.
+            // An API server may serve a kind a moment after its CRD says so.
             let (hub, kinds) = (hub.clone(), kinds_of(&group));
             tokio::spawn(async move {
                 tokio::time::sleep(SERVED_AFTER).await;
@@ -174,16 +174,16 @@ pub(crate) async fn definitions(cluster: Cluster, hub: Arc<Hub>) {
     }
 }
 
-/// The definitions that a watch saw, by name: their versions.
+/// The CRDs that a watch saw, by name: their versions.
 #[derive(Default)]
-struct Definitions {
+struct KnownCrds {
     /// None before the first list has ended: it says nothing new.
     known: Option<BTreeMap<String, String>>,
     listing: BTreeMap<String, String>,
 }
 
-impl Definitions {
-    /// Groups whose definitions came, changed or went, in a gap of the watch as well.
+impl KnownCrds {
+    /// Groups whose CRDs came, changed or went, in a gap of the watch as well.
     fn changed_by(&mut self, event: Seen<Sighted>) -> BTreeSet<String> {
         let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
         match event {
@@ -217,31 +217,31 @@ impl Definitions {
 mod tests {
     use super::*;
 
-    fn definition(name: &str, version: &str) -> Sighted {
+    fn crd(name: &str, version: &str) -> Sighted {
         let object = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
         Sighted::read(object.as_bytes()).unwrap()
     }
 
-    fn listed(known: &mut Definitions, all: &[(&str, &str)]) -> Vec<String> {
+    fn listed(known: &mut KnownCrds, all: &[(&str, &str)]) -> Vec<String> {
         let mut changed = known.changed_by(Seen::Listing);
         for (name, version) in all {
-            changed.extend(known.changed_by(Seen::Listed(definition(name, version))));
+            changed.extend(known.changed_by(Seen::Listed(crd(name, version))));
         }
         changed.extend(known.changed_by(Seen::ListEnded));
         changed.into_iter().collect()
     }
 
     #[test]
-    fn definitions_that_come_change_or_go_in_a_gap_of_the_watch_are_noticed() {
-        let mut known = Definitions::default();
+    fn crds_that_come_change_or_go_in_a_gap_of_the_watch_are_noticed() {
+        let mut known = KnownCrds::default();
         let first = [("as.one.io", "1"), ("bs.two.io", "2"), ("cs.three.io", "3")];
         assert!(listed(&mut known, &first).is_empty(), "nobody missed a kind before");
         assert!(listed(&mut known, &first).is_empty());
         let later = [("bs.two.io", "4"), ("cs.three.io", "3"), ("ds.four.io", "5")];
         assert_eq!(listed(&mut known, &later), ["four.io", "one.io", "two.io"]);
-        let seen = known.changed_by(Seen::Applied(definition("bs.two.io", "6")));
+        let seen = known.changed_by(Seen::Applied(crd("bs.two.io", "6")));
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["two.io"]);
-        known.changed_by(Seen::Deleted(definition("cs.three.io", "7")));
+        known.changed_by(Seen::Deleted(crd("cs.three.io", "7")));
         let after = [("bs.two.io", "6"), ("ds.four.io", "5")];
         assert!(listed(&mut known, &after).is_empty(), "the watch has told of them");
     }

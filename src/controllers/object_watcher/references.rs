@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::ObjectId;
 use reconcile::Node;
 
-use super::state::{Moment, Recent, WatchKey, is_news};
+use super::state::{Moment, Recent, WatchKey, is_newer};
 use crate::cluster::discovery::Resource;
 use crate::cluster::watch::Selection;
 
@@ -75,7 +75,7 @@ impl References {
             Reference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
         });
         reference.users.insert(user.clone(), *version);
-        // That it is not there may be old news: a watch lags, and tells when it is.
+        // That it is not there may be out of date: a watch lags, and tells when it is.
         let is_later =
             matches!((reference.seen, version), (Some(Some(seen)), Some(read)) if seen > *read);
         is_later || self.recent.differs_since(id, *since, *version)
@@ -152,7 +152,7 @@ impl References {
         self.recent.add(id, now);
         let Some(reference) = self.named.get_mut(id) else { return BTreeSet::new() };
         reference.seen = Some(now);
-        let woken = reference.users.iter().filter(|(_, read)| is_news(now, **read));
+        let woken = reference.users.iter().filter(|(_, read)| is_newer(now, **read));
         woken.map(|(user, _)| user.clone()).collect()
     }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_between_the_look_and_the_naming_is_noticed() {
+    fn what_changes_between_reading_and_naming_is_noticed() {
         let (mut references, user) = (References::default(), node("app"));
         let read = referred(&references, "shop", Some(7));
         references.note(&read.id, Some(8));

@@ -1,6 +1,6 @@
-//! Moments at which something is looked at besides its interval: `windlass.dev/schedule`.
+//! Times at which an object is reconciled besides its interval: `windlass.dev/schedule`.
 //!
-//! Here: [`Moments`]. Elsewhere: how a moment is written (`cron.rs`), intervals (`schedule.rs`), timers (the program).
+//! Here: [`ScheduleTimes`]. Elsewhere: how a time is written (`cron.rs`), intervals (`schedule.rs`), timers (the program).
 
 use crate::Time;
 use crate::cron::{Cron, CronError};
@@ -11,9 +11,9 @@ pub(crate) const MAX_ENTRIES: usize = 16;
 /// How long an annotation may be, in bytes.
 pub(crate) const MAX_LENGTH: usize = 2048;
 
-/// Why a text is not a list of moments.
+/// Why a text is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MomentsError {
+pub enum ScheduleTimesError {
     /// An expression, or its zone, is wrong.
     #[error(transparent)]
     Cron(#[from] CronError),
@@ -25,29 +25,29 @@ pub enum MomentsError {
     TooMany,
 }
 
-/// Moments that come round, from any of several expressions.
+/// Times that recur, from any of several expressions.
 #[derive(Debug, Clone)]
-pub struct Moments(Vec<Cron>);
+pub struct ScheduleTimes(Vec<Cron>);
 
-impl Moments {
+impl ScheduleTimes {
     /// Reads `<cron> [<zone>]`, several separated by `;`.
     ///
     /// # Errors
     /// If one of them is not of that form.
-    pub fn parse(text: &str) -> Result<Self, MomentsError> {
+    pub fn parse(text: &str) -> Result<Self, ScheduleTimesError> {
         let mut all = Vec::new();
-        for words in entries(text).ok_or(MomentsError::TooMany)? {
+        for words in entries(text).ok_or(ScheduleTimesError::TooMany)? {
             let (cron, rest) = Cron::parse(&words)?;
             all.push(match *rest {
                 [] => Cron::in_zone(cron, None)?,
                 [zone] => Cron::in_zone(cron, Some(zone))?,
-                [_, ..] => return Err(MomentsError::TooManyWords(rest.join(" "))),
+                [_, ..] => return Err(ScheduleTimesError::TooManyWords(rest.join(" "))),
             });
         }
         Ok(Self(all))
     }
 
-    /// The first moment after a time.
+    /// The first time after another.
     pub fn next_after(&self, time: Time) -> Option<Time> {
         self.0.iter().filter_map(|cron| cron.next_after(time)).min()
     }
@@ -74,9 +74,9 @@ mod tests {
     }
 
     #[test]
-    fn the_next_moment_is_the_first_of_any_expression() {
-        let moments = Moments::parse("0 6 * * * Europe/Berlin; @hourly; 30 6 * * 1 ;").unwrap();
-        let next = |from| moments.next_after(time(from)).unwrap().to_string();
+    fn the_next_time_is_the_first_of_any_expression() {
+        let times = ScheduleTimes::parse("0 6 * * * Europe/Berlin; @hourly; 30 6 * * 1 ;").unwrap();
+        let next = |from| times.next_after(time(from)).unwrap().to_string();
         assert_eq!(next("2026-11-23T05:00:00Z"), "2026-11-23T06:00:00Z");
         assert_eq!(next("2026-11-23T06:00:00Z"), "2026-11-23T06:30:00Z");
         assert_eq!(next("2026-11-23T04:59:59.5Z"), "2026-11-23T05:00:00Z");
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_no_schedule_is_refused_with_words() {
-        let why = |text: &str| Moments::parse(text).unwrap_err().to_string();
+        let why = |text: &str| ScheduleTimes::parse(text).unwrap_err().to_string();
         assert!(why("0 6 * * * Berlin").starts_with("`Berlin` is not a time zone"));
         assert!(why("0 6 * * * UTC please").starts_with("`UTC please` is too much"));
         assert!(why("").contains("has not the five fields"));

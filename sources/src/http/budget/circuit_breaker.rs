@@ -25,7 +25,7 @@ const PATIENCE: u32 = 3;
 
 /// Whether a host is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Door {
+pub(super) struct CircuitBreaker {
     closed: Option<Closed>,
     /// Times in a row that it was closed without being told for how long.
     guesses: u32,
@@ -51,7 +51,7 @@ pub(super) enum Ticket {
 
 /// Why nothing is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shut {
+pub(super) struct Open {
     pub(super) until: Timestamp,
     pub(super) status: u16,
     pub(super) is_tried: bool,
@@ -95,11 +95,11 @@ fn after(now: Timestamp, delay: Duration) -> Timestamp {
     now.checked_add(delay).unwrap_or(now)
 }
 
-impl Door {
+impl CircuitBreaker {
     /// Whether a request may be sent.
-    pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, Shut> {
+    pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, Open> {
         let Some(closed) = &mut self.closed else { return Ok(Ticket::Usual) };
-        let shut = |until, is_tried| Err(Shut { until, status: closed.status, is_tried });
+        let shut = |until, is_tried| Err(Open { until, status: closed.status, is_tried });
         // A time further away than any that was set means that the clock was put back.
         if now < closed.until && closed.until <= after(now, LONGEST) {
             return shut(closed.until, false);
@@ -173,11 +173,11 @@ impl Door {
 
 /// At most so many requests a second, in the order in which they come.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     next: Option<Timestamp>,
 }
 
-impl Pace {
+impl RateLimit {
     /// How long the next request has to wait for its turn, which it takes.
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);

@@ -1,4 +1,4 @@
-//! Go's texts: regular expressions, times, globs. Elsewhere: versions and `fmt` (`golang`).
+//! Go's strings: regular expressions, times, globs. Elsewhere: versions and `fmt` (`golang`).
 
 use ::golang::glob::Glob;
 use ::golang::regexp::Regexp;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::{PostRender, Strategy, apply};
 use crate::manifests::{Order, sort};
-use crate::release::{Error, text};
+use crate::template::{Error, text};
 
 const PATH: &str = "c/templates/a.yaml";
 

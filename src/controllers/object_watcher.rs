@@ -50,14 +50,14 @@ fn label_of(owner: &Node) -> &'static str {
 type Fingerprint = u64;
 
 /// See the module.
-pub(crate) struct Observer {
+pub(crate) struct ObjectWatcher {
     cluster: Cluster,
     hub: Arc<Hub>,
     state: Mutex<State>,
     myself: Weak<Self>,
 }
 
-impl Drop for Observer {
+impl Drop for ObjectWatcher {
     fn drop(&mut self) {
         for watch in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).watches.values() {
             watch.stop.abort();
@@ -75,7 +75,7 @@ fn version_of(metadata: &Value) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-impl Observer {
+impl ObjectWatcher {
     /// Watches nothing yet.
     pub(crate) fn new(cluster: Cluster, hub: Arc<Hub>) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self {
@@ -251,7 +251,7 @@ impl Observer {
 
     /// Says that a run begins which looks at whatever its node waits for: what moves until [`Self::await_objects`] is
     /// seen by that look, or noticed there.
-    pub(crate) fn looks(&self, owner: &Node) {
+    pub(crate) fn begins_observing(&self, owner: &Node) {
         let mut state = self.state();
         // Nobody remembers what watches by name have seen, so they go on to wake.
         let named = state.named_by(owner);

@@ -1,7 +1,7 @@
 //! From a chart and values to the manifests and hooks of a release: Helm's steps of `install` before it writes.
 //!
 //! Here: the steps and their order. Elsewhere: each of them (`chart`, `values`, `schema`, `render`, `manifests`, and
-//! `release/postrender.rs`), and everything that a cluster is needed for.
+//! `template/postrender.rs`), and everything that a cluster is needed for.
 
 mod postrender;
 #[cfg(test)]

@@ -23,8 +23,8 @@ pub(super) fn volume_claim(object: &Object) -> Report {
     }
 }
 
-/// A definition is Current when its API is served.
-pub(super) fn resource_definition(object: &Object) -> Result<Report, HealthError> {
+/// A CRD is Current when its API is served.
+pub(super) fn crd(object: &Object) -> Result<Report, HealthError> {
     for c in conditions(object)? {
         match (c.kind, c.status) {
             ("NamesAccepted", "False") => return Ok(Report::failed(c.reason, c.message)),

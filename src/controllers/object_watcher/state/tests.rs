@@ -1,4 +1,4 @@
-//! What the observer remembers, and that it finds by index what a search of everything would find.
+//! What the watcher remembers, and that it finds by index what a search of everything would find.
 
 use super::*;
 

@@ -11,10 +11,10 @@ use kube::core::ResourceExt as _;
 use objects::ObjectId;
 use reconcile::Rest;
 
-use super::wish::{self, Pace};
+use super::wish::{self, Timeouts};
 use super::{AFTER_REFUSAL, Ended, Session, status, template};
 use crate::cluster::ClusterError;
-use crate::cluster::events::{News, Severity};
+use crate::cluster::events::{Event, Severity};
 use crate::controllers::hold;
 use crate::controllers::record::FINALIZER;
 use crate::controllers::reference::References;
@@ -42,7 +42,7 @@ impl Session {
         if has_nothing {
             return self.let_go(&object).await;
         }
-        let target = match self.target_of_farewell(&object).await? {
+        let target = match self.finalize_target(&object).await? {
             Ok(Some(target)) => target,
             Ok(None) => return self.let_go(&object).await,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
@@ -51,15 +51,15 @@ impl Session {
             return self.finish(Ended::early(&object, rest), None).await;
         }
         // A spec that cannot be read must not keep its release for ever.
-        let pace = wish::check(&object.spec).unwrap_or_else(|_| Pace::of_farewell());
-        let wish = self.without_chart(&object, &pace, false);
+        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let wish = self.without_chart(&object, &timeouts, false);
         let Some(ended) = self.drive(&object, wish, &target).await else {
             return Ok(Some(Duration::ZERO));
         };
         if ended.rest.is_settled() {
             return self.let_go(&ended.object).await;
         }
-        self.finish(ended, Some(pace)).await
+        self.finish(ended, Some(timeouts)).await
     }
 
     /// Nothing is left that is ours: the HelmChart goes, and the finalizer.
@@ -70,7 +70,7 @@ impl Session {
     }
 
     /// Where the release of a leaving HelmRelease is removed; nowhere when the account that could is gone.
-    async fn target_of_farewell(
+    async fn finalize_target(
         &self,
         object: &Arc<HelmRelease>,
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
@@ -106,7 +106,7 @@ impl Session {
             };
             if is_gone {
                 // Parity(flux): nobody may remove it any more, so it stays and that is told.
-                self.context.cluster.announce(&**object, HelmRelease::CONTROLLER, News {
+                self.context.cluster.announce(&**object, HelmRelease::CONTROLLER, Event {
                     severity: Severity::Error,
                     reason: release::status::UNINSTALL_FAILED.as_str().to_owned(),
                     message: format!(
@@ -123,9 +123,9 @@ impl Session {
     }
 }
 
-impl Pace {
+impl Timeouts {
     /// For a HelmRelease whose spec says nothing that could be read.
-    pub(super) fn of_farewell() -> Self {
+    pub(super) fn for_finalize() -> Self {
         let timeout = Duration::from_secs(300);
         Self {
             interval: AFTER_REFUSAL,

@@ -13,7 +13,7 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::observer::{Knowledge, MANAGER, Moment};
+use crate::controllers::object_watcher::{Knowledge, MANAGER, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -32,7 +32,7 @@ fn word(error: &ClusterError) -> &str {
 
 impl World {
     /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
-    pub(super) async fn look(&self, manifest: &Manifest) -> Result<(), ClusterError> {
+    pub(super) async fn observe_object(&self, manifest: &Manifest) -> Result<(), ClusterError> {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
@@ -53,8 +53,8 @@ impl World {
         let (id, digest) = (&manifest.id, &manifest.digest);
         let is_wrong =
             matches!(state, SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated);
-        let observer = self.target.observer();
-        let is_drift = is_wrong && observer.had_applied(&self.node, id, digest);
+        let watcher = self.target.watcher();
+        let is_drift = is_wrong && watcher.had_applied(&self.node, id, digest);
         if !is_drift || self.settings.verify != Verify::Drifted {
             return state;
         }
@@ -64,7 +64,7 @@ impl World {
         if self.contests().allows((id, digest), jiff::Timestamp::now(), pause, text) {
             return state;
         }
-        observer.hush(&self.node, id);
+        watcher.hush(&self.node, id);
         SeenState::InSync
     }
 
@@ -92,8 +92,8 @@ impl World {
             );
             return Ok(SeenState::Refused(text));
         }
-        let observer = self.target.observer();
-        let knowledge = observer.knowledge(&self.node, id, &manifest.digest);
+        let watcher = self.target.watcher();
+        let knowledge = watcher.knowledge(&self.node, id, &manifest.digest);
         let settled = match self.settings.verify {
             Verify::Drifted => matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved),
             Verify::Moved => knowledge == Knowledge::Unmoved,
@@ -104,13 +104,13 @@ impl World {
         }
         let switches = switches_for_apply(&manifest.object, None);
         if switches.skips_apply(false) {
-            observer.released(&self.node, id);
+            watcher.released(&self.node, id);
             return Ok(SeenState::Skipped);
         }
         if switches.ssa == apply::Ssa::IfNotPresent || apply::meta::expires(&manifest.object) {
             return self.compare_if_there(manifest, &resource).await;
         }
-        let since = observer.now();
+        let since = watcher.now();
         // The dry-run itself tells whether the object is there, so a new one costs no look of its own.
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
@@ -123,7 +123,7 @@ impl World {
             {
                 let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
                 if skipped {
-                    observer.released(&self.node, id);
+                    watcher.released(&self.node, id);
                     return Ok(SeenState::Skipped);
                 }
                 self.known().tried.insert(id.clone(), version(&dry));
@@ -148,19 +148,19 @@ impl World {
         manifest: &Manifest,
         resource: &Resource,
     ) -> Result<SeenState, ClusterError> {
-        let (id, observer) = (&manifest.id, self.target.observer());
-        let since = observer.now();
+        let (id, watcher) = (&manifest.id, self.target.watcher());
+        let since = watcher.now();
         let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
         let expired = live.is_none()
             && self.settings.verify == Verify::Drifted
             && apply::meta::expires(&manifest.object)
-            && observer.had_applied(&self.node, id, &manifest.digest);
+            && watcher.had_applied(&self.node, id, &manifest.digest);
         if expired {
             return Ok(SeenState::Finished);
         }
         if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
-            observer.released(&self.node, id);
+            watcher.released(&self.node, id);
             return Ok(SeenState::Skipped);
         }
         let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
@@ -188,16 +188,16 @@ impl World {
         (live, dry): (Object, &Object),
         since: Moment,
     ) -> SeenState {
-        let (id, observer) = (&manifest.id, self.target.observer());
+        let (id, watcher) = (&manifest.id, self.target.watcher());
         if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
-            observer.released(&self.node, id);
+            watcher.released(&self.node, id);
             return SeenState::Skipped;
         }
         let drifted =
             self.is_foreign(manifest, &live) || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
-            observer.applied(&self.node, resource, manifest.digest.clone(), &live, since);
-        } else if observer.had_applied(&self.node, id, &manifest.digest) {
+            watcher.applied(&self.node, resource, manifest.digest.clone(), &live, since);
+        } else if watcher.had_applied(&self.node, id, &manifest.digest) {
             let pause = reconcile::contested_pause(self.desired.retry);
             let text = contested_text(id, Some((&live, dry)), MANAGER, pause);
             self.known().rivals.insert(id.clone(), text);
@@ -245,7 +245,7 @@ impl World {
         }
         let missing = {
             let mut known = self.known();
-            known.missing.insert(crate::controllers::registry::kinds_of(&id.group));
+            known.missing.insert(crate::controllers::kinds::kinds_of(&id.group));
             known.missing.clone()
         };
         self.context.hub.set_edges(&self.node, Edge::Waits, missing);
@@ -320,7 +320,7 @@ impl World {
     }
 
     /// Finds out which recorded objects that left the manifests are already gone, or not ours to delete.
-    pub(super) async fn look_for_leavers(&self) -> Result<(), Rest> {
+    pub(super) async fn observe_prune_candidates(&self) -> Result<(), Rest> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: apply::Inventory =
             manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
@@ -330,16 +330,16 @@ impl World {
             stale.filter(|(id, _)| !known.gone.contains(id)).collect()
         };
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let looks: Vec<_> =
+        let observations: Vec<_> =
             stale.into_iter().map(|(id, version)| self.live_of(id, version)).collect();
         let found: Vec<Result<(ObjectId, Option<Object>), ClusterError>> =
-            stream::iter(looks).buffer_unordered(width).collect().await;
+            stream::iter(observations).buffer_unordered(width).collect().await;
         for result in found {
             let (id, live) = result.map_err(|error| {
                 let wake = Wake::at(self.again_at(error.is_transient()));
                 Rest::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
             })?;
-            self.judge_leaver(id, live);
+            self.judge_prune_candidate(id, live);
         }
         Ok(())
     }
@@ -353,7 +353,7 @@ impl World {
         Ok((id, live))
     }
 
-    fn judge_leaver(&self, id: ObjectId, live: Option<Object>) {
+    fn judge_prune_candidate(&self, id: ObjectId, live: Option<Object>) {
         let mut known = self.known();
         let Some(live) = live else {
             known.leaving.remove(&id);

@@ -2,18 +2,18 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, inventory};
-use e2e::harness::manifests::{widget, widget_definition};
+use e2e::harness::manifests::{widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
-fn definition(group: &str) -> Target {
+fn crd(group: &str) -> Target {
     Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
 }
 
-/// What the definition says of its kind's short names.
+/// What the CRD says of its kind's short names.
 async fn short_names(story: &Story, group: &str) -> Result<serde_json::Value> {
-    Ok(story.expect(&definition(group)).await?.data["spec"]["names"]["shortNames"].clone())
+    Ok(story.expect(&crd(group)).await?.data["spec"]["names"]["shortNames"].clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let named = |name: &str| {
-        widget_definition(&group)
+        widget_crd(&group)
             .replace("singular: widget,", &format!("singular: widget, shortNames: [{name}],"))
     };
     let (own, notes) =
@@ -46,17 +46,17 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
         text.contains("no matches for kind \"Widget\"") && text.contains("ensure CRDs"),
         "{text}"
     );
-    ensure!(story.read(&definition(&group)).await?.is_none());
+    ensure!(story.read(&crd(&group)).await?.is_none());
 
     story.merge(&app, json!({"spec": {"install": null}})).await?;
     let object = story.await_revision(&app, 1).await?;
-    let live = story.expect(&definition(&group)).await?;
+    let live = story.expect(&crd(&group)).await?;
     let label = live.metadata.labels.as_ref().and_then(|it| it.get("helm.toolkit.fluxcd.io/name"));
     ensure!(label.is_some_and(|it| it == "app"), "{:?}", live.metadata.labels);
     let id = format!("_widgets.{group}_apiextensions.k8s.io_CustomResourceDefinition");
     ensure!(inventory(&object).contains(&id.as_str()), "{:?}", inventory(&object));
     story.expect(&Target::new(&format!("{group}/v1"), "Widget", "w")).await?;
-    // What is no definition is left out.
+    // What is no CRD is left out.
     ensure!(story.read(&Target::config_map("no-crd")).await?.is_none());
 
     // By default what is there stays as it is; then it is replaced; then left alone.
@@ -76,11 +76,11 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     story.await_revision(&app, 4).await?;
     ensure!(short_names(&story, &group).await? == json!(["wb"]));
 
-    // A definition outlives its release, and with it what others made of its kind.
+    // A CRD outlives its release, and with it what others made of its kind.
     story.delete(&app).await?;
     story.await_gone(&app, SOON).await?;
-    story.expect(&definition(&group)).await?;
-    story.delete(&definition(&group)).await?;
+    story.expect(&crd(&group)).await?;
+    story.delete(&crd(&group)).await?;
     story.end().await
 }
 
@@ -89,15 +89,15 @@ async fn a_kind_that_went_is_no_obstacle_to_a_chart_without_it() -> Result<()> {
     let story = Story::with_windlass("release-kind-gone").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    story.apply(&widget_definition(&group)).await?;
+    story.apply(&widget_crd(&group)).await?;
     let own = widget(&group, "w");
     let files = [("templates/a.yaml", CONFIG), ("templates/w.yaml", own.as_str())];
     let strategy = json!({"name": "RetryOnFailure", "retryInterval": "10m"});
     charts.publish("1.0.0", &files).await?;
     let app = charts.release("app", json!({"upgrade": {"strategy": strategy}})).await?;
     story.await_revision(&app, 1).await?;
-    story.delete(&definition(&group)).await?;
-    story.await_gone(&definition(&group), SOON).await?;
+    story.delete(&crd(&group)).await?;
+    story.await_gone(&crd(&group), SOON).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(

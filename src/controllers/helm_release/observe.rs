@@ -8,7 +8,7 @@ use apply::{Health as State, Report, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::Rest;
-use release::operation::{Health, Live, Look};
+use release::operation::{Health, Live, Scope};
 use release::{Record, removal};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
 use crate::cluster::ClusterError;
-use crate::controllers::observer::{Awaited, Labelled, Moment, RELEASE_NAME};
+use crate::controllers::object_watcher::{Awaited, Labelled, Moment, RELEASE_NAME};
 
 /// How often an object is looked at that no watch tells of.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -51,26 +51,26 @@ impl World {
         &self,
         record: &Record,
         journal: &str,
-        look: Look,
+        scope: Scope,
     ) -> Result<Live, Rest> {
         let mut live = Live::default();
-        if !matches!(look, Look::Run(_)) {
+        if !matches!(scope, Scope::Run(_)) {
             self.known().hook_watch = None;
         }
-        match look {
-            Look::Nothing => return Ok(live),
-            Look::Hook(place) => {
+        match scope {
+            Scope::Nothing => return Ok(live),
+            Scope::Hook(place) => {
                 live.hook = Some(self.hook(record, place, journal, &mut live.on).await?);
             }
-            Look::Run(place) => {
+            Scope::Run(place) => {
                 let (hook, is_watched) =
                     self.running_hook(record, place, journal, &mut live.on).await?;
                 (live.hook, live.hook_watched) = (Some(hook), is_watched);
             }
-            Look::Ready { jobs } => {
+            Scope::Ready { jobs } => {
                 live.objects = Some(self.readiness(record, jobs, &mut live.on).await?);
             }
-            Look::Gone => live.objects = Some(self.leftovers(record, &mut live.on).await?),
+            Scope::Gone => live.objects = Some(self.leftovers(record, &mut live.on).await?),
         }
         live.again = jiff::Timestamp::now().checked_add(AGAIN).ok();
         Ok(live)
@@ -91,10 +91,10 @@ impl World {
             .iter()
             .filter(|it| !healthy.contains(&it.id) && !is_inert(&it.object))
             .collect();
-        let looks: Vec<_> = pending.iter().map(|it| self.health_of(it, jobs)).collect();
+        let observations: Vec<_> = pending.iter().map(|it| self.health_of(it, jobs)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<Report, ClusterError>> =
-            stream::iter(looks).buffered(width).collect().await;
+            stream::iter(observations).buffered(width).collect().await;
         let (mut unready, mut failed) = (Vec::new(), Vec::new());
         for (member, report) in pending.into_iter().zip(found) {
             let report = report.map_err(|error| self.no_answer(&error))?;
@@ -110,14 +110,14 @@ impl World {
             }
         }
         if !failed.is_empty() {
-            let mut texts = Vec::new();
+            let mut strings = Vec::new();
             for (member, report) in failed {
                 let cause = culprit::of(&self.target.cluster, member, &report).await;
-                texts.push(with_cause(shown(&member.id, "Failed"), cause));
+                strings.push(with_cause(shown(&member.id, "Failed"), cause));
             }
             return Ok(Health::Failed(format!(
                 "failed early due to stalled resources: [{}]",
-                texts.join(", ")
+                strings.join(", ")
             )));
         }
         if unready.is_empty() && healthy.is_empty() {
@@ -129,16 +129,16 @@ impl World {
             return Box::pin(self.readiness(record, jobs, on)).await;
         }
         let is_late = self.is_late(record);
-        let mut texts = Vec::new();
+        let mut strings = Vec::new();
         for (member, state) in unready {
             // What it is that is waited for costs requests, so it is asked for when it is told.
             let cause = match is_late {
                 true => culprit::of(&self.target.cluster, member, &Report::not_found()).await,
                 false => None,
             };
-            texts.push(with_cause(shown(&member.id, &state), cause));
+            strings.push(with_cause(shown(&member.id, &state), cause));
         }
-        Ok(Health::Pending(texts))
+        Ok(Health::Pending(strings))
     }
 
     /// Whether the wait of the open operation is over, so that what is missing is told.
@@ -163,7 +163,7 @@ impl World {
             // What the API server answered a moment ago is what it would say now; a watch tells of anything newer.
             Some((written, since)) => (Some(written), since),
             None => {
-                let since = self.target.observer().now();
+                let since = self.target.watcher().now();
                 (self.target.cluster.get(resource, &id.namespace, &id.name).await?, since)
             }
         };
@@ -174,7 +174,7 @@ impl World {
 
     /// How an object is, by the expressions of the spec or the usual rules.
     pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
-        if self.wish.ways.legacy_wait {
+        if self.wish.options.legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
             return legacy::report(live, jobs);
         }
@@ -202,7 +202,7 @@ impl World {
             version: live.map_or(0, version_of),
             since,
         };
-        self.known().looked.insert(member.node(), awaited);
+        self.known().awaited.insert(member.node(), awaited);
     }
 
     /// What a removal was to delete and has not.
@@ -216,7 +216,7 @@ impl World {
             Err(text) => return Ok(Health::Failed(text)),
         };
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let since = self.target.observer().now();
+        let since = self.target.watcher().now();
         let found = members::live(&self.target.cluster, &leaving, width).await;
         let mut left = Vec::new();
         for (member, live) in leaving.iter().zip(found.map_err(|error| self.no_answer(&error))?) {

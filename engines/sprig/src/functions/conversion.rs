@@ -1,4 +1,4 @@
-//! Texts of values.
+//! Strings of values.
 
 use golang::Value;
 use golang::strconv::{Quoting, quote as quoted};
@@ -71,7 +71,7 @@ fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// The texts of a list with something between them; what is no list is one text.
+/// The strings of a list with something between them; what is no list is one text.
 fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let separator = text(args, 0);
     let mut result = Vec::new();
@@ -87,19 +87,19 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     Ok(Value::string(result))
 }
 
-/// The texts of a list byte by byte in order; what is no list is one text.
+/// The strings of a list byte by byte in order; what is no list is one text.
 fn sort_alpha(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let value = any(args, 0);
-    let mut texts = match value {
+    let mut strings = match value {
         Value::Nil => vec![text_of(call, value)?],
         value => strings(call, value)?,
     };
     // Each is compared with about as many as its place has digits.
-    let rounds = texts.len().checked_ilog2().unwrap_or_default() as usize + 1;
-    let bytes: usize = texts.iter().map(|text| text.len()).sum();
-    call.work((bytes / 16).saturating_add(texts.len()).saturating_mul(rounds))?;
-    texts.sort();
-    Ok(Value::strings(texts))
+    let rounds = strings.len().checked_ilog2().unwrap_or_default() as usize + 1;
+    let bytes: usize = strings.iter().map(|text| text.len()).sum();
+    call.work((bytes / 16).saturating_add(strings.len()).saturating_mul(rounds))?;
+    strings.sort();
+    Ok(Value::strings(strings))
 }
 
 /// The text of a value.
@@ -107,7 +107,7 @@ fn to_string(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     Ok(Value::string(text_of(call, any(args, 0))?))
 }
 
-/// The texts of a list but for nil; what is no list is one text, and nil none.
+/// The strings of a list but for nil; what is no list is one text, and nil none.
 fn to_strings(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     match any(args, 0) {
         Value::List(list) if *list.item_type() == Type::String => Ok(Value::List(list.clone())),
@@ -121,11 +121,11 @@ fn strings(call: &mut Call<'_>, value: &Value) -> Result<Vec<Str>, Failure> {
         Value::Nil => Vec::new(),
         value => items(value).unwrap_or_else(|| vec![value.clone()]),
     };
-    let mut texts = Vec::with_capacity(items.len());
+    let mut strings = Vec::with_capacity(items.len());
     for item in items.iter().filter(|item| !matches!(item, Value::Nil)) {
-        texts.push(text_of(call, item)?);
+        strings.push(text_of(call, item)?);
     }
-    Ok(texts)
+    Ok(strings)
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn values_become_texts() {
+    fn values_become_strings() {
         check(&[
             (r#"{{ cat "a" nil 1 2.5 (list 1 nil) }}|{{ cat }}"#, "a 1 2.5 [1 <nil>]|"),
             (r#"{{ quote "a\"b" 5 nil true "\u200b" }}"#, r#""a\"b" "5" "true" "\u200b""#),

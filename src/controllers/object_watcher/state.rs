@@ -1,4 +1,4 @@
-//! What the observer remembers: objects that were applied, sightings, watches and their users.
+//! What the watcher remembers: objects that were applied, sightings, watches and their users.
 //!
 //! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have.
 //! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
@@ -49,7 +49,7 @@ pub(super) struct WatchKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
-/// What happened to objects last, for answers that arrive later than the news.
+/// What happened to objects last, for answers that arrive later than the event.
 #[derive(Default)]
 pub(super) struct Recent {
     count: u64,
@@ -89,7 +89,7 @@ impl Recent {
 
     /// Whether it left an object in another version than was read after a moment.
     pub(super) fn differs_since(&self, id: &ObjectId, moment: Moment, read: Option<u64>) -> bool {
-        let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_news(*left, read);
+        let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_newer(*left, read);
         self.is_forgotten(moment) || self.last.get(id).is_some_and(differs)
     }
 
@@ -99,7 +99,7 @@ impl Recent {
 }
 
 /// Whether a version of an object, none if it is gone, says something new to whoever read another.
-pub(super) fn is_news(now: Option<u64>, read: Option<u64>) -> bool {
+pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
     match (now, read) {
         // A watch that lags tells of versions that were read long ago.
         (Some(now), Some(read)) => now > read,

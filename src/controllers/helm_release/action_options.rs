@@ -5,17 +5,17 @@
 use crds::helm::{
     CrdsPolicy, HelmReleaseSpec, PostRenderStrategy, ServerSideApplyMode, WaitStrategyName,
 };
-use helm::release::Strategy;
+use helm::template::Strategy;
 use release::{Action, Record};
 
 use crate::settings::Settings;
 
 /// How a revision is made of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct RevisionOptions {
     /// Whether objects that exist and belong to nobody, or to another release, are taken over.
     pub(super) take_ownership: bool,
-    /// What is done about the definitions in the chart's `crds`.
+    /// What is done about the CRDs in the chart's `crds`.
     pub(super) crds: CrdsPolicy,
     /// Whether values are taken without a look at the chart's schema.
     pub(super) skip_schema: bool,
@@ -25,11 +25,11 @@ pub(super) struct Way {
 
 /// How all actions are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(super) struct ActionOptions {
     /// How an installation makes its revision.
-    pub(super) install: Way,
+    pub(super) install: RevisionOptions,
     /// How an upgrade makes its revision.
-    pub(super) upgrade: Way,
+    pub(super) upgrade: RevisionOptions,
     /// Whether the API server merges the objects of an installation. Its conflicts are always forced.
     pub(super) install_ssa: bool,
     /// The same for an upgrade; automatically it is as for the last revision.
@@ -50,7 +50,7 @@ pub(super) struct Ways {
     pub(super) post_render: Strategy,
 }
 
-impl Ways {
+impl ActionOptions {
     /// What a spec says, with Flux's defaults.
     pub(super) fn of(spec: &HelmReleaseSpec, settings: &Settings) -> Self {
         let is_helm3 = settings.has_helm3_defaults();
@@ -59,13 +59,13 @@ impl Ways {
         let rollback = spec.rollback.clone().unwrap_or_default();
         let wait = spec.wait_strategy.as_ref().map(|strategy| strategy.name);
         Self {
-            install: Way {
+            install: RevisionOptions {
                 take_ownership: !install.disable_take_ownership,
                 crds: install.crds.unwrap_or_default(),
                 skip_schema: install.disable_schema_validation,
                 disable_openapi: install.disable_openapi_validation,
             },
-            upgrade: Way {
+            upgrade: RevisionOptions {
                 take_ownership: !upgrade.disable_take_ownership,
                 // Parity(flux): they are created in an upgrade too, whatever its documentation says.
                 crds: upgrade.crds.unwrap_or_default(),
@@ -96,9 +96,9 @@ impl Ways {
     }
 }
 
-impl Ways {
+impl ActionOptions {
     /// How a revision is made by an action.
-    pub(super) fn way(&self, action: Action) -> &Way {
+    pub(super) fn of_action(&self, action: Action) -> &RevisionOptions {
         if action == Action::Install { &self.install } else { &self.upgrade }
     }
 
@@ -133,23 +133,23 @@ mod tests {
     use super::*;
     use crate::settings::tests::settings;
 
-    fn ways(more: &Value, flags: &[&str]) -> Ways {
+    fn options(more: &Value, flags: &[&str]) -> ActionOptions {
         let mut spec = json!({"interval": "10m", "chartRef": {"kind": "HelmChart", "name": "c"}});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
-        Ways::of(&serde_json::from_value(spec).unwrap(), &settings(flags))
+        ActionOptions::of(&serde_json::from_value(spec).unwrap(), &settings(flags))
     }
 
-    const WAY: Way = Way {
+    const OPTIONS: RevisionOptions = RevisionOptions {
         take_ownership: true,
         crds: CrdsPolicy::Create,
         skip_schema: false,
         disable_openapi: false,
     };
-    const DEFAULT: Ways = Ways {
-        install: WAY,
-        upgrade: WAY,
+    const DEFAULT: ActionOptions = ActionOptions {
+        install: OPTIONS,
+        upgrade: OPTIONS,
         install_ssa: true,
         upgrade_ssa: ServerSideApplyMode::Auto,
         rollback_ssa: ServerSideApplyMode::Auto,
@@ -163,62 +163,71 @@ mod tests {
 
     #[test]
     fn without_a_word_of_the_spec_flux_defaults_count() {
-        assert_eq!(ways(&json!({}), &[]), DEFAULT);
-        assert_eq!(ways(&json!({"install": {}, "upgrade": {}, "rollback": {}}), &[]), DEFAULT);
-        let helm3 = Ways {
+        assert_eq!(options(&json!({}), &[]), DEFAULT);
+        assert_eq!(options(&json!({"install": {}, "upgrade": {}, "rollback": {}}), &[]), DEFAULT);
+        let helm3 = ActionOptions {
             install_ssa: false,
             legacy_wait: true,
             post_render: Strategy::NoHooks,
             ..DEFAULT
         };
-        assert_eq!(ways(&json!({}), &["--feature-gates=UseHelm3Defaults=true"]), helm3);
+        assert_eq!(options(&json!({}), &["--feature-gates=UseHelm3Defaults=true"]), helm3);
     }
 
     #[test]
     fn the_spec_counts_more_than_defaults_of_helm_3() {
         let said = json!({"install": {"serverSideApply": true}, "waitStrategy": {"name": "poller"},
             "postRenderStrategy": "combined"});
-        assert_eq!(ways(&said, &["--feature-gates=UseHelm3Defaults=true"]), DEFAULT);
+        assert_eq!(options(&said, &["--feature-gates=UseHelm3Defaults=true"]), DEFAULT);
         let said = json!({"install": {"serverSideApply": false}, "waitStrategy": {"name": "legacy"},
             "postRenderStrategy": "separate"});
-        let wanted = Ways {
+        let wanted = ActionOptions {
             install_ssa: false,
             legacy_wait: true,
             post_render: Strategy::Separate,
             ..DEFAULT
         };
-        assert_eq!(ways(&said, &[]), wanted);
+        assert_eq!(options(&said, &[]), wanted);
     }
 
     #[test]
     fn each_field_is_that_of_its_action() {
         let off = json!({"disableTakeOwnership": true, "crds": "CreateReplace", "disableSchemaValidation": true,
             "disableOpenAPIValidation": true});
-        let way = Way {
+        let off_options = RevisionOptions {
             take_ownership: false,
             crds: CrdsPolicy::CreateReplace,
             skip_schema: true,
             disable_openapi: true,
         };
-        assert_eq!(ways(&json!({ "install": off }), &[]), Ways { install: way, ..DEFAULT });
-        assert_eq!(ways(&json!({ "upgrade": off }), &[]), Ways { upgrade: way, ..DEFAULT });
+        assert_eq!(
+            options(&json!({ "install": off }), &[]),
+            ActionOptions { install: off_options, ..DEFAULT }
+        );
+        assert_eq!(
+            options(&json!({ "upgrade": off }), &[]),
+            ActionOptions { upgrade: off_options, ..DEFAULT }
+        );
         let upgrade = json!({"force": true, "preserveValues": true, "serverSideApply": "disabled"});
-        let wanted = Ways {
+        let wanted = ActionOptions {
             upgrade_force: true,
             preserve_values: true,
             upgrade_ssa: ServerSideApplyMode::Disabled,
             ..DEFAULT
         };
-        assert_eq!(ways(&json!({ "upgrade": upgrade }), &[]), wanted);
+        assert_eq!(options(&json!({ "upgrade": upgrade }), &[]), wanted);
         let rollback = json!({"force": true, "recreate": true, "serverSideApply": "enabled"});
-        let wanted =
-            Ways { rollback_force: true, rollback_ssa: ServerSideApplyMode::Enabled, ..DEFAULT };
-        assert_eq!(ways(&json!({ "rollback": rollback }), &[]), wanted);
+        let wanted = ActionOptions {
+            rollback_force: true,
+            rollback_ssa: ServerSideApplyMode::Enabled,
+            ..DEFAULT
+        };
+        assert_eq!(options(&json!({ "rollback": rollback }), &[]), wanted);
     }
 
     #[test]
     fn only_a_target_namespace_is_created() {
-        let create = |more: &Value| ways(more, &[]).create_namespace;
+        let create = |more: &Value| options(more, &[]).create_namespace;
         assert!(!create(&json!({"install": {"createNamespace": true}})));
         assert!(!create(&json!({"targetNamespace": "prod"})));
         assert!(create(&json!({"install": {"createNamespace": true}, "targetNamespace": "prod"})));

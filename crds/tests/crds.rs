@@ -1,19 +1,19 @@
-//! What our definitions have beyond what Flux's have, which `cargo xtask conformance` compares.
+//! What our CRDs have beyond what Flux's have, which `cargo xtask conformance` compares.
 
 #[test]
-fn the_files_are_named_for_the_definitions() {
-    for (file, definition) in crds::all() {
-        let name = definition.metadata.name.expect("every definition has a name");
+fn the_files_are_named_for_the_crds() {
+    for (file, crd) in crds::all() {
+        let name = crd.metadata.name.expect("every definition has a name");
         assert_eq!(file, format!("{name}.yaml"));
     }
 }
 
 #[test]
-fn every_definition_is_marked_as_a_part_of_flux() {
-    for (file, definition) in crds::all() {
-        let labels = definition.metadata.labels.expect("there are labels");
+fn every_crd_is_marked_as_a_part_of_flux() {
+    for (file, crd) in crds::all() {
+        let labels = crd.metadata.labels.expect("there are labels");
         assert_eq!(labels["app.kubernetes.io/part-of"], "flux", "{file}");
-        let annotations = definition.metadata.annotations.expect("there are annotations");
+        let annotations = crd.metadata.annotations.expect("there are annotations");
         assert_eq!(annotations["kustomize.toolkit.fluxcd.io/substitute"], "disabled", "{file}");
     }
 }
@@ -21,8 +21,8 @@ fn every_definition_is_marked_as_a_part_of_flux() {
 #[test]
 fn every_field_is_described() {
     let mut bare = Vec::new();
-    for (file, definition) in crds::all() {
-        let version = serde_json::to_value(&definition.spec.versions[0]).expect("it is JSON");
+    for (file, crd) in crds::all() {
+        let version = serde_json::to_value(&crd.spec.versions[0]).expect("it is JSON");
         let root = &version["schema"]["openAPIV3Schema"];
         assert!(root["description"].is_string(), "{file}");
         let mut open = vec![(String::new(), root)];

@@ -9,7 +9,7 @@ use kube::core::ResourceExt as _;
 use objects::{Masking, ObjectId};
 use reconcile::Rest;
 
-use super::wish::{self, Pace};
+use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
 use super::{AFTER_REFUSAL, Ended, Session, report};
 use crate::cluster::ClusterError;
@@ -29,7 +29,7 @@ impl Session {
             return Ok(None);
         }
         let (prune, await_end) = wish::deletion(&object.spec);
-        let pace = wish::check(&object.spec).unwrap_or(Pace {
+        let timeouts = wish::check(&object.spec).unwrap_or(Timeouts {
             interval: AFTER_REFUSAL,
             retry: AFTER_REFUSAL,
             timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
@@ -54,32 +54,32 @@ impl Session {
             contests: Arc::default(),
             secrets: Masking::default(),
             ignore: Arc::default(),
-            retry_at: self.in_future(pace.retry),
+            retry_at: self.in_future(timeouts.retry),
         };
-        let target = match self.target_of_farewell(&object).await? {
+        let target = match self.finalize_target(&object).await? {
             Ok(Some(target)) => target,
             Ok(None) => {
                 self.latest.set_finalizer(&self.context, &object, false).await?;
                 return Ok(None);
             }
             Err(rest) => {
-                return self.finish(Ended::early(&object, "", rest), Some(pace)).await;
+                return self.finish(Ended::early(&object, "", rest), Some(timeouts)).await;
             }
         };
-        let farewell = Arc::new(wish::farewell(&object, pace));
-        let (ended, _) = self.drive(&object, farewell, wishes, &target).await;
+        let nothing = Arc::new(wish::finalize(&object, timeouts));
+        let (ended, _) = self.drive(&object, nothing, wishes, &target).await;
         if ended.rest.is_settled() {
-            for news in report::farewell(&ended.object, &ended.changes) {
-                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, news);
+            for event in report::finalized(&ended.object, &ended.changes) {
+                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, event);
             }
             self.latest.set_finalizer(&self.context, &ended.object, false).await?;
             return Ok(None);
         }
-        self.finish(ended, Some(pace)).await
+        self.finish(ended, Some(timeouts)).await
     }
 
     /// Where the objects of a leaving Kustomization are deleted; nowhere when the account that could is gone.
-    async fn target_of_farewell(
+    async fn finalize_target(
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
@@ -100,8 +100,8 @@ impl Session {
             };
             if is_gone {
                 // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
-                let news = report::left_behind(object, name);
-                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, news);
+                let event = report::left_behind(object, name);
+                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, event);
                 return Ok(Ok(None));
             }
         }
