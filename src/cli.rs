@@ -7,40 +7,42 @@ mod time_limit;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-/// Keep Kubernetes clusters equal to what is declared in Git
-#[derive(Debug, Parser)]
-#[command(name = "windlass", version, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
+use crate::settings::Settings;
+
+/// The command line. The flags of a command are declared once it is named: those of `serve` alone take as long to declare
+/// as a small build takes.
+fn command() -> Command {
+    let of = |name, about| Command::new(name).about(about);
+    Command::new("windlass")
+        .about("Keep Kubernetes clusters equal to what is declared in Git")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            of("build", BUILD)
+                .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
+        )
+        .subcommand(
+            of("serve", SERVE).defer(|it| Settings::augment_args(it).about(SERVE).long_about(None)),
+        )
+        .subcommand(of("template", TEMPLATE).defer(template::Flags::augment_args))
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Print what a kustomization builds, as `kustomize build` does
-    Build(Box<build::Args>),
-    /// Run the operator
-    Serve(Box<crate::settings::Settings>),
-    Template(Box<template::Flags>),
-}
+const BUILD: &str = "Print what a kustomization builds, as `kustomize build` does";
+const SERVE: &str = "Run the operator";
+const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
-    let command = match parse() {
-        Ok(command) => command,
+    let outcome = match command().try_get_matches().and_then(|matches| run_named(&matches)) {
+        Ok(outcome) => outcome,
         Err(error) => return wrong_usage(&error),
     };
-    let outcome = match command {
-        // Its errors are worded as kustomize words them, so that scripts see no difference.
-        // Leaked, as the process ends with it.
-        Command::Build(args) => return build::run(Box::leak(args)),
-        Command::Serve(settings) => serve::run(*settings),
-        Command::Template(flags) => return template::run(*flags),
-    };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             #[expect(
                 clippy::print_stderr,
@@ -54,27 +56,19 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Parses the command line.
-///
-/// The flags of `serve` alone take as long to declare as a small build takes, so that other commands get only their
-/// own. What is wrong and what asks for help is left to the whole, which knows all messages.
-fn parse() -> Result<Command, clap::Error> {
-    let named = std::env::args_os().nth(1).unwrap_or_default();
-    let quick = match named.to_str() {
-        Some("build") => build::Args::of_paths(std::env::args_os().skip(2))
-            .or_else(|| alone("build"))
-            .map(|args| Command::Build(Box::new(args))),
-        Some("template") => alone("template").map(|flags| Command::Template(Box::new(flags))),
-        _ => None,
-    };
-    quick.map_or_else(|| Cli::try_parse().map(|cli| cli.command), Ok)
+/// Runs the command that was named; the outer error is that of its flags.
+fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error> {
+    Ok(match matches.subcommand() {
+        // Its errors are worded as kustomize words them, so that scripts see no difference.
+        Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
+        Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some((_, given)) => Ok(template::run(flags(given)?)),
+        None => Ok(ExitCode::FAILURE),
+    })
 }
 
-/// The arguments of one command, if they are right.
-fn alone<A: Args>(name: &'static str) -> Option<A> {
-    let command = A::augment_args(clap::Command::new(name));
-    let matches = command.try_get_matches_from(std::env::args_os().skip(1)).ok()?;
-    A::from_arg_matches(&matches).ok()
+fn flags<F: FromArgMatches>(given: &ArgMatches) -> Result<F, clap::Error> {
+    F::from_arg_matches(given)
 }
 
 /// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.

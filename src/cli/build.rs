@@ -5,7 +5,6 @@
 mod charts;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -94,40 +93,6 @@ struct Functions {
     /// No effect: functions are not run
     #[arg(long)]
     as_current_user: bool,
-}
-
-impl Args {
-    /// What a command line without any flag says; none if there may be one.
-    ///
-    /// That is how most are, and declaring the flags takes as long as building a few objects.
-    pub(super) fn of_paths(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
-        let mut dirs = Vec::new();
-        for argument in arguments {
-            dirs.push(argument.into_string().ok().filter(|path| !path.starts_with('-'))?);
-        }
-        Some(Self {
-            dirs,
-            output: String::new(),
-            load_restrictor: ROOT_ONLY.to_owned(),
-            reorder: None,
-            enable_managedby_label: false,
-            enable_alpha_plugins: false,
-            enable_helm: false,
-            helm_command: HELM.to_owned(),
-            helm_api_versions: Vec::new(),
-            helm_kube_version: String::new(),
-            helm_debug: false,
-            time_limit: TIME_LIMIT,
-            functions: Functions {
-                enable_exec: false,
-                network: false,
-                network_name: BRIDGE.to_owned(),
-                mount: Vec::new(),
-                env: Vec::new(),
-                as_current_user: false,
-            },
-        })
-    }
 }
 
 /// Builds and prints, and says what went wrong.
@@ -261,24 +226,4 @@ fn write_each(objects: &[Object], dir: &Path) -> anyhow::Result<()> {
             .map_err(|error| anyhow!("open {}: {}", path.display(), disk::reason(&error)))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::{Command, FromArgMatches as _};
-
-    use super::*;
-
-    #[test]
-    fn a_command_line_without_flags_is_read_as_it_is_with_them_declared() {
-        for line in [&[][..], &["."], &["a", "b"], &[""], &["a=b"]] {
-            let command = Args::augment_args(Command::new("build").no_binary_name(true));
-            let matches = command.try_get_matches_from(line).unwrap();
-            let declared = Args::from_arg_matches(&matches).unwrap();
-            assert_eq!(Args::of_paths(line.iter().map(OsString::from)), Some(declared), "{line:?}");
-        }
-        for line in [&["-h"][..], &[".", "--enable-helm"], &["--"], &["-"]] {
-            assert_eq!(Args::of_paths(line.iter().map(OsString::from)), None, "{line:?}");
-        }
-    }
 }
