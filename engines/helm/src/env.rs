@@ -12,8 +12,7 @@ use serde_json::Value as Json;
 
 use crate::capabilities::Capabilities;
 
-/// Fills a buffer.
-pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+pub use sprig::Fill;
 
 /// The world as a render sees it.
 #[derive(Clone)]

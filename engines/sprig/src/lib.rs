@@ -26,5 +26,5 @@ mod yaml;
 pub use arguments::walk;
 pub use table::functions;
 pub use weight::weight;
-pub use world::World;
+pub use world::{Fill, World};
 pub use yaml::read_yaml;

@@ -6,7 +6,7 @@ use golang::Value;
 use golang::time::{Time, Zone};
 use gotemplate::{MissingKey, STACK, Set};
 
-use crate::World;
+use crate::{Fill, World};
 
 /// A world at noon of the second day of 2020, whose randomness is a counter that was mixed well.
 #[derive(Debug)]
@@ -23,19 +23,23 @@ impl World for Fixed {
         &Zone::Utc
     }
 
-    fn fill(&self, buffer: &mut [u8]) {
-        for chunk in buffer.chunks_mut(8) {
-            let step = COUNTER.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-            let mut mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let bytes = (mixed ^ mixed >> 31).to_le_bytes();
-            chunk.copy_from_slice(&bytes[..chunk.len()]);
-        }
+    fn randomness(&self) -> Option<&Fill> {
+        Some(&fill)
     }
 
     fn address_of(&self, _: &str) -> Result<String, String> {
         Ok(String::new())
+    }
+}
+
+fn fill(buffer: &mut [u8]) {
+    for chunk in buffer.chunks_mut(8) {
+        let step = COUNTER.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let mut mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let bytes = (mixed ^ mixed >> 31).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
     }
 }
 

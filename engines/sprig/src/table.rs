@@ -7,7 +7,7 @@ use gotemplate::{Call, Failure, Functions};
 use crate::arguments::TEXT;
 use crate::functions::ALL;
 use crate::signature;
-use crate::world::{NOT_ALONE, World};
+use crate::world::{Draws, NOT_ALONE, World};
 
 /// A function of templates.
 pub(crate) struct Entry {
@@ -28,8 +28,8 @@ pub(crate) enum Body {
     Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
     /// With the world.
     Impure(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
-    /// With the world, of which it wants randomness.
-    Random(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    /// With the world and its randomness.
+    Random(fn(Draws<'_>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
 }
 
 /// A function that needs its arguments alone.
@@ -63,7 +63,7 @@ pub(crate) const fn impure(
 pub(crate) const fn random(
     name: &'static str,
     signature: &'static str,
-    body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
+    body: fn(Draws<'_>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
 ) -> Entry {
     Entry { name, signature, body: Body::Random(body) }
 }
@@ -88,10 +88,8 @@ pub fn functions<H: World + 'static>() -> Functions {
             }),
             Body::Random(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                if !world.may_draw() {
-                    return Err(NOT_ALONE.into());
-                }
-                body(world, call, args)
+                let draws = Draws::of(world).ok_or(NOT_ALONE)?;
+                body(draws, call, args)
             }),
         }
     }

@@ -4,8 +4,8 @@ use golang::Value;
 use golang::time::{Time, Zone};
 use gotemplate::{Limits, MissingKey, Set};
 
-use crate::World;
 use crate::rendering::Fixed;
+use crate::{Fill, World};
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
 pub(crate) struct Still;
@@ -19,8 +19,8 @@ impl World for Still {
         &Zone::Utc
     }
 
-    fn fill(&self, buffer: &mut [u8]) {
-        Fixed.fill(buffer);
+    fn randomness(&self) -> Option<&Fill> {
+        Fixed.randomness()
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {

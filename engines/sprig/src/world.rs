@@ -1,7 +1,12 @@
 //! What functions know of the world.
 
+use std::ops::Deref;
+
 use golang::time::{Time, Zone};
 use golang::value::Map;
+
+/// Fills a buffer with random bytes that nobody can guess.
+pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 /// The world as templates see it. A run of a template is a function of this, its data and its text.
 pub trait World: Send + Sync {
@@ -11,8 +16,9 @@ pub trait World: Send + Sync {
     /// The local zone.
     fn local(&self) -> &Zone;
 
-    /// Fills a buffer with random bytes that nobody can guess.
-    fn fill(&self, buffer: &mut [u8]);
+    /// Where random bytes come from; `None` where others draw at the same time, so that the result of the run depended on
+    /// who is first. It is not used then.
+    fn randomness(&self) -> Option<&Fill>;
 
     /// An address of a host: an empty text where names must not be looked up.
     ///
@@ -26,10 +32,32 @@ pub trait World: Send + Sync {
     fn may_change(&self, _: &Map) -> bool {
         true
     }
+}
 
-    /// Whether a function may ask for random bytes, of which others draw at the same time, else as [`World::may_change`].
-    fn may_draw(&self) -> bool {
-        true
+/// The world of a function that needs random bytes. There is none for a run beside others, so nothing can be drawn out of
+/// order.
+#[derive(Clone, Copy)]
+pub(crate) struct Draws<'w> {
+    world: &'w dyn World,
+    fill: &'w Fill,
+}
+
+impl<'w> Draws<'w> {
+    pub(crate) fn of(world: &'w dyn World) -> Option<Self> {
+        Some(Self { world, fill: world.randomness()? })
+    }
+
+    /// Fills a buffer with random bytes that nobody can guess.
+    pub(crate) fn fill(&self, buffer: &mut [u8]) {
+        (self.fill)(buffer);
+    }
+}
+
+impl<'w> Deref for Draws<'w> {
+    type Target = dyn World + 'w;
+
+    fn deref(&self) -> &Self::Target {
+        self.world
     }
 }
 

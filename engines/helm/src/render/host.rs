@@ -144,9 +144,8 @@ impl sprig::World for Host {
         &self.env.local
     }
 
-    fn fill(&self, buffer: &mut [u8]) {
-        debug_assert!(self.beside.is_none(), "a function draws that does not ask whether it may");
-        (self.env.random)(buffer);
+    fn randomness(&self) -> Option<&sprig::Fill> {
+        self.is_alone().then_some(&*self.env.random)
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {
@@ -158,9 +157,5 @@ impl sprig::World for Host {
             beside.shared.has(map) || beside.top.load(Ordering::Relaxed) == map.address()
         };
         !self.beside.as_ref().is_some_and(is_shared) || self.is_alone()
-    }
-
-    fn may_draw(&self) -> bool {
-        self.is_alone()
     }
 }

@@ -17,7 +17,7 @@ use gotemplate::{Call, Failure};
 use super::encoding::decode64;
 use crate::arguments::{ENTRY, any, int, text, walked};
 use crate::table::{Entry, bounded, random};
-use crate::world::World;
+use crate::world::Draws;
 use certificate::{Authority, Pair, Request};
 use key::PrivateKey;
 
@@ -65,7 +65,7 @@ const CERTIFICATE: usize = 8 << 10;
 
 /// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
@@ -85,14 +85,14 @@ fn gen_private_key(
 }
 
 /// An authority that signs itself: a common name and how many days it is valid.
-fn gen_ca(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn gen_ca(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let key = new_key(call)?;
     ca(world, call, args, &key)
 }
 
 /// [`gen_ca`] with a private key in PEM.
 fn gen_ca_with_key(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
@@ -101,7 +101,7 @@ fn gen_ca_with_key(
 }
 
 fn ca(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
     key: &PrivateKey,
@@ -114,7 +114,7 @@ fn ca(
 
 /// A certificate that signs itself: a common name, addresses, names of hosts, and how many days it is valid.
 fn gen_self_signed_cert(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
@@ -126,7 +126,7 @@ fn gen_self_signed_cert(
 
 /// [`gen_self_signed_cert`] with a private key in PEM.
 fn gen_self_signed_cert_with_key(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
@@ -137,7 +137,7 @@ fn gen_self_signed_cert_with_key(
 
 /// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
 fn gen_signed_cert(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {
@@ -150,7 +150,7 @@ fn gen_signed_cert(
 
 /// [`gen_signed_cert`] with a private key in PEM.
 fn gen_signed_cert_with_key(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     args: &[Value],
 ) -> Result<Value, Failure> {

@@ -10,7 +10,7 @@ use gotemplate::{Call, Failure};
 
 use crate::arguments::{TEXT, int, text};
 use crate::table::{Entry, random};
-use crate::world::World;
+use crate::world::Draws;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     random("randAlpha", "func(int) string", rand_alpha),
@@ -27,31 +27,27 @@ pub(crate) const ENTRIES: &[Entry] = &[
 const DRAW_COST: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
-fn rand_alpha(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_alpha(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     characters(world, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
 /// So many letters and digits.
-fn rand_alpha_num(
-    world: &dyn World,
-    call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
+fn rand_alpha_num(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     characters(world, call, int(args, 0), u8::is_ascii_alphanumeric)
 }
 
 /// So many printable characters of ASCII, the space among them.
-fn rand_ascii(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_ascii(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     characters(world, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
 /// So many digits.
-fn rand_numeric(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_numeric(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     characters(world, call, int(args, 0), u8::is_ascii_digit)
 }
 
 /// So many bytes, in base64.
-fn rand_bytes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_bytes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let count =
         usize::try_from(int(args, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
     call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT))?;
@@ -62,7 +58,7 @@ fn rand_bytes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<
 }
 
 /// An integer from the first up to, but not, the second.
-fn rand_int(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_int(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     call.work(DRAW_COST)?;
     let (first, end) = (int(args, 0), int(args, 1));
     match u64::try_from(end.wrapping_sub(first)) {
@@ -72,7 +68,7 @@ fn rand_int(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Va
 }
 
 /// The characters of a text in another order.
-fn shuffle(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn shuffle(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let text = text(args, 0);
     // Each takes a random number of its own, and the room of a character.
     call.work(text.len().saturating_mul(16))?;
@@ -86,7 +82,7 @@ fn shuffle(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Val
 }
 
 /// A UUID of version 4.
-fn uuidv4(world: &dyn World, call: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
+fn uuidv4(world: Draws<'_>, call: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
     call.work(DRAW_COST)?;
     call.produce(36 + TEXT)?;
     let mut bytes = [0; 16];
@@ -103,7 +99,7 @@ fn uuidv4(world: &dyn World, call: &mut Call<'_>, _: &[Value]) -> Result<Value, 
 
 /// So many of the characters of ASCII that are wanted, each as likely as the others.
 fn characters(
-    world: &dyn World,
+    world: Draws<'_>,
     call: &mut Call<'_>,
     count: i64,
     is_wanted: fn(&u8) -> bool,
@@ -124,7 +120,7 @@ fn characters(
 }
 
 /// A number below another, each as likely as the others.
-fn below(world: &dyn World, end: u64) -> u64 {
+fn below(world: Draws<'_>, end: u64) -> u64 {
     // Above the last whole multiple the small remainders would be more likely.
     let multiple = u64::MAX - u64::MAX % end;
     loop {

@@ -16,7 +16,7 @@ use gotemplate::{Call, Failure};
 use super::super::encoding::decode64;
 use crate::arguments::{TEXT, text};
 use crate::table::{Entry, bounded, random};
-use crate::world::World;
+use crate::world::Draws;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
@@ -27,7 +27,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 const BLOCK: usize = 16;
 
 /// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
-fn encrypt_aes(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn encrypt_aes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let (password, plain) = (text(args, 0), text(args, 1));
     if plain.is_empty() {
         return Ok(Value::from(""));

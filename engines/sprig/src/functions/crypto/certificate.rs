@@ -17,7 +17,7 @@ use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::key::{PrivateKey, oid};
 use super::pem;
-use crate::world::World;
+use crate::world::Draws;
 
 /// A `sprig.certificate`: a certificate and its private key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn printed(value: &Value) -> String {
 
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
-    world: &dyn World,
+    world: Draws<'_>,
     request: &Request<'_>,
     key: &PrivateKey,
 ) -> Result<Value, Failure> {
@@ -176,7 +176,7 @@ pub(super) fn self_signed(
 
 /// A certificate that an authority signs.
 pub(super) fn signed(
-    world: &dyn World,
+    world: Draws<'_>,
     request: &Request<'_>,
     key: &PrivateKey,
     authority: &Authority,
@@ -200,7 +200,7 @@ struct Issuer<'a> {
 }
 
 fn issue(
-    world: &dyn World,
+    world: Draws<'_>,
     request: &Request<'_>,
     key: &PrivateKey,
     issuer: &Issuer<'_>,

@@ -3,7 +3,7 @@
 use num_bigint::BigUint;
 use yasna::ASN1Result;
 
-use crate::world::World;
+use crate::world::Draws;
 
 const P_BITS: u64 = 2048;
 const Q_BITS: u64 = 256;
@@ -16,7 +16,7 @@ const WITNESSES: usize = 32;
 /// # Errors
 /// What `work` says.
 pub(super) fn generate<E>(
-    world: &dyn World,
+    world: Draws<'_>,
     work: &mut impl FnMut() -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
     let one = BigUint::from(1_u32);
@@ -57,7 +57,7 @@ pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
 
 /// A prime of 2048 bits, and one of 256 bits that divides the number before it.
 fn primes<E>(
-    world: &dyn World,
+    world: Draws<'_>,
     work: &mut impl FnMut() -> Result<(), E>,
 ) -> Result<(BigUint, BigUint), E> {
     let one = BigUint::from(1_u32);
@@ -83,7 +83,7 @@ fn primes<E>(
 }
 
 /// Whether an odd number above 2000 is a prime, by Miller and Rabin.
-fn is_prime(world: &dyn World, number: &BigUint) -> bool {
+fn is_prime(world: Draws<'_>, number: &BigUint) -> bool {
     let zero = BigUint::ZERO;
     let (one, two) = (BigUint::from(1_u32), BigUint::from(2_u32));
     // Most numbers have a small divisor.
@@ -106,7 +106,7 @@ fn is_prime(world: &dyn World, number: &BigUint) -> bool {
     })
 }
 
-fn random(world: &dyn World, bits: u64) -> BigUint {
+fn random(world: Draws<'_>, bits: u64) -> BigUint {
     let mut bytes = vec![0; bits.div_ceil(8) as usize];
     world.fill(&mut bytes);
     BigUint::from_bytes_be(&bytes)

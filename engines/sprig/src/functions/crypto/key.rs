@@ -16,7 +16,7 @@ use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, DERWriter, Tag};
 
 use super::pem::{self, Block};
-use crate::world::World;
+use crate::world::Draws;
 
 /// A private key.
 pub(super) enum PrivateKey {
@@ -89,7 +89,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn p256(world: &dyn World) -> Result<Self, String> {
+    pub(super) fn p256(world: Draws<'_>) -> Result<Self, String> {
         // All but a vanishing part of the numbers of 32 bytes are keys.
         for _ in 0..64 {
             let mut secret = [0; 32];
@@ -113,7 +113,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn ed25519(world: &dyn World) -> Result<Self, String> {
+    pub(super) fn ed25519(world: Draws<'_>) -> Result<Self, String> {
         let mut seed = vec![0; 32];
         world.fill(&mut seed);
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)

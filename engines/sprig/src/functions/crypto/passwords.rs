@@ -8,7 +8,7 @@ use scrypt::{Params, scrypt};
 
 use crate::arguments::{TEXT, int, text};
 use crate::table::{Entry, bounded, random};
-use crate::world::World;
+use crate::world::Draws;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     random("bcrypt", "func(string) string", bcrypt),
@@ -26,14 +26,14 @@ const COST: u32 = 10;
 const WORK: usize = 1_000_000;
 
 /// A password hashed by bcrypt. What is wrong with it is the result, not an error.
-fn bcrypt(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn bcrypt(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     call.work(WORK)?;
     call.produce(TEXT + 60)?;
     Ok(Value::from(hashed(world, text(args, 0))))
 }
 
 /// A line of a file of users: a name, and a password hashed by bcrypt.
-fn htpasswd(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn htpasswd(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     let name = text(args, 0);
     call.produce(name.len() + TEXT + 80)?;
     if name.contains(&b':') {
@@ -44,7 +44,7 @@ fn htpasswd(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Va
     Ok(Value::string([name, b":", hash.as_bytes()].concat()))
 }
 
-fn hashed(world: &dyn World, password: &[u8]) -> String {
+fn hashed(world: Draws<'_>, password: &[u8]) -> String {
     if password.len() > 72 {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
             .to_owned();
