@@ -2,13 +2,14 @@
 //!
 //! Here: finding files, and failing with a list of faults.
 //! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `licence`), source files
-//! (`source_file`), settings of the tools (`lints`), samples (`samples`), pages (`pages`), CRDs (`crate::crds`),
+//! (`source_file`), files that nobody meant (`leftovers`), settings of the tools (`lints`), samples (`samples`), pages (`pages`), CRDs (`crate::crds`),
 //! recorded answers (`crate::conformance`).
 //!
 //! Every check is a function over text or names that returns faults, so a bad example can show that it finds some.
 #![cfg(test)]
 
 mod dependencies;
+mod leftovers;
 mod licence;
 mod lints;
 mod pages;
