@@ -2,7 +2,6 @@
 //!
 //! Elsewhere: the command with whole charts (`command.rs`).
 
-use std::io::Read as _;
 use std::sync::Arc;
 
 use ::helm::Env;
@@ -38,8 +37,7 @@ pub(in super::super) fn env() -> Env {
 }
 
 fn fill(buffer: &mut [u8]) {
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(buffer));
-    read.expect("every Linux has it");
+    getrandom::fill(buffer).expect("every Linux has it");
 }
 
 #[derive(Deserialize)]
