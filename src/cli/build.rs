@@ -117,8 +117,8 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
     let mut warnings = Vec::new();
     let stop = Stop::default();
     let limit = TimeLimit::start(args.time_limit, &stop);
-    let files =
-        charts::WithCharts { command: &args.helm_command, disk: Disk::default(), limit: &limit };
+    let (command, disk) = (args.helm_command.as_str(), Disk::default());
+    let files = charts::WithCharts { command, disk, limit: &limit, stop: stop.clone() };
     // Who lifts the time lifts the steps, which are a time on any machine.
     let allowance = match args.time_limit == TIME_LIMIT {
         true => kustomize::ALLOWED,

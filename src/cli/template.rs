@@ -84,8 +84,17 @@ fn failed(error: impl ToString) -> Failed {
     (error.to_string(), None)
 }
 
-/// Renders what the flags say; `values` are under those of the flags.
-fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), Failed> {
+/// What a render is part of.
+#[derive(Clone, Copy)]
+struct Within<'b> {
+    /// Values below those of the flags.
+    values: &'b [u8],
+    /// Ends the whole.
+    stop: &'b Stop,
+}
+
+/// Renders what the flags say, alone or as a part of a build, whose time it takes.
+fn render(flags: &Flags, within: Option<Within<'_>>, said: &mut Said) -> Result<(), Failed> {
     let kube_version = match flags.kube_version.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
@@ -94,10 +103,10 @@ fn render(flags: &Flags, values: Option<&[u8]>, said: &mut Said) -> Result<(), F
         ),
     };
     said.warnings.extend(flags.said().map_err(failed)?);
-    let stop = Stop::default();
-    let _limit = TimeLimit::start(flags.time_limit, &stop);
+    let stop = within.map_or_else(Stop::default, |within| within.stop.clone());
+    let _limit = within.is_none().then(|| TimeLimit::start(flags.time_limit, &stop));
     let env = Env { stop, ..env(flags, kube_version) };
-    let done = render_in(flags, &env, values, said);
+    let done = render_in(flags, &env, within.map(|within| within.values), said);
     done.map_err(|(error, explanation)| match env.stop.is_set() {
         true => (format!("{error}\n\n{}", time_limit::HINT), explanation),
         false => (error, explanation),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use golang::meter::Stop;
 use kustomize::{Error, Files, Inflation, Place, Repository};
 use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
@@ -21,6 +22,8 @@ pub(super) struct WithCharts<'c> {
     pub(super) command: &'c str,
     pub(super) disk: Disk,
     pub(super) limit: &'c TimeLimit,
+    /// What ends the build, and so its charts.
+    pub(super) stop: Stop,
 }
 
 impl Files for WithCharts<'_> {
@@ -69,7 +72,7 @@ impl Files for WithCharts<'_> {
 
     fn inflate(&self, inflation: &Inflation) -> Result<Vec<u8>, Error> {
         let args = template_args(inflation);
-        template::render_for_overlay(&args, &inflation.values).map_err(|error| {
+        template::render_for_overlay(&args, &inflation.values, &self.stop).map_err(|error| {
             // Parity(kustomize): the command is shown, so that somebody can run it without kustomize.
             Error::new(format!("{error}: helm template {}", args.join(" ")))
         })

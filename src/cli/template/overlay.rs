@@ -3,15 +3,20 @@
 //! Elsewhere: which arguments these are (`cli::build`).
 
 use clap::{Args as _, Command, FromArgMatches as _};
+use golang::meter::Stop;
 use helm::render::STACK;
 
-use super::{Flags, Said};
+use super::{Flags, Said, Within};
 
-/// What `helm template` prints with these arguments and values.
+/// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
 /// # Errors
 /// What Helm says in their place; with `--debug` also what it prints nevertheless.
-pub(in crate::cli) fn render(args: &[String], values: &[u8]) -> Result<Vec<u8>, String> {
+pub(in crate::cli) fn render(
+    args: &[String],
+    values: &[u8],
+    stop: &Stop,
+) -> Result<Vec<u8>, String> {
     let command = Flags::augment_args(Command::new("template").no_binary_name(true));
     let flags = command.try_get_matches_from(args).and_then(|it| Flags::from_arg_matches(&it));
     let flags =
@@ -19,7 +24,7 @@ pub(in crate::cli) fn render(args: &[String], values: &[u8]) -> Result<Vec<u8>, 
     let mut said = Said::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
-        let work = || super::render(&flags, Some(values), &mut said);
+        let work = || super::render(&flags, Some(Within { values, stop }), &mut said);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
             let broken = |_| ("the render ended with a panic".to_owned(), None);
@@ -33,5 +38,29 @@ pub(in crate::cli) fn render(args: &[String], values: &[u8]) -> Result<Vec<u8>, 
             Err(format!("{error}\nHelm template:\n{template}"))
         }
         Err((error, _)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_build_is_that_of_its_charts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        file("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n");
+        file("templates/a.yaml", "{{ range until 100000 }}{{ end }}a: b\n");
+        let args = ["app".to_owned(), folder.path().display().to_string()];
+        let stop = Stop::default();
+        let rendered = render(&args, b"{}", &stop).unwrap();
+        assert!(String::from_utf8_lossy(&rendered).contains("a: b"));
+        stop.set();
+        let error = render(&args, b"{}", &stop).unwrap_err();
+        assert!(error.contains(crate::cli::time_limit::HINT), "{error}");
     }
 }
