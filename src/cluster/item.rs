@@ -121,6 +121,21 @@ impl Wire for Whole {
     }
 }
 
+/// An object of any kind, with nulls for what is nested too deeply.
+#[derive(Debug)]
+pub(super) struct Shallow(pub(super) Value);
+
+impl Wire for Shallow {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let whole = serde_json::from_slice(json);
+        whole.or_else(|_| serde_json::from_slice(&pruned(json))).map(Self)
+    }
+
+    fn version(&self) -> &str {
+        self.0.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
 impl Wire for Sighted {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]

@@ -2,9 +2,11 @@
 
 use http::{Method, Request};
 use objects::{Gvk, Object};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
+use super::item::{Page, Shallow};
 use super::retry::{self, Told};
 use super::{Cluster, ClusterError};
 
@@ -29,6 +31,18 @@ impl Cluster {
         content_type: &str,
         body: Vec<u8>,
     ) -> Result<Value, ClusterError> {
+        let answer = self.send_for_text(method, path, content_type, body).await?;
+        serde_json::from_str(&answer).map_err(|error| kube::Error::SerdeError(error).into())
+    }
+
+    /// As [`Cluster::send`]; the answer is not read.
+    async fn send_for_text(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<String, ClusterError> {
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -41,7 +55,7 @@ impl Cluster {
                 .extension(told.clone())
                 .body(body.clone())
                 .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
-            let error = match self.unary.request::<Value>(request).await {
+            let error = match self.unary.request_text(request).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => told.into(ClusterError::from(error)),
             };
@@ -87,7 +101,8 @@ impl Cluster {
         }
     }
 
-    /// Objects of a kind in a namespace that a label selector matches.
+    /// Objects of a kind in a namespace that a label selector matches. Each is read by itself: what lies too deep in one
+    /// is null, and the others are whole.
     ///
     /// # Errors
     /// Every refusal, and no answer.
@@ -99,17 +114,16 @@ impl Cluster {
     ) -> Result<Vec<Object>, ClusterError> {
         let query: String = url_encode(selector);
         let path = format!("{}?labelSelector={query}", resource.path(namespace, None)?);
-        let answer = self.send(Method::GET, &path, "application/json", Vec::new()).await?;
-        let Some(items) = answer.get("items").and_then(Value::as_array) else {
-            return Ok(Vec::new());
-        };
-        let named = |item: &Value| {
-            let mut item = item.clone();
+        let answer = self.send_for_text(Method::GET, &path, "application/json", Vec::new()).await?;
+        let page = Page::<Shallow>::read(answer.as_bytes()).map_err(|error| {
+            ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
+        })?;
+        let named = |Shallow(mut item): Shallow| {
             item["apiVersion"] = resource.gvk.api_version().into();
             item["kind"] = resource.gvk.kind.clone().into();
             to_object(item)
         };
-        items.iter().map(named).collect()
+        page.items.into_iter().map(named).collect()
     }
 
     /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
@@ -292,15 +306,10 @@ fn to_object(value: Value) -> Result<Object, ClusterError> {
         .map_err(|e| ClusterError::NoAnswer(format!("the answer is not an object: {e}")))
 }
 
+/// What stands for itself in a query.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Percent-encodes what may stand in a selector and not in a query.
 pub(super) fn url_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    utf8_percent_encode(text, PLAIN).to_string()
 }

@@ -94,7 +94,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<K>, ClusterError> {
-        Ok(self.api::<K>(namespace).get_opt(name).await?)
+        found(self.api::<K>(namespace).get(name).await)
     }
 
     /// Makes an object that must not be there yet.
@@ -177,7 +177,7 @@ impl Cluster {
         name: &str,
     ) -> Result<Option<(std::collections::BTreeMap<String, Vec<u8>>, u64)>, ClusterError> {
         let secret =
-            self.api::<k8s_openapi::api::core::v1::Secret>(namespace).get_opt(name).await?;
+            found(self.api::<k8s_openapi::api::core::v1::Secret>(namespace).get(name).await)?;
         Ok(secret.map(|secret| {
             let version = version_of(&secret);
             let data = secret.data.unwrap_or_default();
@@ -195,7 +195,7 @@ impl Cluster {
         name: &str,
     ) -> Result<Option<(std::collections::BTreeMap<String, String>, u64)>, ClusterError> {
         let found =
-            self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get_opt(name).await?;
+            found(self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get(name).await)?;
         Ok(found.map(|config_map| {
             let version = version_of(&config_map);
             (config_map.data.unwrap_or_default(), version)
@@ -212,8 +212,9 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<(Vec<String>, u64)>, ClusterError> {
-        let found =
-            self.api::<k8s_openapi::api::core::v1::ServiceAccount>(namespace).get_opt(name).await?;
+        let found = found(
+            self.api::<k8s_openapi::api::core::v1::ServiceAccount>(namespace).get(name).await,
+        )?;
         Ok(found.map(|account| {
             let version = version_of(&account);
             let secrets = account.image_pull_secrets.unwrap_or_default();
@@ -230,4 +231,9 @@ fn version_of<K: kube::Resource>(object: &K) -> u64 {
 fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {
     let error = ClusterError::from(error);
     if error.is_not_found() { Ok(None) } else { Err(error) }
+}
+
+/// What was read; `None` where the server says of the object itself that it is not there.
+fn found<K>(answer: Result<K, kube::Error>) -> Result<Option<K>, ClusterError> {
+    answer.map(Some).or_else(gone)
 }

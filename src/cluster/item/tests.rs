@@ -50,6 +50,16 @@ fn an_item_nested_as_deeply_as_an_api_server_stores_spoils_no_other() {
 }
 
 #[test]
+fn a_list_of_any_kind_has_nulls_for_what_is_nested_too_deeply() {
+    let text = page(&[release("deep", &nested(9_990), ""), release("well", "{\"a\":1}", "")]);
+    let page = Page::<Shallow>::read(text.as_bytes()).unwrap();
+    let [Shallow(deep), Shallow(well)] = &page.items[..] else { panic!("{:?}", page.items) };
+    assert_eq!(deep["metadata"]["uid"], json!("u-deep"));
+    assert_eq!(deep.pointer(&format!("/spec/values{}", "/a".repeat(98))), Some(&json!(null)));
+    assert_eq!(well["spec"]["values"], json!({"a": 1}));
+}
+
+#[test]
 fn the_deepest_that_is_read_is_the_deepest_that_serde_json_takes() {
     let read = |depth| object::<HelmRelease>(release("a", &nested(depth), "").as_bytes());
     assert!(read(DEEPEST - 2).is_ok());
