@@ -197,6 +197,8 @@ struct Ended {
     helm_chart: Option<String>,
     /// What has to be written besides.
     held: Option<Held>,
+    /// What the operation does that is under way.
+    running: Option<String>,
     /// For how long nothing is said of it, since it will mostly be over by then.
     unsaid_for: Option<Duration>,
 }
@@ -204,7 +206,8 @@ struct Ended {
 impl Ended {
     fn early(object: &Arc<HelmRelease>, rest: Rest) -> Self {
         let object = object.clone();
-        Self { object, rest, wish: None, helm_chart: None, held: None, unsaid_for: None }
+        let (wish, helm_chart, held, running) = (None, None, None, None);
+        Self { object, rest, wish, helm_chart, held, running, unsaid_for: None }
     }
 }
 
@@ -484,8 +487,8 @@ impl Session {
             self.memory().wait =
                 Some(Wait { wished, generation, looked_at, asked, healthy, records });
         }
-        let (object, held) = (world.object(), world.held());
-        Some(Ended { wish: Some(wish), held, ..Ended::early(&object, rest) })
+        let (object, held, running) = (world.object(), world.held(), world.running());
+        Some(Ended { wish: Some(wish), held, running, ..Ended::early(&object, rest) })
     }
 
     /// Says how the run ended, and when the next one is due.
@@ -494,7 +497,7 @@ impl Session {
         ended: Ended,
         timeouts: Option<Timeouts>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, wish, helm_chart, held, unsaid_for: _ } = ended;
+        let Ended { object, rest, wish, helm_chart, held, running, unsaid_for: _ } = ended;
         let now = jiff::Timestamp::now();
         let settings = &self.context.settings;
         let (retry, interval) = match timeouts {
@@ -506,6 +509,7 @@ impl Session {
             rest: &rest,
             desired: wish.as_ref().map(|wish| &wish.desired),
             helm_chart: helm_chart.as_deref(),
+            running: running.as_deref(),
             now,
         };
         let report = report::report(&object, &run);

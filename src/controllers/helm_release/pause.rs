@@ -15,12 +15,13 @@ use objects::Masking;
 use reconcile::{Facts, Rest, Time, WindowState, reason};
 use release::plan::is_under_way;
 use release::snapshot::latest;
+use release::status::RELEASED;
 
 use super::action_options::ActionOptions;
 use super::postrender::PostRenderers;
 use super::storage::Storage;
 use super::wish::{self, Parts, Timeouts};
-use super::{Ended, Session, Wish, chart, report, status};
+use super::{Ended, Session, Wish, chart, status};
 use crate::cluster::ClusterError;
 use crate::controllers::reference::References;
 use crate::controllers::target::{Target, Wanted};
@@ -187,13 +188,15 @@ impl Session {
             target.watcher().await_objects(&self.node, &[]);
         }
         self.memory().hook_watch = None;
-        let mut object = object.clone();
-        if let Some((before, after)) = report::suspended(&object, self.began) {
-            let written = self.latest.write_status(&self.context, &object, &before, &after).await?;
-            let Some(written) = written else { return Ok(None) };
-            object = written;
-        }
-        marks::show(&self.context, &self.latest, &object, self.began, false).await?;
+        let text = match object.condition(RELEASED) {
+            Some(released) => {
+                let before = &released.message;
+                format!("suspended before the next action began; before that: {before}")
+            }
+            None => "suspended before anything was released".to_owned(),
+        };
+        let (context, latest) = (&self.context, &self.latest);
+        marks::show_suspended(context, latest, object, self.began, &status::OWNED, &text).await?;
         Ok(None)
     }
 

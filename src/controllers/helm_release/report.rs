@@ -164,35 +164,6 @@ fn reconciling(conditions: &mut Vec<Condition>, had: &[Condition], text: &str, n
     conditions.insert(0, condition);
 }
 
-/// The status of a suspended object on which nothing is under way: it says so, and where it stopped. None where it does
-/// already.
-pub(super) fn suspended(object: &HelmRelease, now: Time) -> Option<(Value, Value)> {
-    let before = status::value_of(object);
-    let mut conditions = conditions_of(&before);
-    let count = conditions.len();
-    conditions.retain(|it| it.kind != reconcile::RECONCILING);
-    let released =
-        Condition::find(&conditions, words::RELEASED).map(|released| released.message.clone());
-    let mut is_changed = conditions.len() != count;
-    let is_unknown =
-        |it: &&mut Condition| it.kind == reconcile::READY && it.status == Truth::Unknown;
-    if let Some(ready) = conditions.iter_mut().find(is_unknown) {
-        is_changed = true;
-        ready.status = Truth::False;
-        ready.reason = reason::SUSPENDED.as_str().to_owned();
-        ready.message = match released {
-            Some(released) => {
-                format!("suspended before the next action began; before that: {released}")
-            }
-            None => "suspended before anything was released".to_owned(),
-        };
-        ready.last_transition_time = now;
-    }
-    let mut after = before.clone();
-    after["conditions"] = json!(conditions);
-    is_changed.then_some((before, after))
-}
-
 /// How a run ended.
 pub(super) struct Run<'a> {
     pub(super) rest: &'a Rest,
@@ -200,6 +171,8 @@ pub(super) struct Run<'a> {
     pub(super) desired: Option<&'a Desired>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     pub(super) helm_chart: Option<&'a str>,
+    /// What the operation does that is under way, as its journal says.
+    pub(super) running: Option<&'a str>,
     pub(super) now: Time,
 }
 
@@ -240,11 +213,8 @@ pub(super) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
         }
     }
     let under_way = matches!(run.rest, Rest::Running(..));
-    if let (Some(was), true) = (Condition::find(&had, reconcile::RECONCILING), under_way)
-        && was.message.starts_with("Running '")
-    {
-        let text = was.message.clone();
-        reconciling(&mut conditions, &had, &text, run.now);
+    if let (Some(text), true) = (run.running, under_way) {
+        reconciling(&mut conditions, &had, text, run.now);
     }
     after["conditions"] = json!(conditions);
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
@@ -314,53 +284,5 @@ pub(super) fn log(object: &HelmRelease, event: &Event) {
                 "{text}"
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn suspended_with(conditions: &Value) -> Option<Value> {
-        let object: HelmRelease = serde_json::from_value(json!({
-            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-            "metadata": {"name": "app", "namespace": "apps", "generation": 2},
-            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        let (_, after) = suspended(&object, "2026-11-02T00:00:00Z".parse().unwrap())?;
-        Some(after["conditions"].clone())
-    }
-
-    fn condition(kind: &str, status: &str, message: &str) -> Value {
-        json!({"type": kind, "status": status, "reason": "R", "message": message,
-            "observedGeneration": 2, "lastTransitionTime": "2026-11-01T00:00:00Z"})
-    }
-
-    #[test]
-    fn a_suspended_release_that_has_come_to_rest_is_left_as_it_is() {
-        for status in ["True", "False"] {
-            assert_eq!(suspended_with(&json!([condition("Ready", status, "m")])), None);
-        }
-        assert_eq!(suspended_with(&json!([])), None);
-    }
-
-    #[test]
-    fn a_suspended_release_is_neither_reconciling_nor_unknown() {
-        let failed = condition("Ready", "False", "suspended during the upgrade");
-        let told = json!([condition("Reconciling", "True", "m"), failed]);
-        assert_eq!(suspended_with(&told), Some(json!([failed])));
-        let told =
-            json!([condition("Reconciling", "True", "m"), condition("Ready", "Unknown", "m")]);
-        let after = suspended_with(&told).unwrap();
-        assert_eq!(after.as_array().unwrap().len(), 1);
-        assert_eq!(after[0]["status"], "False");
-        assert_eq!(after[0]["message"], "suspended before anything was released");
-        let released = condition("Released", "True", "Helm install succeeded");
-        let told = json!([condition("Ready", "Unknown", "m"), released]);
-        let after = suspended_with(&told).unwrap();
-        assert!(after[0]["message"].as_str().unwrap().ends_with(": Helm install succeeded"));
-        assert_eq!(after[1], released);
     }
 }

@@ -12,6 +12,7 @@ use kube::core::{Resource as _, ResourceExt as _};
 use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
+use release::account::running_text;
 use release::operation::{Live, Opening, Outcome, opened, rolled_back};
 use release::plan::{Need, Observed, Ran, is_under_way};
 use release::status::{self as words, Event, Report};
@@ -311,6 +312,15 @@ impl World {
             return Ok(());
         }
         self.write_status(&object, held, &after).await
+    }
+
+    /// What the operation does that is under way, as its journal said at the last look.
+    pub(super) fn running(&self) -> Option<String> {
+        let known = self.known();
+        let journal = known.revisions.last()?.journal.as_ref()?;
+        let timeout = Duration::from_millis(journal.plan.timeout_ms);
+        let is_open = journal.owner == self.desired().owner && journal.is_open();
+        is_open.then(|| running_text(journal.action, timeout))
     }
 
     /// What the end of the run has to write besides its own.
