@@ -13,7 +13,7 @@ use reqwest::Method;
 use tempfile::TempDir;
 
 use super::log::Log;
-use super::s3::{encoded, hmac};
+use super::s3::{encoded, hmac, path_encoded};
 use crate::binaries::packages;
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
@@ -97,7 +97,7 @@ impl Azurite {
         // Permissions, start, end, what; policy, addresses, protocol; version, kind; snapshot and five headers.
         let text = format!("rl\n\n{end}\n{resource}\n\n\n\n{version}\nc\n\n\n\n\n\n");
         let signature = STANDARD.encode(hmac(&STANDARD.decode(KEY)?, text.as_bytes()));
-        let signature = encoded(&signature).replace('/', "%2F");
+        let signature = encoded(&signature);
         Ok(format!("sv={version}&sr=c&sp=rl&se={}&sig={signature}", encoded(&end)))
     }
 
@@ -124,7 +124,7 @@ impl Azurite {
         query: Option<(&str, &str)>,
         body: &[u8],
     ) -> Result<()> {
-        let path = format!("/{ACCOUNT}/{}", encoded(path));
+        let path = format!("/{ACCOUNT}/{}", path_encoded(path));
         let (asked, signed) = match query {
             Some((name, value)) => (format!("?{name}={value}"), format!("\n{name}:{value}")),
             None => Default::default(),

@@ -76,7 +76,7 @@ impl GcsServer {
 
     /// Takes an object out of a bucket.
     pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
-        let key = encoded(key).replace('/', "%2F");
+        let key = encoded(key);
         self.send(self.request(Method::DELETE, &format!("/storage/v1/b/{bucket}/o/{key}"))).await
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -129,7 +130,7 @@ impl S3Server {
     /// Sends a signed request.
     async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<()> {
         let scheme = if self.is_tls { "https" } else { "http" };
-        let (host, path) = (self.endpoint(), format!("/{}", encoded(path)));
+        let (host, path) = (self.endpoint(), format!("/{}", path_encoded(path)));
         let mut request = self.client.request(method.clone(), format!("{scheme}://{host}{path}"));
         for (name, value) in signed(method.as_str(), &host, &path, body) {
             request = request.header(name, value);
@@ -142,18 +143,18 @@ impl S3Server {
     }
 }
 
+/// What a path keeps as it is where a signature is over it, beside letters and digits.
+const PATH: &AsciiSet = &VALUE.remove(b'/');
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// A path with everything encoded that a signature wants encoded.
-pub(super) fn encoded(path: &str) -> String {
-    let mut encoded = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
+pub(super) fn path_encoded(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+/// A value in a query, or one segment of a path.
+pub(super) fn encoded(value: &str) -> String {
+    utf8_percent_encode(value, VALUE).to_string()
 }
 
 /// The headers that sign a request (AWS Signature Version 4). Not by the library that the program uses: both would be

@@ -200,6 +200,11 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
+/// What a name or value of a query stands for; none if an escape is not well written.
+pub fn query_unescape(text: &[u8]) -> Option<Vec<u8>> {
+    unescape(text, Part::Query).ok()
+}
+
 /// The bytes that a text with escapes stands for.
 fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let refuse = |escape: &[u8]| format!("invalid URL escape {}", quoted(escape));
@@ -215,7 +220,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
             if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && part.escapes(byte) {
                 return Err(format!("invalid character {} in host name", quoted(&[byte])));
             }
-            bytes.push(byte);
+            bytes.push(if part == Part::Query && byte == b'+' { b' ' } else { byte });
             at += 1;
             continue;
         }

@@ -98,19 +98,7 @@ impl Repository {
 
 /// The text of a part of a query; none if it is not well written.
 fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let digits = std::str::from_utf8(&digits).ok()?;
-                u8::from_str_radix(digits, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
+    let bytes = golang::url::query_unescape(text.as_bytes())?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -233,5 +221,9 @@ mod tests {
         assert_eq!((parsed.timeout, parsed.submodules), (120_000_000_000, false));
         let parsed = Repository::parse("https://host/a/b?ref=%zz&timeout=2m").unwrap();
         assert_eq!((parsed.reference.as_str(), parsed.timeout), ("", 27_000_000_000));
+        for (query, reference) in [("a%2Fb+c", "a/b c"), ("%+1", ""), ("a%2", "")] {
+            let parsed = Repository::parse(&format!("https://host/a/b?ref={query}")).unwrap();
+            assert_eq!(parsed.reference, reference, "{query}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::Error;
@@ -155,26 +156,7 @@ fn redact(text: &str) -> String {
 
 /// A text of a URL without its percent signs.
 pub(crate) fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let decoded = (first == b'%')
-            .then(|| tail.get(..2))
-            .flatten()
-            .and_then(|pair| std::str::from_utf8(pair).ok())
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        match decoded {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 impl fmt::Display for RemoteUrl {
@@ -224,6 +206,11 @@ mod tests {
         check(
             "https://[::1]:8443/a.git",
             &expect!["https://[::1]:8443/a.git host=::1 port=8443 user=None path=/a.git"],
+        );
+        // What is no escape stays.
+        check(
+            "https://h/a%+1%2b.git",
+            &expect!["https://h/a%+1%2b.git host=h port=443 user=None path=/a%+1+.git"],
         );
     }
 

@@ -7,6 +7,8 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use crate::repository::isolated;
 
 /// What a server does beside serving.
@@ -224,7 +226,7 @@ fn http_backend(root: &Path, request: &Request, is_old: bool) -> Vec<u8> {
         .env("GIT_PROJECT_ROOT", root)
         .env("GIT_HTTP_EXPORT_ALL", "1")
         // CGI gives the path decoded.
-        .env("PATH_INFO", path.replace("%20", " "))
+        .env("PATH_INFO", &*percent_decode_str(path).decode_utf8_lossy())
         .env("QUERY_STRING", query)
         .env("REQUEST_METHOD", &request.method)
         .env("CONTENT_TYPE", request.header("content-type").unwrap_or_default())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sources::git::{Error, Reference};
 use tempfile::TempDir;
+use url::Url;
 
 use crate::repository::{Repository, ssh_key};
 use crate::ssh_server::Server;
@@ -136,7 +137,7 @@ fn what_the_server_says_about_a_missing_repository_is_passed_on() {
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", bed.identity.as_str()), ("known_hosts", &known)];
     let url = bed.server.url(&bed.repository.root.path().join("it's absent.git"));
-    let error = Case::new(&url.replace(' ', "%20"), &secret).refused(&main_branch());
+    let error = Case::new(Url::parse(&url).unwrap().as_str(), &secret).refused(&main_branch());
     assert!(
         matches!(&error, Error::Refused { message, .. } if message.contains("it's absent.git")),
         "{error:?}"

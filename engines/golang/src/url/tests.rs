@@ -59,6 +59,17 @@ fn what_is_no_url_is_refused_in_go_s_words() {
 }
 
 #[test]
+fn a_value_of_a_query_is_read_as_go_does() {
+    // `url.QueryUnescape`, Go 1.26.
+    for (text, wanted) in
+        [("a+b%2Fc", Some("a b/c")), ("é", Some("é")), ("%+1", None), ("%2", None), ("%", None)]
+    {
+        let read = super::query_unescape(text.as_bytes());
+        assert_eq!(read.as_deref(), wanted.map(str::as_bytes), "{text}");
+    }
+}
+
+#[test]
 fn a_password_is_not_shown() {
     let url = Url::parse(b"http://u:secret@h").unwrap();
     assert!(!format!("{url:?}").contains("secret"));

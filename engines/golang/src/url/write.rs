@@ -1,5 +1,7 @@
 //! Writing a URL. Elsewhere: reading one (`url.rs`).
 
+use percent_encoding::percent_encode_byte;
+
 use super::{Url, User, contains, cut};
 
 /// A part of a URL, in which some characters need no escape.
@@ -10,6 +12,8 @@ pub(super) enum Part {
     Zone,
     User,
     Path,
+    /// A name or value of a query, where `+` is a space.
+    Query,
     Fragment,
 }
 
@@ -23,6 +27,7 @@ impl Part {
             Self::Host | Self::Zone => b"!$&'()*+,;=:[]<>\"",
             Self::User => b"$&+,;=",
             Self::Path => b"$&+,/:;=@",
+            Self::Query => b"",
             Self::Fragment => b"$&+,/:;=?@!()*",
         };
         !plain.contains(&byte)
@@ -92,7 +97,7 @@ fn escape(text: &[u8], part: Part) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for byte in text {
         if part.escapes(*byte) {
-            escaped.extend(format!("%{byte:02X}").bytes());
+            escaped.extend(percent_encode_byte(*byte).bytes());
         } else {
             escaped.push(*byte);
         }

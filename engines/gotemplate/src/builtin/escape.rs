@@ -1,11 +1,13 @@
 //! `html`, `js` and `urlquery`.
 
 use golang::unicode::{decode, is_print};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Escapes a text, unless that makes it longer than a limit, give or take a character.
 pub(super) type Escape = fn(&[u8], usize) -> Option<Vec<u8>>;
 
-const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
+/// What stands for itself in a query, beside letters and digits.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 pub(super) fn html(text: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut escaped = Vec::with_capacity(text.len().min(limit));
@@ -56,22 +58,14 @@ pub(super) fn js(text: &[u8], limit: usize) -> Option<Vec<u8>> {
 
 pub(super) fn url_query(text: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut escaped = Vec::with_capacity(text.len().min(limit));
-    for byte in text {
-        if escaped.len() > limit {
+    for part in percent_encode(text, PLAIN) {
+        let part = if part == "%20" { "+" } else { part };
+        if escaped.len() + part.len() > limit {
             return None;
         }
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                escaped.push(*byte);
-            }
-            b' ' => escaped.push(b'+'),
-            other => {
-                let digit = |half: u8| HEXADECIMAL[usize::from(half)];
-                escaped.extend([b'%', digit(other >> 4), digit(other & 15)]);
-            }
-        }
+        escaped.extend_from_slice(part.as_bytes());
     }
-    (escaped.len() <= limit).then_some(escaped)
+    Some(escaped)
 }
 
 #[cfg(test)]

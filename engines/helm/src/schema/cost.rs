@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
 use super::pattern::Patterns;
@@ -223,9 +224,9 @@ impl<'a> Index<'a> {
     /// Everything that a reference may mean. More than it does mean is fine.
     fn find(&self, reference: &str) -> Vec<&'a Json> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let fragment = percent_decoded(fragment);
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
         if !fragment.is_empty() && !fragment.starts_with('/') {
-            return self.anchors.get(fragment.as_str()).cloned().unwrap_or_default();
+            return self.anchors.get(&*fragment).cloned().unwrap_or_default();
         }
         let identified = match address {
             "" => self.identified.values().flatten().copied().collect(),
@@ -238,23 +239,4 @@ impl<'a> Index<'a> {
 
 fn last(address: &str) -> &str {
     address.rsplit(['/', ':']).next().unwrap_or_default()
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                decoded.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }

@@ -3,10 +3,33 @@
 //!
 //! Unlike version 2, no line is ever folded because it is long.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::emit::scalar::{is_break, is_printable};
 use crate::emit::writer::escape;
+
+/// What a tag keeps as it is, beside letters and digits.
+const URI: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b';')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'&')
+    .remove(b'=')
+    .remove(b'+')
+    .remove(b'$')
+    .remove(b',')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'[')
+    .remove(b']');
 
 /// YAML under construction.
 #[derive(Debug)]
@@ -152,18 +175,8 @@ impl Writer {
     pub(super) fn tag(&mut self, handle: &str, suffix: &str) {
         self.separate();
         self.put_all(if handle.is_empty() { "!<" } else { handle });
-        for c in suffix.chars() {
-            let is_plain = c.is_ascii_alphanumeric() || "-;/?:@&=+$,_.~*'()[]".contains(c);
-            if is_plain {
-                self.put(c);
-                continue;
-            }
-            let mut bytes = [0; 4];
-            for byte in c.encode_utf8(&mut bytes).bytes() {
-                // Writing to a string cannot fail.
-                let _ = write!(self.out, "%{byte:02X}");
-                self.column += 3;
-            }
+        for part in utf8_percent_encode(suffix, URI) {
+            self.put_all(part);
         }
         if handle.is_empty() {
             self.put('>');
