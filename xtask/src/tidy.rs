@@ -61,6 +61,11 @@ fn read(path: impl Into<PathBuf>) -> String {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// What a TOML file of the checkout sets.
+fn settings(path: impl Into<PathBuf>) -> toml::Table {
+    toml::from_str(&read(path)).unwrap()
+}
+
 #[test]
 fn files_are_found_by_their_ending_and_build_output_is_not() {
     let found = files("", ".rs");

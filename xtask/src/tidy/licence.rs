@@ -1,90 +1,73 @@
-//! Which licences the tree may be under: `deny.toml` read line by line, and SPDX expressions.
+//! What may enter the tree of dependencies: `deny.toml`, which `cargo deny` reads too.
 //!
-//! Elsewhere: the packages (`super::dependencies`).
+//! Here: the file, and licences. Elsewhere: the packages, what is banned, and where they come from
+//! (`super::dependencies`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::iter::Peekable;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use spdx::{Expression, Licensee, ParseMode};
 
 use super::{assert_none, dependencies, read};
 
 /// What `deny.toml` says.
-#[derive(Debug, Default)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Policy {
-    /// Licences that may be used.
-    allowed: BTreeSet<String>,
-    /// Licences that one crate may be under besides.
-    exceptions: BTreeMap<String, String>,
-    /// Crates that must not be used.
-    pub(super) banned: Vec<String>,
+    licenses: Licences,
+    pub(super) bans: Bans,
+    pub(super) sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+struct Licences {
+    #[serde(deserialize_with = "licences")]
+    allow: Vec<Licensee>,
+    exceptions: Vec<Exception>,
+}
+
+/// Licences that one crate may be under besides.
+#[derive(Debug, Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    #[serde(deserialize_with = "licences")]
+    allow: Vec<Licensee>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Bans {
+    pub(super) deny: Vec<Ban>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Ban {
+    #[serde(rename = "crate")]
+    pub(super) name: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Sources {
+    pub(super) allow_registry: Vec<String>,
+}
+
+fn licences<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Licensee>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    names.iter().map(|name| Licensee::parse(name).map_err(D::Error::custom)).collect()
 }
 
 impl Policy {
-    /// Reads the file; an entry of a list is a line of its own.
-    pub(super) fn parse(text: &str) -> Self {
-        let mut policy = Self::default();
-        let (mut section, mut list) = ("", "");
-        for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-            let quoted: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
-            if line.starts_with('[') {
-                (section, list) = (line, "");
-            } else if line == "]" {
-                list = "";
-            } else if let Some(name) = line.strip_suffix(" = [") {
-                list = name;
-            } else {
-                match (section, list, &*quoted) {
-                    ("[licenses]", "allow", [licence]) => {
-                        policy.allowed.insert((*licence).to_owned());
-                    }
-                    ("[licenses]", "exceptions", [name, licence]) => {
-                        policy.exceptions.insert((*name).to_owned(), (*licence).to_owned());
-                    }
-                    ("[bans]", "deny", [name, _reason]) => policy.banned.push((*name).to_owned()),
-                    _ => {}
-                }
-            }
-        }
-        policy
-    }
-
-    fn allows(&self, name: &str, licence: &str) -> bool {
-        self.allowed.contains(licence) || self.exceptions.get(name).is_some_and(|it| it == licence)
+    pub(super) fn load() -> Self {
+        toml::from_str(&read("deny.toml")).unwrap()
     }
 
     /// Whether a crate may be used under an expression. `A/B` is how old crates write `A OR B`.
     fn covers(&self, name: &str, expression: &str) -> bool {
-        let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
-        let mut words = expression.split_whitespace().peekable();
-        let covered = self.either(name, &mut words);
-        covered && words.next().is_none()
-    }
-
-    fn either<'a>(&self, name: &str, words: &mut Peekable<impl Iterator<Item = &'a str>>) -> bool {
-        let mut covered = self.both(name, words);
-        while words.next_if_eq(&"OR").is_some() {
-            covered |= self.both(name, words);
-        }
-        covered
-    }
-
-    fn both<'a>(&self, name: &str, words: &mut Peekable<impl Iterator<Item = &'a str>>) -> bool {
-        let mut covered = self.one(name, words);
-        while words.next_if_eq(&"AND").is_some() {
-            covered &= self.one(name, words);
-        }
-        covered
-    }
-
-    fn one<'a>(&self, name: &str, words: &mut Peekable<impl Iterator<Item = &'a str>>) -> bool {
-        let Some(word) = words.next() else { return false };
-        if word == "(" {
-            return self.either(name, words) && words.next() == Some(")");
-        }
-        if words.next_if_eq(&"WITH").is_some() {
-            let exception = words.next().unwrap_or_default();
-            return self.allows(name, &format!("{word} WITH {exception}"));
-        }
-        self.allows(name, word)
+        let exceptions = self.licenses.exceptions.iter().filter(|it| it.name == name);
+        let allowed: Vec<&Licensee> =
+            self.licenses.allow.iter().chain(exceptions.flat_map(|it| &it.allow)).collect();
+        Expression::parse_mode(expression, ParseMode::LAX).is_ok_and(|expression| {
+            expression.evaluate(|required| allowed.iter().any(|it| it.satisfies(required)))
+        })
     }
 }
 
@@ -105,30 +88,32 @@ fn faults<'a>(
 
 #[test]
 fn every_licence_of_the_tree_is_allowed() {
-    let policy = Policy::parse(&read("deny.toml"));
     let packages = dependencies::packages();
     assert!(packages.len() > 100, "only {} packages", packages.len());
     let licences = packages.iter().map(|it| (it.name.as_str(), it.license.as_deref()));
-    assert_none(&faults(&policy, licences));
+    assert_none(&faults(&Policy::load(), licences));
 }
 
 #[test]
 fn every_entry_of_the_policy_is_needed() {
-    let policy = Policy::parse(&read("deny.toml"));
     let packages = dependencies::packages();
-    let stale =
-        policy.exceptions.keys().filter(|name| !packages.iter().any(|it| it.name == **name));
+    let policy = Policy::load();
+    let exceptions = policy.licenses.exceptions.iter().map(|it| it.name.as_str());
+    let stale = exceptions.filter(|name| !packages.iter().any(|it| it.name == *name));
     assert_none(&stale.map(|name| format!("{name} is not in the tree")).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_licence_that_is_not_allowed_is_found() {
-    let policy = Policy::parse(
-        "[licenses]\nallow = [\n    \"MIT\",\n    \"Apache-2.0\",\n]\nexceptions = [\n    \
-         { crate = \"odd\", allow = [\"MPL-2.0\"] },\n]\n[bans]\ndeny = [\n    \
-         { crate = \"ring\", reason = \"no\" },\n]\n",
-    );
-    assert_eq!(policy.banned, ["ring"]);
+    let policy: Policy = toml::from_str(
+        r#"
+        licenses.allow = ["MIT", "Apache-2.0"]
+        licenses.exceptions = [{ crate = "odd", allow = ["MPL-2.0"] }]
+        bans.deny = [{ crate = "ring", reason = "no" }]
+        sources.allow-registry = []
+        "#,
+    )
+    .unwrap();
     for (name, expression, expected) in [
         ("a", "MIT", true),
         ("a", "GPL-3.0", false),

@@ -2,40 +2,47 @@
 //!
 //! Elsewhere: what the lints find (`cargo clippy`).
 
-use super::{assert_none, dependencies, read};
+use toml::{Table, Value};
 
-/// Lines of a settings file that set something.
-fn entries(text: &str) -> Vec<&str> {
-    let lines = text.lines().map(|line| line.trim().trim_end_matches(','));
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
-}
+use super::{assert_none, dependencies, settings};
 
-/// Entries of one file that another does not have.
-fn missing(whole: &str, part: &str) -> Vec<String> {
-    let known = entries(whole);
-    let lost = entries(part).into_iter().filter(|entry| !known.contains(entry));
-    lost.map(|entry| format!("engines/clippy.toml lacks `{entry}`")).collect()
+/// Settings of one file, and entries of its lists, that another does not have.
+fn missing(whole: &Table, part: &Table) -> Vec<String> {
+    let lost = part.iter().flat_map(|(key, value)| match (value, whole.get(key)) {
+        (Value::Array(wanted), Some(Value::Array(known))) => {
+            wanted.iter().filter(|entry| !known.contains(entry)).map(|it| (key, it)).collect()
+        }
+        (value, known) if known == Some(value) => Vec::new(),
+        _ => vec![(key, value)],
+    });
+    lost.map(|(key, value)| format!("engines/clippy.toml lacks {value:?} of `{key}`")).collect()
 }
 
 #[test]
 fn the_engines_settings_repeat_the_root_settings() {
-    assert_none(&missing(&read("engines/clippy.toml"), &read("clippy.toml")));
-    let lost = missing("a = 1\n", "# why\na = 1\nb = [\n  { path = \"x\" },\n]\n");
-    assert_eq!(lost.len(), 3, "{lost:?}");
+    assert_none(&missing(&settings("engines/clippy.toml"), &settings("clippy.toml")));
+    let [whole, part] = [
+        "a = 1\nb = [{ path = \"y\" }]",
+        "# why\na = 1\nb = [\n  { path = \"x\" },\n { path = \"y\" },\n]\nc = 2",
+    ]
+    .map(|text| toml::from_str(text).unwrap());
+    let lost = missing(&whole, &part);
+    assert_eq!(lost.len(), 2, "{lost:?}");
 }
 
 #[test]
 fn functions_are_limited_to_eighty_lines() {
     for file in ["clippy.toml", "engines/clippy.toml"] {
-        assert!(entries(&read(file)).contains(&"too-many-lines-threshold = 80"), "{file}");
+        assert_eq!(settings(file)["too-many-lines-threshold"].as_integer(), Some(80), "{file}");
     }
-    assert!(entries(&read("Cargo.toml")).contains(&"too_many_lines = \"warn\""));
+    let clippy = &settings("Cargo.toml")["workspace"]["lints"]["clippy"];
+    assert_eq!(clippy["too_many_lines"].as_str(), Some("warn"));
 }
 
 /// Whether a manifest takes the workspace's lints.
-fn inherits_lints(manifest: &str) -> bool {
-    manifest.lines().map(str::trim).skip_while(|line| *line != "[lints]").nth(1)
-        == Some("workspace = true")
+fn inherits_lints(manifest: &Table) -> bool {
+    let lints = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+    lints.and_then(Value::as_bool).unwrap_or_default()
 }
 
 #[test]
@@ -43,11 +50,11 @@ fn every_member_of_the_workspace_takes_its_lints() {
     let packages = dependencies::metadata().workspace_packages();
     assert!(packages.len() > 5, "{}", packages.len());
     let without =
-        packages.iter().filter(|it| !inherits_lints(&read(it.manifest_path.as_std_path())));
+        packages.iter().filter(|it| !inherits_lints(&settings(it.manifest_path.as_std_path())));
     assert_none(
         &without
             .map(|it| format!("{} has no `[lints] workspace = true`", it.name))
             .collect::<Vec<_>>(),
     );
-    assert!(!inherits_lints("[package]\nname = \"x\"\n"));
+    assert!(!inherits_lints(&toml::from_str("[package]\nname = \"x\"\n").unwrap()));
 }

@@ -2,7 +2,9 @@
 //!
 //! Elsewhere: what the pages say (`README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md`, `docs/decisions`).
 
-use super::{assert_none, files, read};
+use toml::Table;
+
+use super::{assert_none, files, read, settings};
 use crate::root;
 
 /// Pages whose paths are checked.
@@ -44,12 +46,9 @@ fn dead_paths(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Stri
 }
 
 /// Names of third-party crates in a manifest's `[workspace.dependencies]`.
-fn third_parties(manifest: &str) -> Vec<&str> {
-    let lines = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
-    let lines = lines.take_while(|line| !line.starts_with('['));
-    let entries = lines.filter_map(|line| line.split_once(" = "));
-    let entries = entries.filter(|(name, _)| !name.starts_with('#'));
-    entries.filter(|(_, value)| !value.contains("path = ")).map(|(name, _)| name).collect()
+fn third_parties(manifest: &Table) -> Vec<&str> {
+    let entries = manifest["workspace"]["dependencies"].as_table().into_iter().flatten();
+    entries.filter(|(_, it)| it.get("path").is_none()).map(|(name, _)| name.as_str()).collect()
 }
 
 /// Whether a text has a word, not as a part of another.
@@ -90,7 +89,7 @@ fn the_readme_names_the_commands_that_show_and_check_everything() {
 #[test]
 fn every_dependency_has_its_reason_in_the_decisions() {
     let decisions: String = files("docs/decisions", ".md").into_iter().map(read).collect();
-    let manifest = read("Cargo.toml");
+    let manifest = settings("Cargo.toml");
     let names = third_parties(&manifest);
     assert!(names.contains(&"kube") && !names.contains(&"crds"), "{names:?}");
     let missing = names.iter().filter(|name| !has_word(&decisions, name));
@@ -103,7 +102,7 @@ fn every_dependency_has_its_reason_in_the_decisions() {
 fn third_parties_are_told_from_our_own() {
     let manifest = "[package]\nx = 1\n[workspace.dependencies]\n# a = b\nours = { path = \"x\" }\n\
                     tokio-util = \"1\"\n\n[lints]\ny = 1\n";
-    assert_eq!(third_parties(manifest), ["tokio-util"]);
+    assert_eq!(third_parties(&toml::from_str(manifest).unwrap()), ["tokio-util"]);
     assert!(has_word("- `tokio-util`: why", "tokio-util"));
     assert!(!has_word("- `tokio-util`: why", "tokio"));
 }
