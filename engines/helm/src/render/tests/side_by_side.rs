@@ -7,7 +7,12 @@ use super::*;
 /// Eight files, in the order in which they are rendered: the last name first. Each says the same with its number for `#`,
 /// below a text that makes all of them large enough.
 fn eight(text: &str) -> Chart {
-    let long = format!("{{{{- /*{}*/ -}}}}", "x".repeat(16 << 10));
+    eight_below(text, 16 << 10)
+}
+
+/// [`eight`] below a text of so many bytes.
+fn eight_below(text: &str, bytes: usize) -> Chart {
+    let long = format!("{{{{- /*{}*/ -}}}}", "x".repeat(bytes));
     let strings: Vec<(String, String)> = (0..8)
         .map(|number| {
             let text = text.replace('#', &number.to_string());
@@ -94,6 +99,37 @@ fn randomness_is_used_up_in_the_order_of_files() {
     let env = Env { random: Arc::new(random), ..env() };
     let (found, _) = said(&eight("{{ uuidv4 | trunc 2 }}"), json!({}), &env);
     assert_eq!(found.unwrap(), ["01", "02", "03", "04", "05", "06", "07", "08"]);
+}
+
+/// What the files say where the random bytes begin with the seed.
+fn drawn(chart: &Chart, seed: u8) -> Vec<Vec<u8>> {
+    let next = Mutex::new(seed);
+    let random = move |buffer: &mut [u8]| {
+        let mut next = next.lock().unwrap();
+        for byte in buffer {
+            *byte = *next;
+            *next = next.wrapping_mul(5).wrapping_add(31);
+        }
+    };
+    let env = Env { random: Arc::new(random), ..env() };
+    let rendered = render_with(chart, &values(json!({})), &env, Mode::default()).0;
+    rendered.unwrap().into_values().collect()
+}
+
+#[test]
+fn what_is_drawn_is_the_same_side_by_side_and_one_by_one() {
+    for text in [
+        r#"{{ uuidv4 }}{{ randAlphaNum 20 }}{{ randAscii 3 }}{{ randBytes 5 }}{{ randInt 0 1000 }}"#,
+        r#"{{ shuffle "abcdefgh" }}{{ if eq # 2 }}{{ bcrypt "p" }}{{ end }}{{ encryptAES "key" "text" }}"#,
+        r#"{{ genPrivateKey "ed25519" }}"#,
+        // Some files draw, and one draws what another asks of it.
+        r#"{{ if eq (mod # 3) 1 }}{{ randNumeric 9 }}{{ end }}{{ tpl "{{ randAlpha 4 }}" . }}"#,
+        r#"{{ $_ := set .Values "drawn" (uuidv4) }}{{ .Values.drawn }}"#,
+    ] {
+        let [side_by_side, one_by_one] = [16 << 10, 0].map(|it| drawn(&eight_below(text, it), 1));
+        assert_eq!(side_by_side, one_by_one, "{text}");
+        assert_ne!(one_by_one, drawn(&eight_below(text, 0), 2), "{text}");
+    }
 }
 
 #[test]
