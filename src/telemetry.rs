@@ -1,10 +1,12 @@
 //! Log lines: where they go, what they look like, which crates they come from.
 //!
-//! JSON lines carry the keys that `flux logs` reads: `level`, `ts`, `msg`, `controllerKind`, `name`, `namespace`, `error`.
+//! JSON lines carry the keys that `flux logs` reads, in a fixed order: `ts`, `level`, `msg`, the object
+//! (`controllerKind`, `namespace`, `name`), then everything else as it was given, and `logger`.
 
 use std::fmt;
+use std::io::IsTerminal as _;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -30,7 +32,9 @@ pub(crate) fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()
     };
     let ours: Vec<String> = CRATES.iter().map(|name| format!("{name}={level}")).collect();
     let filter = EnvFilter::try_new(format!("error,{}", ours.join(",")))?;
-    let builder = layer().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_terminal = std::io::stderr().is_terminal();
+    let builder =
+        layer().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
     let started = match encoding {
         LogEncoding::Json => builder.event_format(FluxJson).try_init(),
         LogEncoding::Console => builder.try_init(),
@@ -41,28 +45,44 @@ pub(crate) fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()
 /// One flat JSON object a line.
 struct FluxJson;
 
-struct Fields(Map<String, Value>);
+/// The fields of an event, in the order in which they were given.
+#[derive(Default)]
+struct Fields(Vec<(String, Value)>);
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.push((key(field), value.into()));
+    }
+}
 
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(key(field), value.into());
+        self.add(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(key(field), value.into());
+        self.add(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(key(field), value.into());
+        self.add(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(key(field), value.into());
+        self.add(field, value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(key(field), format!("{value:?}").into());
+        self.add(field, format!("{value:?}"));
     }
+}
+
+/// What comes before all other fields of an event.
+const FIRST: [&str; 4] = ["msg", "controllerKind", "namespace", "name"];
+
+/// Where a field stands in a line: by [`FIRST`], else where it was given.
+fn rank(key: &str) -> usize {
+    FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len())
 }
 
 fn key(field: &Field) -> String {
@@ -85,8 +105,6 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields(Map::new());
-        event.record(&mut fields);
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
             // Flux's loggers know no warning.
@@ -94,9 +112,86 @@ where
             Level::DEBUG => "debug",
             Level::TRACE => "trace",
         };
-        fields.0.insert("level".into(), level.into());
-        fields.0.insert("ts".into(), format!("{:.3}", jiff::Timestamp::now()).into());
-        fields.0.insert("logger".into(), event.metadata().target().into());
-        writeln!(out, "{}", Value::Object(fields.0))
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        fields.0.sort_by_key(|(key, _)| rank(key));
+        fields.0.push(("logger".to_owned(), event.metadata().target().into()));
+        write!(out, r#"{{"ts":"{:.3}","level":"{level}""#, jiff::Timestamp::now())?;
+        for (key, value) in fields.0 {
+            write!(out, ",{}:{value}", Value::from(key))?;
+        }
+        writeln!(out, "}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written while something logs, in either encoding.
+    fn logged(encoding: LogEncoding, log: impl FnOnce()) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let builder = layer().with_writer(move || writer.clone()).with_ansi(false);
+        match encoding {
+            LogEncoding::Json => {
+                tracing::subscriber::with_default(builder.event_format(FluxJson).finish(), log);
+            }
+            LogEncoding::Console => tracing::subscriber::with_default(builder.finish(), log),
+        }
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn fail() {
+        let (name, namespace) = ("app", "shop");
+        tracing::error!(
+            error = "no \"route\"",
+            attempts = 3,
+            name,
+            namespace,
+            controller_kind = "Kustomization",
+            "request failed, retrying"
+        );
+    }
+
+    #[test]
+    fn a_line_gives_time_level_message_and_object_before_everything_else() {
+        let line = logged(LogEncoding::Json, fail);
+        let read: Value = serde_json::from_str(&line).unwrap();
+        let after_time = line.split_once("\",").unwrap();
+        assert!(after_time.0.starts_with("{\"ts\":\"20"), "{line}");
+        assert_eq!(
+            after_time.1,
+            "\"level\":\"error\",\"msg\":\"request failed, retrying\",\"controllerKind\":\"Kustomization\",\
+             \"namespace\":\"shop\",\"name\":\"app\",\"error\":\"no \\\"route\\\"\",\"attempts\":3,\
+             \"logger\":\"windlass::telemetry::tests\"}\n"
+        );
+        assert_eq!(read["error"], "no \"route\"");
+    }
+
+    #[test]
+    fn the_console_encoding_is_a_readable_line() {
+        let line = logged(LogEncoding::Console, fail);
+        assert!(
+            line.contains("ERROR windlass::telemetry::tests: request failed, retrying"),
+            "{line}"
+        );
+        assert!(line.contains("name=\"app\" namespace=\"shop\""), "{line}");
     }
 }
