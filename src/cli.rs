@@ -31,7 +31,7 @@ fn command() -> Command {
         .subcommand(of("template", TEMPLATE).defer(template::Flags::augment_args))
 }
 
-const BUILD: &str = "Print what a kustomization builds, as `kustomize build` does";
+const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 

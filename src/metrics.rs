@@ -30,7 +30,7 @@ impl ObjectLabels {
     }
 }
 
-/// Why a node was looked at.
+/// Why a node was reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum WakeReason {
     /// Its spec, or a request annotation, changed.
@@ -141,39 +141,43 @@ impl Metrics {
             api_requests.0.clone(),
         );
         let wakes = Family::default();
-        registry.register("windlass_wakes", "What made objects be looked at", wakes.clone());
+        registry.register("windlass_wakes", "Triggers of reconciliations", wakes.clone());
         let running = Gauge::default();
-        registry.register("windlass_running", "Reconciliations under way now", running.clone());
+        registry.register("windlass_running", "Reconciliations in progress", running.clone());
         let queue_depth = Family::default();
         registry.register(
             "windlass_queue_depth",
-            "Objects that were woken and whose reconciliation has not begun, by kind",
+            "Objects queued for reconciliation, by kind",
             queue_depth.clone(),
         );
         let watch_live = Family::default();
         registry.register(
             "windlass_watch_live",
-            "Whether changes of the objects of a kind of ours are seen now: 1 or 0",
+            "Whether the watch of a kind is established (1) or not (0)",
             watch_live.clone(),
         );
         let leader = Gauge::default();
-        registry.register("windlass_leader", "Whether this process leads: 1 or 0", leader.clone());
+        registry.register(
+            "windlass_leader",
+            "Whether this process is the leader (1) or not (0)",
+            leader.clone(),
+        );
         let events = Family::default();
         registry.register(
             "windlass_events",
-            "Events that were posted, by what became of them",
+            "Events posted to windlass, by outcome",
             events.clone(),
         );
         let builds = Family::default();
         registry.register(
             "windlass_builds",
-            "Builds of the manifests of an object; news that change none of its files cost none",
+            "Builds of an object's manifests; a revision that changes none of its files needs none",
             builds.clone(),
         );
         let dropped_events = Counter::default();
         registry.register(
             "windlass_dropped_events",
-            "Events of windlass that were not recorded, because too many waited for the API server",
+            "Events dropped because the queue of events to record was full",
             dropped_events.clone(),
         );
         Arc::new(Self {
@@ -217,7 +221,7 @@ impl Metrics {
         self.builds.get_or_create(&ObjectLabels::of(node)).inc();
     }
 
-    /// Records how long a look took.
+    /// Records how long a run took.
     pub(crate) fn reconciled(&self, node: &Node, took: Duration) {
         self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
     }

@@ -26,31 +26,31 @@ use objects::LabelSelector;
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Settings {
-    /// Kubeconfig to use; without it `$KUBECONFIG`, the user's file or the Pod's own account
+    /// Path to a kubeconfig; by default `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of the Pod
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// Folder that keeps artifacts; it should outlive the process
+    /// Directory in which artifacts are stored; it should survive restarts
     #[arg(long, default_value = "/data", env = "STORAGE_PATH", value_name = "DIR")]
     pub(crate) storage_path: PathBuf,
 
-    /// Address on which artifacts are served and events are taken
+    /// Address on which artifacts are served and events are received
     #[arg(long, default_value = ":9090", env = "STORAGE_ADDRESS", value_parser = parse_address)]
     pub(crate) storage_addr: SocketAddr,
 
-    /// Host and port that artifact URLs carry; by default those of the storage address
+    /// Host and port advertised in artifact URLs; by default those of the storage address
     #[arg(long, env = "STORAGE_ADV_ADDR", value_name = "HOST:PORT")]
     pub(crate) storage_adv_addr: Option<String>,
 
-    /// How long an artifact that was replaced is kept
+    /// How long to retain superseded artifacts
     #[arg(long, default_value = "1m", value_parser = parse_duration)]
     pub(crate) artifact_retention_ttl: Duration,
 
-    /// How many artifacts of an object are kept beyond that time
+    /// How many artifacts per object to retain after that time
     #[arg(long, default_value_t = 2)]
     pub(crate) artifact_retention_records: usize,
 
-    /// Most that all artifacts together may take of the disk, such as `10Gi`; 0 leaves it to the disk
+    /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) storage_size_limit: u64,
 
@@ -62,126 +62,126 @@ pub(crate) struct Settings {
     #[arg(long, default_value = ":9440", env = "HEALTH_ADDR", value_parser = parse_address)]
     pub(crate) health_addr: SocketAddr,
 
-    /// Watch every namespace; `false` watches the one that `$RUNTIME_NAMESPACE` names
+    /// Watch all namespaces; `false` watches the namespace in `$RUNTIME_NAMESPACE` only
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) watch_all_namespaces: bool,
 
-    /// Reconcile only objects whose labels match, such as `sharding.fluxcd.io/key=shard1`; others are still read
+    /// Reconcile only objects that match this label selector, such as `sharding.fluxcd.io/key=shard1`; others are still watched
     #[arg(long, default_value = "", value_name = "SELECTOR", hide_default_value = true,
         value_parser = LabelSelector::parse)]
     pub(crate) watch_label_selector: LabelSelector,
 
-    /// Namespace in which windlass itself runs
+    /// Namespace in which windlass runs
     #[arg(long, env = "RUNTIME_NAMESPACE", default_value = "flux-system")]
     pub(crate) runtime_namespace: String,
 
-    /// How many objects of each kind are worked on at once, unless the kind has its own flag; waiting ones do not count
+    /// How many objects of each kind to reconcile concurrently, unless the kind has its own flag; objects that wait do not count
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent: Option<u16>,
 
-    /// How many sources are fetched at once [default: 2]
+    /// How many sources to fetch concurrently [default: 2]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_source: Option<u16>,
 
-    /// How many Kustomizations are built and applied at once [default: 4]
+    /// How many Kustomizations to build and apply concurrently [default: 4]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_kustomize: Option<u16>,
 
-    /// How many releases are rendered and applied at once [default: 4]
+    /// How many releases to render and apply concurrently [default: 4]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_helm: Option<u16>,
 
-    /// How many objects of one Kustomization are looked at or applied at once
+    /// How many objects of one Kustomization to compare or apply concurrently
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrent_ssa: u16,
 
-    /// When a dependency that is not ready is looked at again, should its wake-up be missed
+    /// How often to check dependencies that are not ready, in addition to watching them
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     pub(crate) requeue_dependency: Duration,
 
-    /// First delay after a failed fetch; it doubles up to the longest
+    /// Delay after the first failed fetch; it doubles with each failure
     #[arg(long, default_value = "750ms", value_parser = parse_duration)]
     pub(crate) min_retry_delay: Duration,
 
-    /// Longest delay after failed fetches
+    /// Maximum delay after failed fetches
     #[arg(long, default_value = "15m", value_parser = parse_duration)]
     pub(crate) max_retry_delay: Duration,
 
-    /// How far intervals are spread, in percent
+    /// Jitter of intervals, in percent
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..100))]
     pub(crate) interval_jitter_percentage: u8,
 
-    /// Kinds applied between CRDs and the rest, as `group/Kind`, separated by commas
+    /// Kinds to apply after CRDs and before all others, as a comma-separated list of `group/Kind`
     #[arg(long, value_delimiter = ',', value_parser = parse_group_kind)]
     pub(crate) custom_apply_stage_kinds: Vec<(String, String)>,
 
-    /// Field managers whose fields are taken over before an apply, besides kubectl's
+    /// Additional field managers whose fields to take over before an apply, besides those of kubectl
     #[arg(long)]
     pub(crate) override_manager: Vec<String>,
 
-    /// Longest time that fetching an artifact from another shard may take
+    /// Timeout for fetching an artifact from another shard
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     pub(crate) http_timeout: Duration,
 
-    /// Refuse references from one namespace to another
+    /// Reject references to objects in other namespaces
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_cross_namespace_refs: bool,
 
-    /// Refuse builds without a single object where something was applied before, instead of deleting all of it
+    /// Fail builds without any objects if objects were applied before, instead of deleting all of them
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_empty_builds: bool,
 
-    /// Networks that URLs of specs may lead to although --no-cross-namespace-refs refuses them, such as that of a Git
-    /// server's Service; separated by commas
+    /// Networks to which URLs in specs may resolve in spite of --no-cross-namespace-refs, such as the Service of a Git
+    /// server; a comma-separated list
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
     pub(crate) allow_source_cidrs: Vec<IpNet>,
 
-    /// Let URLs of specs lead to windlass itself and to its machine; for tests, whose servers are there
+    /// Allow URLs in specs to resolve to windlass itself and to its node; for tests
     #[arg(long, hide = true, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) allow_loopback_sources: bool,
 
-    /// Refuse bases on other servers in kustomizations
+    /// Reject remote bases in kustomizations
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) no_remote_bases: bool,
 
-    /// Let bases be on servers without public addresses, such as those in the cluster, also for Kustomizations that are
-    /// applied as a service account or to another cluster
+    /// Allow remote bases on servers without public addresses, such as those in the cluster, also for Kustomizations
+    /// that are applied as a ServiceAccount or to a remote cluster
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) insecure_remote_bases: bool,
 
-    /// Service account that is impersonated for objects that name none
+    /// ServiceAccount to impersonate for objects without spec.serviceAccountName
     #[arg(long, value_name = "NAME")]
     pub(crate) default_service_account: Option<String>,
 
-    /// Service account for kubeconfigs of objects that name none
+    /// ServiceAccount for objects with spec.kubeConfig and without spec.serviceAccountName
     #[arg(long, value_name = "NAME")]
     pub(crate) default_kubeconfig_service_account: Option<String>,
 
-    /// Let kubeconfigs of objects run programs
+    /// Allow exec plugins in kubeconfigs of objects
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) insecure_kubeconfig_exec: bool,
 
-    /// Let kubeconfigs of objects leave the server's certificate unchecked
+    /// Allow kubeconfigs of objects to skip TLS verification
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) insecure_kubeconfig_tls: bool,
 
-    /// Feature gates as `Name=true`, separated by commas
+    /// Feature gates as a comma-separated list of `Name=true`
     #[arg(long, value_name = "GATES", value_parser = Gates::parse)]
     feature_gates: Vec<Gates>,
 
-    /// Least important lines that are logged: trace, debug, info or error
+    /// Log level: trace, debug, info or error
     #[arg(long, default_value = "info", env = "LOG_LEVEL")]
     pub(crate) log_level: LogLevel,
 
-    /// How log lines are written
+    /// Log format: json, or console for people
     #[arg(long, default_value = "json")]
     pub(crate) log_encoding: LogEncoding,
 
@@ -197,9 +197,9 @@ pub(crate) struct Settings {
 /// Least important lines that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
-    /// Everything.
+    /// All of it.
     Trace,
-    /// What a developer asks for.
+    /// For debugging.
     Debug,
     /// What happened.
     Info,
@@ -224,7 +224,7 @@ const APPLIERS: u16 = 4;
 
 /// Why the number of workers for releases changes nothing.
 const NO_WORKERS: &str =
-    "a release holds a place only while it renders or writes, and none while it waits";
+    "a release holds a permit only while it renders or writes, not while it waits";
 
 impl Settings {
     /// How many sources are fetched at once.

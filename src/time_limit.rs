@@ -1,6 +1,6 @@
 //! An end for work on strings that somebody else wrote: renders and builds, which cannot see a clock themselves.
 //!
-//! Elsewhere: what such work looks at ([`golang::meter::Stop`]), and how much memory it may take (its meter).
+//! Elsewhere: what such work checks ([`golang::meter::Stop`]), and how much memory it may take (its meter).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -34,7 +34,7 @@ pub(crate) fn list(_: &mut SchemaGenerator) -> Schema {
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
-                    "description": "The `metadata.generation` that this condition speaks of.",
+                    "description": "The `metadata.generation` to which this condition refers.",
                 },
                 "reason": {
                     "type": "string",

@@ -77,10 +77,10 @@ macro_rules! custom_resource {
             #[schemars(skip)]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 
-            /// What is wanted.
+            /// The desired state.
             pub spec: $spec,
 
-            /// What was last observed. Written by the controller.
+            /// The observed state. Written by the controller.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub status: Option<$status>,
         }

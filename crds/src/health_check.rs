@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::absent;
 
-/// Says how to judge the health of the objects of one API version and kind.
+/// Defines how to determine the health of the objects of one API version and kind.
 ///
 /// The fields of the live object are the variables of the expressions, which yield booleans.
-/// `inProgress` is asked first, then `failed`, then `current`; if none holds, the object is in
+/// `inProgress` is evaluated first, then `failed`, then `current`; if none is true, the object is in
 /// progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -23,14 +23,14 @@ pub struct CustomHealthCheck {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 
-    /// Holds when the object has reached its wanted state.
+    /// True when the object has reached its desired state.
     pub current: String,
 
-    /// Holds while the object is still on its way.
+    /// True while the object is still being reconciled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub in_progress: Option<String>,
 
-    /// Holds when the object cannot reach its wanted state.
+    /// True when the object has failed to reach its desired state.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

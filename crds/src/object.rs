@@ -11,7 +11,7 @@ use crate::windlass::HTTPArchive;
 
 /// An object that a controller works on and reports about.
 pub trait Reconciled {
-    /// Whether the object asks to be left alone.
+    /// Whether the object is suspended.
     fn is_suspended(&self) -> bool;
 
     /// The conditions of the status, in the order in which they stand there.
@@ -20,7 +20,7 @@ pub trait Reconciled {
     /// The generation that the status speaks of: -1 before the first run.
     fn observed_generation(&self) -> Option<i64>;
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     fn last_handled_reconcile_at(&self) -> Option<&str>;
 
     /// The condition of this type.
@@ -68,7 +68,7 @@ reconciled!(
     OCIRepository
 );
 
-/// An ExternalArtifact belongs to somebody else's controller: nothing here runs for it.
+/// An ExternalArtifact belongs to another controller: nothing here runs for it.
 impl Reconciled for ExternalArtifact {
     fn is_suspended(&self) -> bool {
         false

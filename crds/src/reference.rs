@@ -65,7 +65,7 @@ pub struct DependencyReference {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 
-    /// A CEL expression that says whether the dependency is ready, in place of the usual check.
+    /// A CEL expression that says whether the dependency is ready, instead of the Ready condition.
     /// It sees this object as `self` and the dependency as `dep`, and must yield a boolean.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub ready_expr: Option<String>,

@@ -3,7 +3,7 @@
 #[test]
 fn the_files_are_named_for_the_crds() {
     for (file, crd) in crds::all() {
-        let name = crd.metadata.name.expect("every definition has a name");
+        let name = crd.metadata.name.expect("every CRD has a name");
         assert_eq!(file, format!("{name}.yaml"));
     }
 }

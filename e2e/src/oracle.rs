@@ -68,7 +68,7 @@ pub enum Oracle {
     Kustomize,
     /// Flux's controller of HelmReleases, which takes over and is taken over from.
     HelmController,
-    /// Flux's command line, by which people look at what windlass keeps, and tell it what to do.
+    /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
     Flux,
 }
 

@@ -103,7 +103,7 @@ impl Relay {
     }
 
     /// The next requests, each with its connection, are answered with 429 and a `Retry-After` of one second, as a server
-    /// does over plain HTTP that wants to be left alone.
+    /// does over plain HTTP that wants no requests.
     pub fn turn_away(&self, requests: u64) {
         self.shared.turned_away.store(requests, Ordering::Relaxed);
     }
@@ -148,7 +148,7 @@ impl Shared {
 
     /// How many of `wanted` bytes may pass, as soon as it is one.
     async fn allowance(&self, wanted: usize) -> usize {
-        // Before the look, so that an order after it is not missed.
+        // Before the run, so that an order after it is not missed.
         let mut orders = self.orders.subscribe();
         loop {
             if let Some(allowed) = self.take(wanted) {

@@ -67,6 +67,6 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     let spec = json!({"interval": NEVER, "provider": "aws", "url": registry.url("team/app")});
     let other = apply(&story, "OCIRepository", "other", spec).await?;
     let message = story.await_failure(&other, "URLInvalid").await?;
-    ensure!(message.contains("is no registry of AWS"), "{message}");
+    ensure!(message.contains("is not an AWS registry"), "{message}");
     story.end().await
 }

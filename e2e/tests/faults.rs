@@ -284,7 +284,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
             let are_new = crd.uid() != old[0] && one.uid() != old[1];
             Ok((is_stable && are_new).then_some(()))
         };
-        let what = format!("definition and object to be back, round {round}");
+        let what = format!("CRD and object to be back, round {round}");
         story.await_until(&what, RECOVERY, are_new).await?;
         story.await_ready(&Target::kustomization("app")).await?;
         // The watch of a kind that was away is alive again.

@@ -29,7 +29,7 @@ async fn remove(story: &Story, name: &str) -> Result<()> {
 async fn restore(story: &Story, name: &str) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(story.client.clone());
     let mut crds = crds::all().into_iter().map(|(_, crd)| crd);
-    let crd = crds.find(|it| it.name_any() == name).context("no such definition")?;
+    let crd = crds.find(|it| it.name_any() == name).context("no such CRD")?;
     api.patch(name, &PatchParams::apply("story").force(), &Patch::Apply(&crd)).await?;
     await_until(&format!("{name} to be served"), SOON, async || {
         let conditions = api.get(name).await?.status.and_then(|it| it.conditions);

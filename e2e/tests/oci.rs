@@ -186,7 +186,7 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let asked = identity.asked().split_off(1);
     ensure!(is_fine && asked == ["GET /v1/credentials", "POST /"], "{asked:?} {said}");
 
-    // A login that was taken back is followed by another one, and no more than that in a look.
+    // A token that was revoked is replaced, once a run.
     for (stale, is_mended) in [(&["0ld-passw0rd"; 1][..], true), (&["0ld-passw0rd"; 3], false)] {
         identity.give_first(stale);
         let before = identity.asked().len();
@@ -202,6 +202,6 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     ensure!(!is_fine && said.contains("InvalidSignatureException not for you"), "{said}");
     ensure!(!said.contains("hunter2"), "{said}");
     let (is_fine, said) = run(&[("AWS_EC2_METADATA_DISABLED", "true")])?;
-    ensure!(!is_fine && said.contains("no credentials of this machine"), "{said}");
+    ensure!(!is_fine && said.contains("cannot get the credentials of windlass"), "{said}");
     Ok(())
 }

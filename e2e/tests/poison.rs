@@ -277,7 +277,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     ensure!(windlass.operator.id() == before, "windlass was started again");
     let log = windlass.operator.log()?;
     let fault =
-        log.lines().find(|line| line.contains("a fault in windlass") || line.contains("panicked"));
+        log.lines().find(|line| line.contains("a bug in windlass") || line.contains("panicked"));
     ensure!(fault.is_none(), "{fault:?}");
     let resident = resident_mebibytes(&windlass).await?;
     ensure!(resident < 200, "it uses {resident} MiB");

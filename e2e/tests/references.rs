@@ -432,8 +432,7 @@ impl Case {
     }
 
     fn is_missing(&self, text: &str) -> bool {
-        const WORDS: [&str; 5] =
-            ["not found", "does not exist", "there is no ", "is not there yet", "no such"];
+        const WORDS: [&str; 4] = ["not found", "does not exist", "there is no ", "no such"];
         text.contains(&self.name) && WORDS.iter().any(|word| text.contains(word))
     }
 }
@@ -632,7 +631,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})).await?;
         made.push((*source, Target::new(api_version, kind, &name)));
     }
-    let refused = "which is no artifact of this object";
+    let refused = "which is not an artifact of this object";
     for (source, target) in &made {
         let found = story.await_object(target, SOON, |object| said(object).contains(refused)).await;
         let found = found.with_context(|| format!("{target} read what {source} has forged"))?;

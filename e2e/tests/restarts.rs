@@ -92,7 +92,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     ensure!(status.success(), "it ended with {status}");
     windlass.resume().await?;
     ensure_fetchable(&story, "app").await?;
-    // The request is handled by a look at everything, so after it nothing more is to come.
+    // The request is handled by comparing everything, so after it nothing more is to come.
     let token = story.request(&Target::kustomization("app")).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;

@@ -50,7 +50,7 @@ pub enum Error {
         why: String,
     },
     /// The server has something else to say.
-    #[error("cannot fetch `{url}`: the server answers with status {status}")]
+    #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
         /// Where it should be.
         url: String,
@@ -58,7 +58,7 @@ pub enum Error {
         status: u16,
     },
     /// It does not end where it should.
-    #[error("`{url}` has more than {limit} bytes")]
+    #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
         /// Where it is.
         url: String,
@@ -66,7 +66,7 @@ pub enum Error {
         limit: u64,
     },
     /// It took longer than it may.
-    #[error("`{url}` could not be fetched within {limit:?}")]
+    #[error("fetching `{url}` timed out after {limit:?}")]
     TooSlow {
         /// Where it is.
         url: String,
@@ -76,9 +76,7 @@ pub enum Error {
     /// What is served is not what the source's status promises.
     ///
     /// Which digest it has is not told: whoever may write a status could have what others serve named by it.
-    #[error(
-        "`{url}` is not what the status of its source promises: its digest is not `{expected}`"
-    )]
+    #[error("`{url}` does not match the status of its source: its digest is not `{expected}`")]
     Mismatch {
         /// Where it is.
         url: String,
@@ -94,7 +92,7 @@ pub enum Error {
         source: ExtractError,
     },
     /// The disk refused to hold it meanwhile.
-    #[error("cannot keep `{url}` in a temporary file: {why}")]
+    #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
         /// Where it is.
         url: String,

@@ -74,7 +74,7 @@ pub struct Server {
 /// As whom a server is asked. Each protocol has identities of its own; those without its name are of S3.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// As nobody: requests are not signed.
+    /// Anonymous: requests are not signed.
     Anonymous,
     /// By the protocol of Google Cloud Storage.
     Google(google::Identity),
@@ -242,7 +242,7 @@ impl Remote {
         let (endpoint, limit) = (self.server.endpoint.to_string(), self.timeout);
         Err(match client.waits_for() {
             Some(who) => {
-                let why = format!("{who} did not answer within {limit:?} (spec.timeout)");
+                let why = format!("{who} did not respond within {limit:?} (spec.timeout)");
                 Error::NoCredentials { endpoint, why }
             }
             None => Error::TooSlow { doing, bucket: self.bucket.clone(), endpoint, limit },
@@ -272,7 +272,7 @@ mod tests {
         let error =
             list(&remote("b"), None, &Note::default(), &Known::default()).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-        assert!(error.to_string().starts_with("127.0.0.1:1 cannot be reached: "), "{error}");
+        assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:1: "), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
     }
 }

@@ -53,7 +53,7 @@ impl Files for Disk {
     }
 
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
-        let setup = |why: String| Error::new(format!("no HTTP client can be set up: {why}"));
+        let setup = |why: String| Error::new(format!("cannot create an HTTP client: {why}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| setup(error.to_string()))?;
         let client = http::client(&Tls::default(), None);
@@ -79,7 +79,7 @@ const LONGEST: u64 = 256 << 20;
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let length = file.metadata()?.len();
-    let too_long = || io::Error::other(format!("it is longer than {LONGEST} bytes"));
+    let too_long = || io::Error::other(format!("it is larger than {LONGEST} bytes"));
     if length > LONGEST {
         return Err(too_long());
     }
@@ -99,7 +99,7 @@ pub fn reason(error: &io::Error) -> String {
     text[..1].to_lowercase() + &text[1..]
 }
 
-/// Names the part of a path that cannot be looked at.
+/// Names the part of a path that cannot be examined.
 fn first_missing(path: &Path, error: &io::Error) -> String {
     let clean = path_text::clean(&path.to_string_lossy());
     let parts: Vec<&str> = clean.split('/').collect();

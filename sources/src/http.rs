@@ -61,16 +61,16 @@ pub struct ClientIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// `ca` has no certificate in it.
-    #[error("`ca.crt` has no usable PEM certificate")]
+    #[error("`ca.crt` has no valid PEM certificate")]
     BadAuthority,
     /// `identity` cannot be used.
     #[error("`tls.crt` and `tls.key` are not a PEM certificate and its PEM private key")]
     BadIdentity,
     /// The Secret of the proxy lacks something, or something in it cannot be used.
-    #[error("the Secret of the proxy cannot be used: {0}")]
+    #[error("the Secret of the proxy is invalid: {0}")]
     BadProxy(String),
     /// The platform's own trust store or resolver is broken.
-    #[error("no HTTP client can be set up: {0}")]
+    #[error("cannot create an HTTP client: {0}")]
     Setup(String),
 }
 
@@ -176,7 +176,7 @@ fn built(
 
 /// True when credentials for one server may be sent to the other.
 ///
-/// `Differs(flux)`: Go looks at the name of the host alone; here the port counts too, and TLS is never left.
+/// `Differs(flux)`: Go examines the name of the host alone; here the port counts too, and TLS is never left.
 pub(crate) fn same_server(origin: &Url, other: &Url) -> bool {
     let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
     let upgraded = origin.scheme() == "http"

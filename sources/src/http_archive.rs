@@ -39,7 +39,7 @@ impl Default for Limits {
 #[derive(Debug, Clone)]
 pub struct Remote {
     url: Url,
-    /// As whom the server of the URL is asked; redirects to another one go without. [`Auth::Ssh`] is of no use.
+    /// As whom the server of the URL is asked; redirects to another one go without. [`Auth::Ssh`] has no effect.
     pub auth: Auth,
     /// Whom we trust and what we show.
     pub tls: Tls,
@@ -96,7 +96,7 @@ pub struct Download {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one that can be fetched.
-    #[error("`{url}` cannot be fetched: {why}")]
+    #[error("cannot fetch `{url}`: {why}")]
     InvalidUrl {
         /// The URL without credentials.
         url: String,
@@ -109,11 +109,13 @@ pub enum Error {
     /// Something in a Secret cannot be used.
     #[error(transparent)]
     BadSecret(#[from] http::Error),
-    /// The server wants to be left alone for a while.
+    /// The server wants no requests for a while.
     #[error(transparent)]
     Busy(#[from] Busy),
     /// The server does not accept our credentials, or wants some.
-    #[error("`{url}` is refused to us: HTTP status {status}; check the credentials in the Secret")]
+    #[error(
+        "authentication failed for `{url}`: HTTP status {status}; check the credentials in the Secret"
+    )]
     AuthenticationFailed {
         /// Where it is.
         url: String,
@@ -121,7 +123,7 @@ pub enum Error {
         status: u16,
     },
     /// The server has no such file, or something else to say.
-    #[error("`{url}` is answered with HTTP status {status}")]
+    #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
         /// Where it is.
         url: String,
@@ -129,7 +131,7 @@ pub enum Error {
         status: u16,
     },
     /// A redirect leads where we do not go. Of its target the scheme and host alone are shown, as the rest may be secret.
-    #[error("`{url}` redirects to {to}: {why}")]
+    #[error("redirect from `{url}` to {to} not allowed: {why}")]
     Redirected {
         /// Where it should be.
         url: String,
@@ -139,7 +141,7 @@ pub enum Error {
         why: String,
     },
     /// No connection, or it broke.
-    #[error("`{url}` cannot be fetched: {why}")]
+    #[error("cannot fetch `{url}`: {why}")]
     Unreachable {
         /// Where it is.
         url: String,
@@ -147,7 +149,7 @@ pub enum Error {
         why: String,
     },
     /// It does not end where it should.
-    #[error("`{url}` has more than {limit} bytes")]
+    #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
         /// Where it is.
         url: String,
@@ -155,7 +157,7 @@ pub enum Error {
         limit: u64,
     },
     /// It took longer than it may.
-    #[error("`{url}` could not be fetched within {limit:?}; spec.timeout can be raised")]
+    #[error("fetching `{url}` timed out after {limit:?}; increase spec.timeout")]
     TooSlow {
         /// Where it is.
         url: String,
@@ -163,7 +165,7 @@ pub enum Error {
         limit: Duration,
     },
     /// It is not what the spec says that it is.
-    #[error("`{url}` has digest `{found}` instead of `{expected}`, which spec.digest names")]
+    #[error("`{url}` has digest `{found}` instead of `{expected}` from spec.digest")]
     Mismatch {
         /// Where it is.
         url: String,
@@ -189,7 +191,7 @@ pub enum Error {
         source: ExtractError,
     },
     /// The disk refused to hold it meanwhile.
-    #[error("cannot keep `{url}` in a temporary file: {why}")]
+    #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
         /// Where it is.
         url: String,
@@ -206,11 +208,11 @@ impl Remote {
     pub fn new(url: &str) -> Result<Self, Error> {
         let bad = |url: String, why| Err(Error::InvalidUrl { url, why });
         let Ok(parsed) = Url::parse(url) else {
-            return bad(crate::bases::without_credentials(url), "it is no URL");
+            return bad(crate::bases::without_credentials(url), "it is not a URL");
         };
         let shown = crate::bases::without_credentials(url);
         if !matches!(parsed.scheme(), "http" | "https") {
-            return bad(shown, "only http:// and https:// are fetched");
+            return bad(shown, "only http:// and https:// are supported");
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return bad(

@@ -53,7 +53,7 @@ const DEFAULTS: [&str; 20] = [
 pub enum Error {
     /// A line is longer than [`MAX_PATTERN_LEN`].
     #[error(
-        "line {line} of {place} is longer than {MAX_PATTERN_LEN} bytes, too long for a pattern"
+        "line {line} of {place} is longer than the maximum of {MAX_PATTERN_LEN} bytes for a pattern"
     )]
     TooLong {
         /// The ignore file, or `spec.ignore`.
@@ -62,7 +62,7 @@ pub enum Error {
         line: usize,
     },
     /// There are more than [`MAX_PATTERNS`].
-    #[error("with {place} there are more than the {MAX_PATTERNS} ignore patterns allowed")]
+    #[error("{place} exceeds the maximum of {MAX_PATTERNS} ignore patterns")]
     TooMany {
         /// The ignore file, or `spec.ignore`, that has the first one too many.
         place: String,

@@ -72,7 +72,7 @@ impl Default for Limits {
 /// As whom a registry is spoken to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// As nobody; a registry may give a token for that too.
+    /// Anonymous; a registry may give a token for that too.
     #[default]
     Anonymous,
     /// A user and a password, sent to the registry or to whom it names for tokens.

@@ -105,8 +105,8 @@ pub enum Error {
     },
     /// The store holds as much as it may.
     #[error(
-        "artifact `{path}` does not fit: the store has {used} bytes and may have {limit}; raise `--storage-size-limit` \
-         or delete sources"
+        "artifact `{path}` exceeds the storage limit: {used} of {limit} bytes are used; increase \
+         `--storage-size-limit` or delete sources"
     )]
     Full {
         /// The artifact.
@@ -117,7 +117,7 @@ pub enum Error {
         limit: u64,
     },
     /// A name could lead out of its place.
-    #[error("{value:?} cannot be the {what} of an artifact")]
+    #[error("{value:?} is not a valid {what} of an artifact")]
     Name {
         /// `kind`, `namespace`, `name`, `file` or `path`.
         what: &'static str,
@@ -128,12 +128,12 @@ pub enum Error {
     #[error("{0:?} is not a digest of the form `sha256:<64 hexadecimal digits>`")]
     Digest(String),
     /// There is no such artifact; the source must be fetched again.
-    #[error("artifact `{0}` is not in the store")]
+    #[error("artifact `{0}` not found in storage")]
     Missing(String),
     /// The file was changed after it was stored; it must be removed and fetched again.
     ///
     /// Which digest it has is not told: whoever may write a status could have the files of others named by it.
-    #[error("artifact `{path}` is not what was stored: its digest is not `{expected}`")]
+    #[error("artifact `{path}` is damaged: its digest is not `{expected}`")]
     Mismatch {
         /// The artifact.
         path: String,
@@ -149,7 +149,7 @@ pub enum Error {
         source: ExtractError,
     },
     /// Whoever fills the artifact gave up; nothing was stored.
-    #[error("cannot make artifact `{path}`")]
+    #[error("cannot create artifact `{path}`")]
     Fill {
         /// The artifact.
         path: String,

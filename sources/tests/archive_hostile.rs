@@ -139,7 +139,7 @@ fn a_decompression_bomb_is_noticed_by_its_ratio() {
     let options = ExtractOptions { max_ratio: 100, ..BOUNDLESS };
     assert_eq!(
         extract(bomb.as_slice(), &options).expect_err("a bomb").to_string(),
-        "the archive expands to more than 100 times its size, so it is taken for a decompression bomb"
+        "the archive expands to more than 100 times its size and is rejected as a decompression bomb"
     );
     let limits = Limits { total_bytes: 1 << 20, ..Limits::default() };
     let options = ExtractOptions { limits, ..BOUNDLESS };
@@ -216,7 +216,7 @@ fn a_size_in_an_extended_header_counts_instead_of_that_in_the_header() {
     }
     assert_eq!(
         refusal(&[pax(b"22 GNU.sparse.major=1\n"), file(b"a", b"")], &BOUNDLESS),
-        "tar error: it holds a sparse file, which is not supported"
+        "tar error: it contains a sparse file, which is not supported"
     );
 }
 
@@ -265,7 +265,10 @@ fn what_is_no_archive_is_called_so() {
     );
     assert_eq!(refusal(&[vec![b'x'; 512]], &BOUNDLESS), "tar error: a header has a wrong checksum");
     let early_end = [vec![0; 512], file(b"a", b"")];
-    assert_eq!(refusal(&early_end, &BOUNDLESS), "tar error: a header follows the mark of its end");
+    assert_eq!(
+        refusal(&early_end, &BOUNDLESS),
+        "tar error: a header follows the end of the archive"
+    );
     let mut damaged = gzip(&[file(b"a", &[7; 600])]);
     let middle = damaged.len() / 2;
     damaged.truncate(middle);
@@ -300,7 +303,7 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] = byte;
         }
-        // The checksums are mended, so that the damage is looked at.
+        // The checksums are mended, so that the damage is examined.
         for block in bytes.chunks_mut(512) {
             if &block[257..262] == b"ustar" {
                 let mut header = tar::Header::from_byte_slice(block).clone();

@@ -113,7 +113,7 @@ async fn a_server_that_never_answers_or_drips_ends_with_the_timeout() {
         let start = Instant::now();
         let error = listed(&remote).await.unwrap_err();
         assert!(matches!(error, Error::TooSlow { .. }), "{error:?}");
-        assert!(error.to_string().contains("took longer than spec.timeout (2s)"), "{error}");
+        assert!(error.to_string().contains("exceeded spec.timeout (2s)"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10));
     }
 }
@@ -126,7 +126,7 @@ async fn pages_without_end_end() {
     remote.timeout = Duration::from_secs(60);
     let error = listed(&remote).await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
-    assert!(error.to_string().contains("1000 pages in a row are empty"), "{error}");
+    assert!(error.to_string().contains("1000 consecutive pages are empty"), "{error}");
     assert_eq!(count.load(Ordering::SeqCst), 1000);
     // With something in them: the timeout.
     let (remote, _) =
@@ -168,7 +168,7 @@ async fn what_a_cloud_says_is_told_in_words_that_stay_the_same() {
         serve(move |_, stream| say(stream, "400 Bad Request", "x-ms-error-code: Odd\r\n", body));
     let [_, of_azure] = by_clouds(&remote);
     let error = listed(&of_azure).await.unwrap_err().to_string();
-    assert!(error.ends_with("answered a listing with 400 (Odd): It is odd."), "{error}");
+    assert!(error.ends_with("responded to a listing with 400 (Odd): It is odd."), "{error}");
 
     // A busy server is asked again, and what makes no sense is not.
     let asked = Arc::<AtomicUsize>::default();
@@ -228,7 +228,7 @@ async fn an_object_that_is_larger_than_its_listing_or_is_cut_off_is_not_kept() {
 #[tokio::test]
 async fn keys_that_climb_and_sizes_that_are_too_much_are_told_before_anything_is_fetched() {
     for (keys, text) in [
-        (vec![("../../etc/passwd", 1)], "it has a part `.` or `..`"),
+        (vec![("../../etc/passwd", 1)], "it has a segment `.` or `..`"),
         (vec![("a\\b", 1)], "it has a backslash"),
         (vec![("a/b", 1), ("a", 1)], "cannot both be files"),
         (vec![("a", 1 << 40)], "object 'a' has 1099511627776 bytes"),
@@ -284,7 +284,7 @@ async fn what_a_server_says_is_told_in_its_words_and_not_for_ever() {
             format!("<Error><Code>Odd</Code><Message>{}</Message></Error>", "m".repeat(100_000)),
             "400 (Odd): mmm",
         ),
-        ("200 OK", "<html>no S3</html>".to_owned(), "cannot be read"),
+        ("200 OK", "<html>no S3</html>".to_owned(), "cannot read the response"),
         ("301 Moved", String::new(), "301"),
     ] {
         let (remote, _) = serve(move |_, stream| {

@@ -35,13 +35,13 @@ fn too_much_to_match_is_refused_where_it_stands() {
     let long = format!("a\n# c\n{}\n", "x".repeat(MAX_PATTERN_LEN + 1));
     assert_eq!(
         matcher(&[("deep/down", &long)], None).expect_err("too long").to_string(),
-        "line 3 of `deep/down/.sourceignore` is longer than 4096 bytes, too long for a pattern"
+        "line 3 of `deep/down/.sourceignore` is longer than the maximum of 4096 bytes for a pattern"
     );
     let many = "x\n".repeat(MAX_PATTERNS);
     assert!(matcher(&[("", &many)], None).is_ok());
     assert_eq!(
         matcher(&[("", &many)], Some("y")).expect_err("too many").to_string(),
-        "with `spec.ignore` there are more than the 20000 ignore patterns allowed"
+        "`spec.ignore` exceeds the maximum of 20000 ignore patterns"
     );
 }
 

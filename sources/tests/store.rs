@@ -155,7 +155,7 @@ fn an_unfinished_artifact_is_never_seen_and_swept_at_the_next_start() {
         Err("the server went away")
     });
     let error = given_up.expect_err("given up");
-    assert_eq!(error.to_string(), "cannot make artifact `gitrepository/apps/podinfo/a`");
+    assert_eq!(error.to_string(), "cannot create artifact `gitrepository/apps/podinfo/a`");
     assert_eq!(
         std::error::Error::source(&error).expect("a cause").to_string(),
         "the server went away"

@@ -31,41 +31,41 @@ const BRIDGE: &str = "bridge";
 /// The flags of `kustomize build`.
 #[derive(Debug, PartialEq, Eq, ClapArgs)]
 pub(super) struct Args {
-    /// The folder of the kustomization
+    /// Directory of the kustomization
     #[arg(value_name = "DIR")]
     dirs: Vec<String>,
-    /// Write to this file, or a file for each object into this folder
+    /// Write to this file, or one file per object to this directory
     #[arg(short, long, value_name = "PATH", default_value = "")]
     output: String,
-    /// Which files a kustomization may read: those of its own folder with `LoadRestrictionsRootOnly`, all with
+    /// Files that a kustomization may load: those below its directory with `LoadRestrictionsRootOnly`, all with
     /// `LoadRestrictionsNone`
     #[arg(long, value_name = "RESTRICTOR", default_value = ROOT_ONLY)]
     load_restrictor: String,
-    /// The order of objects: `legacy` or `none` [deprecated: use `sortOptions`]
+    /// Order of objects: `legacy` or `none` [deprecated: use `sortOptions`]
     #[arg(long, value_name = "ORDER", hide = true)]
     reorder: Option<String>,
     /// Label all objects with `app.kubernetes.io/managed-by` [deprecated: use `buildMetadata`]
     #[arg(long, hide = true)]
     enable_managedby_label: bool,
-    /// Allow plugins other than the builtin ones; they are refused with an error of their own
+    /// Enable kustomize plugins; other plugins than the builtin ones are not supported
     #[arg(long)]
     enable_alpha_plugins: bool,
     /// Render the charts of `helmCharts`
     #[arg(long)]
     enable_helm: bool,
-    /// The Helm program, which fetches charts of repositories
+    /// Path to helm, which fetches charts from repositories
     #[arg(long, value_name = "PATH", default_value = HELM)]
     helm_command: String,
-    /// An API version that charts see in `.Capabilities.APIVersions`; may be repeated
+    /// API version in `.Capabilities.APIVersions` of charts; may be repeated
     #[arg(long, value_name = "VERSION")]
     helm_api_versions: Vec<String>,
-    /// The version of Kubernetes that charts see
+    /// Kubernetes version in `.Capabilities.KubeVersion` of charts
     #[arg(long, value_name = "VERSION", default_value = "")]
     helm_kube_version: String,
-    /// Show what Helm says when it fails
+    /// Print the output of helm when it fails
     #[arg(long)]
     helm_debug: bool,
-    /// Longest time that the build may take; 0 for no limit
+    /// Maximum duration of the build; 0 for no limit
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
     time_limit: Duration,
     #[command(flatten)]

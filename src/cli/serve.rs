@@ -44,8 +44,8 @@ fn allow_many_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most).map(|()| most));
     match raised {
-        Ok(most) => tracing::debug!(most, "files may be open"),
-        Err(error) => tracing::info!(error = %error, "the limit of open files stays as it is"),
+        Ok(most) => tracing::debug!(most, "raised the limit of open files"),
+        Err(error) => tracing::info!(error = %error, "failed to raise the limit of open files"),
     }
 }
 
@@ -76,7 +76,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         version = cluster.await_answer(START_LIMIT) => version?,
         () = stop.cancelled() => return Ok(()),
     };
-    tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass starts");
+    tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass started");
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
     let mut candidate = election.map(|election| cluster.candidate(election));
     let won = {
@@ -90,7 +90,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let work = async {
         kinds::run(settings, cluster, store, metrics, readiness, stop).await;
         for server in servers {
-            server.await.context("a server ended badly")?;
+            server.await.context("an HTTP server failed")?;
         }
         anyhow::Ok(())
     };
@@ -101,7 +101,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     tokio::select! {
         worked = work => worked?,
         // Whatever a run has begun is readable from the cluster, so the next start goes on with it.
-        () = limit => tracing::info!("what is still under way is left to the next start"),
+        () = limit => tracing::info!("shutdown timeout reached; runs in progress continue after the next start"),
         // Nothing is brought to an end in order: another process may have begun with it.
         lost = leading => return Err(lost.into()),
     }
@@ -136,7 +136,7 @@ fn tell(settings: &Settings) {
         "flags of tenancy and sharding"
     );
     for (flag, why) in settings.without_meaning() {
-        tracing::info!(flag, why, "a flag of Flux that changes nothing here");
+        tracing::info!(flag, why, "this flag of Flux has no effect in windlass");
     }
 }
 
@@ -182,7 +182,7 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
                 std::process::exit(130);
             }
             asked = true;
-            tracing::info!("stopping: runs under way end first");
+            tracing::info!("shutting down; waiting for runs in progress");
             told.cancel();
         }
     });

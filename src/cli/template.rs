@@ -55,9 +55,8 @@ pub(super) fn run(flags: Flags) -> ExitCode {
         }
         said
     });
-    let said = thread.and_then(|thread| {
-        thread.join().map_err(|_| std::io::Error::other("the render ended with a panic"))
-    });
+    let said = thread
+        .and_then(|thread| thread.join().map_err(|_| std::io::Error::other("rendering panicked")));
     let said = said
         .unwrap_or_else(|error| Said { error: Some((error.to_string(), None)), ..Said::default() });
     let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();

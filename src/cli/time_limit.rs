@@ -7,14 +7,15 @@ use std::time::Duration;
 /// A duration as Go writes it; zero is no limit.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let parsed = golang::time::Duration::parse(text).map_err(|error| error.to_string())?;
-    let nanoseconds = u64::try_from(parsed.nanoseconds())
-        .map_err(|_| format!("time: invalid duration {text:?}: it is negative; 0 is no limit"))?;
+    let nanoseconds = u64::try_from(parsed.nanoseconds()).map_err(|_| {
+        format!("time: invalid duration {text:?}: it is negative; use 0 for no limit")
+    })?;
     Ok(Duration::from_nanos(nanoseconds))
 }
 
 /// What is said below an error once the time is over.
 pub(crate) const HINT: &str =
-    "The time limit is reached; --time-limit sets another, and --time-limit=0 none";
+    "The time limit was exceeded; set another with --time-limit, or none with --time-limit=0";
 
 #[cfg(test)]
 mod tests {

@@ -16,10 +16,10 @@ pub(super) const ANSWER_LIMIT: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfinished {
     /// Too many bytes.
-    #[error("the answer is longer than {0} bytes")]
+    #[error("the response is larger than {0} bytes")]
     TooLong(usize),
     /// Too much time.
-    #[error("the answer did not end within {} s", .0.as_secs())]
+    #[error("the response was not complete after {} s", .0.as_secs())]
     TooSlow(Duration),
 }
 
@@ -121,8 +121,8 @@ mod tests {
     async fn an_answer_without_end_ends_at_its_length_or_its_time() {
         let hour = Duration::from_secs(3600);
         let (read, why) = end_of(Bounded::new(Endless(true), 10_000, hour)).await;
-        assert_eq!((read, &*why), (9_216, "the answer is longer than 10000 bytes"));
+        assert_eq!((read, &*why), (9_216, "the response is larger than 10000 bytes"));
         let (read, why) = end_of(Bounded::new(Endless(false), 10_000, Duration::ZERO)).await;
-        assert_eq!((read, &*why), (0, "the answer did not end within 0 s"));
+        assert_eq!((read, &*why), (0, "the response was not complete after 0 s"));
     }
 }

@@ -75,7 +75,8 @@ impl Cluster {
 /// Adds the groups, versions and kinds of an answer.
 fn gather(answer: &Value, into: &mut BTreeSet<String>) -> Result<(), ClusterError> {
     if answer.get("kind").and_then(Value::as_str) != Some("APIGroupDiscoveryList") {
-        let text = "it does not know aggregated discovery; windlass needs Kubernetes 1.26 or later";
+        let text =
+            "aggregated discovery is not supported; windlass requires Kubernetes 1.26 or later";
         return Err(ClusterError::NoAnswer(text.to_owned()));
     }
     let list = |value: &Value, key: &str| {

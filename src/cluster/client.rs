@@ -56,7 +56,7 @@ pub(crate) async fn connect(
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
         }
         None => Config::infer().await.map_err(|e| {
-            anyhow::anyhow!("no cluster to connect to ({e}): give --kubeconfig or set $KUBECONFIG")
+            anyhow::anyhow!("no cluster configured ({e}): set --kubeconfig or $KUBECONFIG")
         })?,
     };
     config.headers.push((USER_AGENT, user_agent(identity)));
@@ -109,7 +109,7 @@ pub(crate) enum ConnectionError {
     #[error(transparent)]
     Config(#[from] kube::Error),
     /// A user name that fits in no header.
-    #[error("`{0}` cannot be a user name")]
+    #[error("`{0}` is not a valid user name")]
     User(String),
 }
 
@@ -285,7 +285,7 @@ impl Cluster {
     /// The same cluster and connections, with requests in the name of another user.
     ///
     /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and what a watch tells
-    /// is only that it is time to look; the look is a request in the tenant's name.
+    /// only triggers a run, whose requests are in the tenant's name.
     ///
     /// # Errors
     /// When no client can be made in that name.
@@ -307,7 +307,7 @@ impl Cluster {
                 Ok(version) => return Ok(version.git_version),
                 Err(error) if tokio::time::Instant::now() >= deadline => {
                     anyhow::bail!(
-                        "the API server does not answer: {}",
+                        "the API server did not respond: {}",
                         super::error::chain(&error)
                     );
                 }

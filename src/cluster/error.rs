@@ -21,10 +21,10 @@ pub(crate) enum ClusterError {
         kind: String,
     },
     /// There is an answer, and it is nothing that windlass can read: asking again brings the same.
-    #[error("the API server's answer cannot be read: {0}")]
+    #[error("cannot decode the response of the API server: {0}")]
     Unreadable(String),
     /// No answer: the network, TLS, or a time limit.
-    #[error("the API server gave no usable answer: {0}")]
+    #[error("request to the API server failed: {0}")]
     NoAnswer(String),
 }
 
@@ -47,7 +47,7 @@ impl ClusterError {
         }
     }
 
-    /// The server has not looked at what was asked. An admission webhook that fails is another matter: its 500 says
+    /// The server has not handled the request. An admission webhook that fails is another matter: its 500 says
     /// which object it was about.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
@@ -89,7 +89,7 @@ impl ClusterError {
         self.code() == Some(404) && !self.is_not_found()
     }
 
-    /// For how long the server wants to be left alone.
+    /// For how long the server wants no requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let Self::Refused(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
@@ -109,7 +109,7 @@ impl From<kube::Error> for ClusterError {
             kube::Error::Api(mut status) => {
                 if !is_of_kubernetes(&status) {
                     status.message = format!(
-                        "the server answered with HTTP status {} and without a Status of Kubernetes",
+                        "the server responded with HTTP status {} and no Kubernetes Status",
                         status.code
                     );
                 }
@@ -121,7 +121,7 @@ impl From<kube::Error> for ClusterError {
             }
             // Its text may repeat what it met.
             kube::Error::SerdeError(error) => Self::NoAnswer(format!(
-                "the answer is not what was expected (line {}, column {})",
+                "unexpected response (line {}, column {})",
                 error.line(),
                 error.column()
             )),
@@ -164,8 +164,7 @@ mod tests {
     fn an_answer_that_no_api_server_gives_is_not_repeated() {
         let told = |status: Status| ClusterError::from(kube::Error::Api(Box::new(status)));
         let text = Status::failure("hunter2", "Failed to parse error data").with_code(404);
-        let expected =
-            "the server answered with HTTP status 404 and without a Status of Kubernetes";
+        let expected = "the server responded with HTTP status 404 and no Kubernetes Status";
         assert_eq!(told(text.clone()).to_string(), expected);
         assert!(told(text).is_unserved());
         let json: Status = serde_json::from_str(r#"{"message": "hunter2"}"#).unwrap();

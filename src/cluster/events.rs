@@ -97,7 +97,7 @@ async fn record(client: kube::Client, mut events: Receiver<Box<CoreEvent>>) {
         let api: Api<CoreEvent> = Api::namespaced(client.clone(), &namespace);
         if let Err(error) = api.create(&PostParams::default(), &event).await {
             let name = event.involved_object.name.clone().unwrap_or_default();
-            tracing::info!(name, namespace, error = %error, "event not recorded");
+            tracing::info!(name, namespace, error = %error, "failed to record event");
         }
         if !events.is_closed() {
             tokio::time::sleep(PAUSE).await;
@@ -115,7 +115,7 @@ impl Cluster {
         if let Queue::Open(way, recorder) = queue {
             drop(way);
             if tokio::time::timeout(SETTLE_WITHIN, recorder).await.is_err() {
-                tracing::info!("some events are not recorded, because the process ends");
+                tracing::info!("some events were not recorded before the process exited");
             }
         }
     }

@@ -291,7 +291,7 @@ fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
     let mut parts = Parts { rest: json };
     let mut all = Vec::new();
     if !parts.take(b'{') {
-        return Err(malformed("it is no object"));
+        return Err(malformed("it is not an object"));
     }
     while !parts.take(b'}') {
         let name = serde_json::from_slice(parts.value()?)?;
@@ -314,7 +314,7 @@ fn elements(json: &[u8]) -> Result<Vec<&[u8]>, serde_json::Error> {
         return Ok(all);
     }
     if !parts.take(b'[') {
-        return Err(malformed("it is no array"));
+        return Err(malformed("it is not an array"));
     }
     while !parts.take(b']') {
         all.push(parts.value()?);

@@ -43,7 +43,7 @@ pub(crate) struct Allowed {
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum KubeconfigError {
     /// The Secret lacks the key.
-    #[error("it has no key `{0}` with a kubeconfig")]
+    #[error("it has no kubeconfig in key `{0}`")]
     NoKey(String),
     /// Not a kubeconfig.
     #[error("its key `{key}` is not a kubeconfig: {why}")]
@@ -55,17 +55,18 @@ pub(crate) enum KubeconfigError {
     },
     /// Nothing of what identifies us is left.
     #[error(
-        "its kubeconfig has no credentials that may be used: {0}; give a token, or a client certificate and key as data"
+        "its kubeconfig has no credentials that are allowed: {0}; use a token, or a client certificate and key as \
+         data"
     )]
     NothingLeft(String),
     /// A proxy of a sort that is not known.
     #[error("its proxy-url is not an http:// or socks5:// address")]
     Proxy,
     /// It leads where nobody may be led.
-    #[error("its kubeconfig names a server that is not asked: {0}")]
+    #[error("the server of its kubeconfig is not allowed: {0}")]
     OffLimits(String),
     /// No connection can be made from it.
-    #[error("its kubeconfig cannot be used: {0}")]
+    #[error("its kubeconfig is invalid: {0}")]
     Unusable(String),
 }
 
@@ -156,7 +157,7 @@ fn strip(kubeconfig: &mut Kubeconfig, allowed: Allowed) -> Result<Vec<String>, K
         left |= used && identifies(user);
     }
     if !left && !stripped.is_empty() {
-        let text = format!("{} may not be used here", stripped.join(", "));
+        let text = format!("{} not allowed", stripped.join(", "));
         return Err(KubeconfigError::NothingLeft(text));
     }
     Ok(stripped.into_iter().map(str::to_owned).collect())

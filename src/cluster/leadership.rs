@@ -23,7 +23,7 @@ use tower::{BoxError, Layer, Service};
 
 /// Why a write was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this process is not the leader, so it writes nothing")]
+#[error("this process is not the leader; write not sent")]
 pub(crate) struct NotLeading;
 
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl Leadership {
         Self(Arc::new(Shared { term: Mutex::new(term), begun }))
     }
 
-    /// The term, after a look at the clock.
+    /// The term, after reading the clock.
     fn term(&self) -> Term {
         let mut term = self.0.term.lock().unwrap_or_else(PoisonError::into_inner);
         if let Term::Until(end) = *term

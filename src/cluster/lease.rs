@@ -32,7 +32,7 @@ pub(crate) struct Election {
     pub(crate) duration: Duration,
     /// How long after its last renewal a leader stops acting.
     pub(crate) renew_deadline: Duration,
-    /// How often the Lease is looked at or renewed.
+    /// How often the Lease is checked or renewed.
     pub(crate) retry: Duration,
 }
 
@@ -41,7 +41,8 @@ pub(crate) struct Election {
 pub(crate) enum Lost {
     /// Nobody heard the renewals.
     #[error(
-        "Lease {lease} could not be renewed for {limit:?} ({why}); ending, because another process may lead now"
+        "Lease {lease} could not be renewed for {limit:?} ({why}); exiting, because another process may be the \
+         leader now"
     )]
     Expired {
         /// `namespace/name`.
@@ -52,7 +53,9 @@ pub(crate) enum Lost {
         why: String,
     },
     /// Somebody else holds it.
-    #[error("Lease {lease} was taken by '{holder}'; ending, because two must not act at once")]
+    #[error(
+        "Lease {lease} was acquired by '{holder}'; exiting, because only one process may be the leader"
+    )]
     Taken {
         /// `namespace/name`.
         lease: String,
@@ -61,8 +64,8 @@ pub(crate) enum Lost {
     },
     /// Somebody else holds it under this process' name.
     #[error(
-        "Lease {lease} was renewed by another process that calls itself '{holder}'; ending, because two must not \
-         act at once: give each its own --leader-election-identity"
+        "Lease {lease} was renewed by another process with the same identity '{holder}'; exiting, because only one \
+         process may be the leader: set a unique --leader-election-identity for each"
     )]
     Namesake {
         /// `namespace/name`.
@@ -178,9 +181,9 @@ impl Candidate {
     /// It may be dropped at any moment; whoever drops it says [`Self::release`].
     pub(crate) async fn lead(&mut self, won: impl FnOnce() + Send) -> Lost {
         let lease = self.election.lease();
-        tracing::info!(lease, identity = self.election.identity, "waiting to become the leader");
+        tracing::info!(lease, identity = self.election.identity, "waiting to become leader");
         let mut end = self.win().await;
-        tracing::info!(lease, identity = self.election.identity, "this process leads");
+        tracing::info!(lease, identity = self.election.identity, "became leader");
         won();
         loop {
             tokio::time::sleep(self.election.retry).await;
@@ -194,7 +197,7 @@ impl Candidate {
         }
     }
 
-    /// Looks at the Lease until it is ours; returns until when.
+    /// Checks the Lease until it is ours; returns until when.
     async fn win(&mut self) -> Instant {
         let mut told = String::new();
         loop {
@@ -207,13 +210,13 @@ impl Candidate {
                     tracing::info!(
                         lease = self.election.lease(),
                         leader = other,
-                        "another process leads"
+                        "another process is the leader"
                     );
                     told = other;
                 }
                 Ok(Outcome::HeldBy(_)) => {}
                 Err(error) => {
-                    tracing::error!(lease = self.election.lease(), error = %error, "Lease not available");
+                    tracing::error!(lease = self.election.lease(), error = %error, "failed to acquire the Lease");
                 }
             }
             tokio::time::sleep(self.election.retry).await;
@@ -224,7 +227,7 @@ impl Candidate {
     async fn renew(&mut self, end: Instant) -> Result<Instant, Lost> {
         let lease = self.election.lease();
         let limit = self.election.renew_deadline;
-        let mut why = "this process was stopped for a while".to_owned();
+        let mut why = "this process was paused".to_owned();
         loop {
             let began = Instant::now();
             if began >= end {
@@ -245,22 +248,22 @@ impl Candidate {
                     return Err(Lost::Taken { lease, holder: other });
                 }
                 Ok(Err(error)) => {
-                    tracing::info!(lease, error = %error, "Lease not renewed, trying again");
+                    tracing::info!(lease, error = %error, "failed to renew the Lease, retrying");
                     why = error.to_string();
                 }
-                Err(_) => why = "the API server does not answer".to_owned(),
+                Err(_) => why = "the API server did not respond".to_owned(),
             }
             tokio::time::sleep_until(end.min(Instant::now() + self.election.retry)).await;
         }
     }
 
-    /// One look at the Lease and one attempt to have it.
+    /// One check of the Lease and one attempt to have it.
     async fn attempt(&mut self) -> Result<Outcome, ClusterError> {
         // Two attempts at least fit into a term, however slow the API server is.
         let limit = self.election.renew_deadline / 2;
         match tokio::time::timeout(limit, self.try_once()).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ClusterError::NoAnswer(format!("no answer within {limit:?}"))),
+            Err(_) => Err(ClusterError::NoAnswer(format!("no response within {limit:?}"))),
         }
     }
 
@@ -350,8 +353,13 @@ impl Candidate {
         let lease = self.election.lease();
         match tokio::time::timeout(RELEASE_LIMIT, self.give_up()).await {
             Ok(Ok(())) => tracing::info!(lease, "Lease released"),
-            Ok(Err(error)) => tracing::info!(lease, error = %error, "Lease not released"),
-            Err(_) => tracing::info!(lease, "Lease not released: the API server does not answer"),
+            Ok(Err(error)) => tracing::info!(lease, error = %error, "failed to release the Lease"),
+            Err(_) => {
+                tracing::info!(
+                    lease,
+                    "failed to release the Lease: the API server did not respond"
+                );
+            }
         }
     }
 

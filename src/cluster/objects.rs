@@ -251,7 +251,7 @@ impl Cluster {
         to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
     }
 
-    /// Deletes an object with background propagation, only if it is still the one that was looked at.
+    /// Deletes an object with background propagation, only if it is still the one that was read.
     ///
     /// # Errors
     /// The server's refusal; an object that is gone already is no error.
@@ -303,7 +303,7 @@ fn body_of(object: &Object) -> Result<Vec<u8>, ClusterError> {
 
 fn to_object(value: Value) -> Result<Object, ClusterError> {
     Object::new(value)
-        .map_err(|e| ClusterError::NoAnswer(format!("the answer is not an object: {e}")))
+        .map_err(|e| ClusterError::NoAnswer(format!("the response is not an object: {e}")))
 }
 
 /// What stands for itself in a query.

@@ -36,7 +36,7 @@ struct Member {
     bound: AtomicUsize,
 }
 
-/// A place on a connection, given back when it is dropped. The connection ends with the last.
+/// A slot on a connection, given back when it is dropped. The connection ends with the last.
 pub(super) struct Place {
     member: Arc<Member>,
 }
@@ -48,7 +48,7 @@ impl Pool {
         Self { open: Arc::new(open), members: Arc::default() }
     }
 
-    /// A place for one watch.
+    /// A slot for one watch.
     ///
     /// # Errors
     /// When no connection can be made of the configuration.
@@ -84,7 +84,7 @@ impl Place {
         &self.member.client
     }
 
-    /// A request got no answer: the connection takes no more than it has, and this place goes to another.
+    /// A request got no answer: the connection takes no more than it has, and this slot goes to another.
     pub(super) fn leave_crowded(self) {
         let others = self.member.streams.load(Ordering::Relaxed).saturating_sub(1);
         self.member.bound.fetch_min(others.max(1), Ordering::Relaxed);

@@ -61,7 +61,7 @@ impl Offer {
     fn of(answer: &Value, group: &str, kind: &str) -> Result<Self, ClusterError> {
         if answer.get("kind").and_then(Value::as_str) != Some("APIGroupDiscoveryList") {
             let text =
-                "it does not know aggregated discovery; windlass needs Kubernetes 1.26 or later";
+                "aggregated discovery is not supported; windlass requires Kubernetes 1.26 or later";
             return Err(ClusterError::NoAnswer(text.to_owned()));
         }
         let (mut versions, mut stale) = (Vec::new(), Vec::new());
@@ -120,13 +120,15 @@ impl Cluster {
             let stale = offer.stale.join(", ");
             format!("the API server cannot reach what serves version {stale} of group {}", id.group)
         } else if let Some(name) = self.crd_of(id).await? {
-            format!("CustomResourceDefinition {name} serves no version of it; let it serve one")
+            format!(
+                "CustomResourceDefinition {name} serves none of its versions; set `served: true` for one of them"
+            )
         } else {
             self.discovery.absent().add(id);
             return Ok(None);
         };
         let subject = id.subject();
-        Err(ClusterError::NoAnswer(format!("whether {subject} is gone cannot be told: {why}")))
+        Err(ClusterError::NoAnswer(format!("cannot tell whether {subject} was deleted: {why}")))
     }
 
     async fn get_in(&self, id: &ObjectId, version: &str) -> Result<Option<Object>, ClusterError> {
@@ -141,13 +143,13 @@ impl Cluster {
         let told = |error: ClusterError| {
             let subject = id.subject();
             ClusterError::NoAnswer(format!(
-                "whether {subject} is gone cannot be told: its kind is not served, and definitions cannot be read: \
-                 {error}"
+                "cannot tell whether {subject} was deleted: its kind is not served, and CustomResourceDefinitions \
+                 cannot be read: {error}"
             ))
         };
         let all = self.ask_ourselves(CRDS, METADATA_LIST).await.map_err(told)?;
         let Some(items) = all.get("items").and_then(Value::as_array) else {
-            return Err(told(ClusterError::NoAnswer("the answer is not a list".to_owned())));
+            return Err(told(ClusterError::NoAnswer("the response is not a list".to_owned())));
         };
         let names = items.iter().filter_map(|it| it.pointer("/metadata/name")?.as_str());
         for name in names.filter(|name| name.ends_with(&suffix)) {

@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 use super::ClusterError;
 
-/// Longest time that a request is held back here; whoever is told to wait longer is told so, and gives its place away.
+/// Longest time that a request is held back here; whoever is told to wait longer is told so, and releases its permit.
 const LONGEST: Duration = Duration::from_secs(3);
 
 /// Longest time that a server is believed.
@@ -50,7 +50,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(BELIEVED))
 }
 
-/// How long to wait before attempt number `attempt + 1` at a path; nothing if that is too long to hold a place for.
+/// How long to wait before attempt number `attempt + 1` at a path; nothing if that is too long to hold a permit for.
 pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Duration> {
     // The same path and attempt always give the same, and neighbours something else.
     let seed = path.bytes().fold(u64::from(attempt), |hash, byte| {

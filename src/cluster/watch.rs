@@ -214,7 +214,7 @@ impl<T: Wire> Watch<T> {
         }
     }
 
-    /// Sends a request on the watch's own place, and returns the body of an answer that is no refusal.
+    /// Sends a request on the watch's own slot, and returns the body of an answer that is no refusal.
     async fn ask(&mut self, query: &str, accept: &str) -> Result<Body, ClusterError> {
         let uri = format!("{}?{query}{}", self.path, self.query);
         let request = Request::get(&uri).header(http::header::ACCEPT, accept);
@@ -228,7 +228,7 @@ impl<T: Wire> Watch<T> {
         let answer = timeout(ANSWER_WITHIN, place.client().send(request)).await;
         let Ok(answer) = answer else {
             place.leave_crowded();
-            let text = format!("nothing was answered within {} s", ANSWER_WITHIN.as_secs());
+            let text = format!("no response within {} s", ANSWER_WITHIN.as_secs());
             return Err(ClusterError::NoAnswer(text));
         };
         self.place = Some(place);
@@ -253,7 +253,8 @@ impl<T: Wire> Watch<T> {
                 return Ok(());
             }
             None => {
-                let text = format!("one object is longer than {ANSWER_LIMIT} bytes, or too slow");
+                let text =
+                    format!("an object is larger than {ANSWER_LIMIT} bytes, or arrived too slowly");
                 return Err(ClusterError::NoAnswer(text));
             }
         };
@@ -376,14 +377,14 @@ async fn whole(mut body: Body) -> Result<Option<Vec<u8>>, ClusterError> {
 fn refusal(code: u16, text: &[u8]) -> ClusterError {
     let status = serde_json::from_slice::<kube::core::Status>(text).unwrap_or_default();
     let message = match status.message.as_str() {
-        "" => format!("the API server answered with status {code}"),
+        "" => format!("the API server responded with status {code}"),
         said => said.to_owned(),
     };
     ClusterError::Refused(Box::new(kube::core::Status { code, message, ..status }))
 }
 
 fn unreadable(error: serde_json::Error) -> ClusterError {
-    ClusterError::NoAnswer(format!("the answer cannot be read: {}", chain(&error)))
+    ClusterError::NoAnswer(format!("cannot decode the response: {}", chain(&error)))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(crate) async fn files(
             store.load(&path, &digest, &options).map_err(|error| chain(&error))
         }
     });
-    loaded.await.unwrap_or_else(|_| Err("reading it broke off".to_owned()))
+    loaded.await.unwrap_or_else(|_| Err("reading it was interrupted".to_owned()))
 }
 
 /// The bytes of an artifact that is no archive, or is read as one elsewhere; `limit` at most.
@@ -72,12 +72,12 @@ pub(crate) async fn bytes(
     }
     let open = move || {
         if !store.verify(&path, &digest).map_err(|error| chain(&error))? {
-            return Err(format!("artifact `{path}` is not in the store"));
+            return Err(format!("artifact `{path}` not found in storage"));
         }
         store.open_file(&path).map_err(|error| chain(&error))
     };
     let opened = tokio::task::spawn_blocking(open).await;
-    read(opened.unwrap_or_else(|_| Err("reading it broke off".to_owned()))?, limit).await
+    read(opened.unwrap_or_else(|_| Err("reading it was interrupted".to_owned()))?, limit).await
 }
 
 async fn read(file: std::fs::File, limit: u64) -> Result<Vec<u8>, String> {
@@ -86,10 +86,10 @@ async fn read(file: std::fs::File, limit: u64) -> Result<Vec<u8>, String> {
         let read =
             file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if read as u64 > limit {
-            return Err(format!("it has more than {limit} bytes"));
+            return Err(format!("it is larger than {limit} bytes"));
         }
         Ok(bytes)
     };
     let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|_| Err("reading it broke off".to_owned()))
+    read.unwrap_or_else(|_| Err("reading it was interrupted".to_owned()))
 }

@@ -40,7 +40,7 @@ impl Contests {
         }
     }
 
-    /// What is contested now, how that is told, and when it is worth another look.
+    /// What is contested now, how that is told, and when it is worth another run.
     pub(crate) fn standing(&mut self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
         self.strings.retain(|_, (_, until)| now < *until);
         self.strings.clone()

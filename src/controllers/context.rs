@@ -1,4 +1,4 @@
-//! What every run may use, and what it remembers from one look to the next.
+//! What every run may use, and what it remembers from one run to the next.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

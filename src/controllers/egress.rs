@@ -54,11 +54,15 @@ impl Surroundings {
                 Ok(Ranges { nets, is_guess }) => {
                     let shown: Vec<_> = nets.iter().map(ToString::to_string).collect();
                     let ranges = shown.join(", ");
-                    tracing::info!(ranges, is_guess, "URLs of specs may not lead to Services");
+                    tracing::info!(
+                        ranges,
+                        is_guess,
+                        "requests to Services are blocked for URLs in specs"
+                    );
                     return self.rules.refuse_services(nets);
                 }
                 Err(error) => {
-                    tracing::warn!(error = %error, "it is not known yet where Services are");
+                    tracing::warn!(error = %error, "failed to detect the Service CIDRs, retrying");
                     tokio::time::sleep(SOON).await;
                 }
             }
@@ -74,7 +78,9 @@ impl Surroundings {
                 match self.cluster.service_ranges().await {
                     Ok(Ranges { nets, .. }) => self.rules.refuse_services(nets),
                     // What was learned before holds.
-                    Err(error) => tracing::debug!(error = %error, "Services were not looked for"),
+                    Err(error) => {
+                        tracing::debug!(error = %error, "failed to refresh the Service CIDRs");
+                    }
                 }
             }
         }

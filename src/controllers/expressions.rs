@@ -226,7 +226,7 @@ impl Compiled {
 /// An object as expressions see it, which is paid for.
 fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
     let too_much = |_: Exhausted| {
-        "the objects that readyExpr has to look at are too large together; use fewer of them"
+        "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"
             .to_owned()
     };
     // Nothing is begun with nothing left.

@@ -17,8 +17,7 @@ use crate::cluster::status::OurKind;
 pub(crate) fn unsupported_text(fields: &[&str]) -> String {
     let (are, them) = if fields.len() == 1 { ("is", "it") } else { ("are", "them") };
     format!(
-        "{} {are} not supported by this version of windlass: nothing is done rather than something else than \
-         asked for; remove {them} or upgrade",
+        "{} {are} not supported by this version of windlass; remove {them} or upgrade",
         fields.join(", ")
     )
 }
@@ -112,8 +111,8 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
 /// Why an expression about an object of another namespace is not evaluated: it could read all of that object, bit by bit.
 ///
 /// Differs(flux): there it is evaluated, whatever the flag says.
-const NOT_EVALUATED: &str = "its readyExpr is not evaluated, since --no-cross-namespace-refs blocks reading objects of \
-                             other namespaces; remove readyExpr, so that its condition Ready counts";
+const NOT_EVALUATED: &str = "readyExpr is not evaluated, because cross-namespace references have been blocked by \
+                             --no-cross-namespace-refs; remove readyExpr to use the Ready condition instead";
 
 /// Whether a dependency has an expression, which may read the whole object.
 fn may_read(dependency: &DependencyReference) -> bool {
@@ -131,7 +130,7 @@ fn asked(said: Readiness, additive: bool) -> Option<DependencyState> {
     match said? {
         Ok(true) if additive => None,
         Ok(true) => Some(DependencyState::Ready),
-        Ok(false) => Some(DependencyState::NotReady("its readyExpr does not hold".to_owned())),
+        Ok(false) => Some(DependencyState::NotReady("readyExpr evaluated to false".to_owned())),
         Err(error) => Some(DependencyState::NotReady(error)),
     }
 }
@@ -165,7 +164,7 @@ fn stale(other: &Kustomization, object: &Kustomization, revision: &str) -> Optio
     let applied =
         other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
     let is_stale = source(other) == source(object) && applied != revision;
-    is_stale.then(|| DependencyState::Stale(format!("it is still at {applied}")))
+    is_stale.then(|| DependencyState::Stale(format!("it is at revision {applied}")))
 }
 
 #[cfg(test)]
@@ -205,7 +204,7 @@ mod tests {
             Some(DependencyState::NotReady(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert_eq!(text("dep.metadata.name == 'x'").await, "its readyExpr does not hold");
+        assert_eq!(text("dep.metadata.name == 'x'").await, "readyExpr evaluated to false");
         assert!(text("dep.spec.nope == 1").await.ends_with("no such key: nope"));
     }
 }

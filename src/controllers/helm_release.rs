@@ -96,7 +96,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Whether it knows the spec and whatever is asked for: a request has one look taken, and the wait goes on after that.
+    /// Whether it knows the spec and whatever is asked for: a request causes one run, and the wait goes on after that.
     fn has_seen(&self, object: &HelmRelease) -> bool {
         self.generation == object.meta().generation && self.asked == asked(object)
     }
@@ -211,11 +211,11 @@ impl Ended {
     }
 }
 
-/// How long the HelmChart of a template may be on its way before the status says that it is awaited. A new version is there
-/// in less, and each of hundreds of releases would be written twice.
+/// How long the HelmChart of a template may take to be reconciled before the status reports it as pending. A new version
+/// takes less, and the status of each of hundreds of releases would be written twice.
 const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Shortest time between two looks at the same wait.
+/// Shortest time between two observations of the same wait.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon a run that the API server refused to record is repeated.
@@ -242,7 +242,7 @@ async fn run(seen: Arc<HelmRelease>, context: Arc<Context>) -> Option<Duration> 
     outcome.unwrap_or_else(|error| {
         let (name, namespace) = (&session.node.name, &session.node.namespace);
         tracing::error!(controller_kind = "HelmRelease", name, namespace, error = %error,
-            "the cluster refused; trying again");
+            "request to the API server failed, retrying");
         Some(AFTER_REFUSAL)
     })
 }
@@ -256,7 +256,7 @@ impl Session {
         jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
     }
 
-    /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
+    /// How long a wait that was just observed is not observed again: objects on their way move many times a second.
     fn pause(&self, object: &HelmRelease) -> Option<Duration> {
         if hold::is_suspended(object, self.began) {
             return None;

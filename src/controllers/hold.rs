@@ -34,7 +34,7 @@ fn expired<K: Resource>(object: &K, now: Time) -> Option<(Hold, Time)> {
     Some((hold, at))
 }
 
-/// Whether an object asks to be left alone: `spec.suspend`, unless it is a hold that has expired.
+/// Whether an object is suspended: `spec.suspend`, unless it is a hold that has expired.
 pub(crate) fn is_suspended<K: Controlled + Reconciled>(object: &K, now: Time) -> bool {
     object.is_suspended() && expired(object, now).is_none()
 }
@@ -66,10 +66,9 @@ fn spelled(at: Time) -> String {
 fn still_there<K: Resource>(object: &K) -> String {
     match applier(object, &SUSPEND) {
         Some(manager) => format!(
-            "spec.suspend is still true in what {manager} applies, and does not count any more"
+            "spec.suspend is still true in the manifest applied by {manager}, and is ignored"
         ),
-        None => "spec.suspend is still true because it could not be changed, and does not count any more"
-            .to_owned(),
+        None => "spec.suspend is still true, because updating it failed, and is ignored".to_owned(),
     }
 }
 
@@ -81,7 +80,7 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
             let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
             path.iter().try_fold(fields, |at, key| at.map(|at| at.get(key))).flatten().is_some()
         })?;
-    Some(owner.manager.as_deref().unwrap_or("a server-side applier"))
+    Some(owner.manager.as_deref().unwrap_or("another field manager"))
 }
 
 /// Ends what an expired hold left behind: `spec.suspend`, then the annotations.
@@ -115,7 +114,7 @@ pub(crate) async fn lift<K: Controlled + Reconciled>(
     match latest.end_hold(context, &object, suspended, &annotations).await {
         Ok(Some(object)) => {
             if suspended {
-                tell(context, &object, format!("{text}; spec.suspend is false again"));
+                tell(context, &object, format!("{text}; spec.suspend was set to false"));
             }
             Ok(Some(object))
         }
@@ -124,7 +123,8 @@ pub(crate) async fn lift<K: Controlled + Reconciled>(
         Err(error) => {
             let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
             let kind = K::kind(&());
-            tracing::error!(controller_kind = %kind, name, namespace, error = %error, "{text}, and could not be removed");
+            tracing::error!(controller_kind = %kind, name, namespace, error = %error, "{text}; failed to remove \
+                                                                                       its annotations");
             Ok(Some(object))
         }
     }
@@ -207,8 +207,8 @@ mod tests {
         assert_eq!((mark.status, mark.reason), (Status::False, reason::EXPIRED));
         assert_eq!(
             mark.text,
-            "expired at 2026-11-23T21:00:00Z; spec.suspend is still true in what flux applies, and does not count \
-             any more"
+            "expired at 2026-11-23T21:00:00Z; spec.suspend is still true in the manifest applied by flux, and is \
+             ignored"
         );
         assert_eq!(applier(&object(true, owned("Update", suspend)), &SUSPEND), None);
         let other = object(true, owned("Apply", json!({"f:spec": {"f:url": {}}})));

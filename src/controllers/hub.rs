@@ -35,7 +35,7 @@ impl Hub {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a node looked at soon; a wake during a run makes it run once more.
+    /// Queues a node for reconciliation; a wake during a run makes it run once more.
     pub(crate) fn wake(&self, node: &Node, why: WakeReason) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(&node.kind) {

@@ -148,7 +148,7 @@ pub(crate) fn kinds_of(group: &str) -> Node {
     Node::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
 }
 
-/// Follows CRDs: where kinds live is asked again, and whoever waits for a kind looks again.
+/// Follows CRDs: where kinds live is asked again, and whoever waits for a kind is reconciled again.
 pub(crate) async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = Resource {

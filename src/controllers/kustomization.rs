@@ -76,7 +76,7 @@ pub(crate) struct Memory {
     waiting: Option<Waiting>,
 }
 
-/// A wait under way, which would otherwise be built anew for every look.
+/// A wait under way, which would otherwise be built anew for every run.
 struct Waiting {
     generation: i64,
     /// Digest of the artifact.
@@ -158,7 +158,7 @@ struct Ended {
     origin_revision: String,
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
-    /// It was refused, and will be for as long as nobody changes anything.
+    /// It was refused, and will be until something changes.
     is_permanent: bool,
 }
 
@@ -176,7 +176,7 @@ impl Ended {
     }
 }
 
-/// Shortest time between two looks at the same wait.
+/// Shortest time between two observations of the same wait.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon a run that the API server refused to record is repeated.
@@ -203,7 +203,7 @@ async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration
     outcome.unwrap_or_else(|error| {
         let (name, namespace) = (&session.node.name, &session.node.namespace);
         tracing::error!(controller_kind = "Kustomization", name, namespace, error = %error,
-            "the cluster refused; trying again");
+            "request to the API server failed, retrying");
         Some(AFTER_REFUSAL)
     })
 }
@@ -217,7 +217,7 @@ impl Session {
         jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
     }
 
-    /// How long a wait that was just looked at is left alone: objects on their way move many times a second.
+    /// How long a wait that was just observed is not observed again: objects on their way move many times a second.
     fn pause(&self, object: &Kustomization) -> Option<Duration> {
         if hold::is_suspended(object, self.began) || self.verify(object) == Verify::Everything {
             return None;

@@ -44,7 +44,7 @@ pub(super) fn is_asked<K: Controlled + Reconciled>(object: &K) -> bool {
 
 /// Shows them on an object that is not run; everything else in its status stays. The same: nothing is written.
 ///
-/// `answered` says besides that a look that was asked for has been taken.
+/// `answered` says besides that a run that was asked for has been taken.
 ///
 /// # Errors
 /// The server's refusal.

@@ -122,7 +122,7 @@ impl ObjectWatcher {
         tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
     }
 
-    /// The moment before a look or a write; [`Self::applied`] wants to know it.
+    /// The moment before a run or a write; [`Self::applied`] wants to know it.
     pub(crate) fn now(&self) -> Moment {
         self.state().losses.now()
     }
@@ -249,8 +249,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Says that a run begins which looks at whatever its node waits for: what moves until [`Self::await_objects`] is
-    /// seen by that look, or noticed there.
+    /// Says that a run begins which observes whatever its node waits for: what moves until [`Self::await_objects`] is
+    /// seen by that run, or noticed there.
     pub(crate) fn begins_observing(&self, owner: &Node) {
         let mut state = self.state();
         // Nobody remembers what watches by name have seen, so they go on to wake.
@@ -301,7 +301,7 @@ impl ObjectWatcher {
             kind = key.kind,
             watch = ?key.selection,
             error = %error,
-            "a watch is refused, and narrower ones take its place"
+            "watch not allowed; falling back to narrower watches"
         );
         let mut state = self.state();
         state.references.refuse(key);
@@ -424,7 +424,7 @@ pub(crate) struct Awaited {
     pub(crate) labelled: Labelled,
     /// The resourceVersion in which the node saw it; 0 when it was not there.
     pub(crate) version: u64,
-    /// The moment before that look.
+    /// The moment before that run.
     pub(crate) since: Moment,
 }
 

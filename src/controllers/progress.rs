@@ -49,7 +49,7 @@ pub(super) async fn tell<K: Controlled + Reconciled>(
     if let Err(error) = latest.write_status(context, &object, &before, &after).await {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         tracing::debug!(controller_kind = %K::kind(&()), name, namespace, error = %error,
-            "progress not written");
+            "failed to write progress to the status");
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) trait Controlled: OurKind {
     /// What others depend on: while it stays the same nobody is woken.
     fn announcement(&self) -> String;
 
-    /// Looks, acts and reports once. Returns when to look again, if nothing wakes it before.
+    /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>>;
 
     /// The object is gone: forget what is known about it.
@@ -172,7 +172,7 @@ impl Notices {
         }
     }
 
-    /// This process may act: everything that is known by now is looked at, and from here on whatever changes.
+    /// This process may act: everything that is known by now is reconciled, and from here on whatever changes.
     fn wake_all<K: Controlled>(&self, present: &[Arc<K>]) {
         self.awake.store(true, Ordering::Release);
         for object in present.iter().filter(|object| is_ours(&***object, &self.context)) {
@@ -190,7 +190,7 @@ impl Notices {
         self.gone::<K>(node);
     }
 
-    /// Everything known about a node is forgotten, and whoever depends on it looks again.
+    /// Everything known about a node is forgotten, and whoever depends on it is reconciled again.
     fn gone<K: Controlled>(&self, node: &Node) {
         let_go::<K>(node, &self.context);
         self.context.hub.changed(node);
@@ -268,13 +268,13 @@ pub(crate) async fn run_kind<K: Controlled>(
             let namespace = gone.namespace.as_deref().unwrap_or_default();
             hub.leaves_queue(&node_named::<K>(namespace, &gone.name));
         }
-        tracing::debug!(error = %error, "a wake came to nothing");
+        tracing::debug!(error = %error, "reconciliation request dropped");
     })
     .for_each(|_| async {})
     .await;
 }
 
-/// When a run that broke off by a fault of ours is tried again.
+/// When a run that panicked is retried.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// One run, measured; a panic in it is caught, told and stays with its object.
@@ -301,13 +301,13 @@ async fn isolated<K: Controlled>(
                 controller_kind = node.kind,
                 name = node.name,
                 namespace = node.namespace,
-                "a fault in windlass broke off this run; please report it"
+                "reconciliation panicked; this is a bug in windlass, please report it"
             );
             let event = crate::cluster::events::Event {
                 severity: crate::cluster::events::Severity::Error,
                 reason: "InternalFault".to_owned(),
-                message: "a fault in windlass broke off this run; it will be tried again. Please report it with \
-                          the log of that time"
+                message: "reconciliation panicked and will be retried; this is a bug in windlass, please report it \
+                          with the log of that time"
                     .to_owned(),
                 metadata: BTreeMap::new(),
             };

@@ -52,7 +52,7 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     /// What objects of the kind remember.
     fn memories(context: &Context) -> &Memories<Memory<Self>>;
 
-    /// `spec.interval`; `None` if nothing is looked at again.
+    /// `spec.interval`; `None` if it is not repeated.
     fn interval(&self) -> Option<&str>;
 
     /// Reads what the spec names, has the object woken when that changes, and checks the spec.
@@ -219,7 +219,7 @@ impl<K: Sourced> Controlled for K {
 /// Longest delay until a run is repeated that the API server refused to record.
 const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
-/// One run; returns when to look again.
+/// One run; returns when to run again.
 async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = K::memories(context).of(&node);
@@ -238,7 +238,7 @@ async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duratio
             name = node.name,
             namespace = node.namespace,
             error = %error,
-            "the cluster refused; trying again"
+            "request to the API server failed, retrying"
         );
         // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
         Some(retry_after(context, &memory).min(AFTER_REFUSAL))
@@ -289,11 +289,11 @@ async fn remove_artifacts<K: Sourced>(context: &Context, object: &Arc<K>) {
     let removed =
         tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
     if let Ok(Err(error)) = removed {
-        tracing::error!(name = object.name_any(), error = %error, "artifacts not removed");
+        tracing::error!(name = object.name_any(), error = %error, "failed to remove artifacts");
     }
 }
 
-/// What a host that wants to be left alone means for an object: it is looked at again then, and no earlier.
+/// What a paused host means for an object: it is reconciled again then, and no earlier.
 pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
     Rest::Failed(why, said.to_string(), Wake::at(said.until))
 }
@@ -329,7 +329,7 @@ async fn attempt<K: Sourced>(
     let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
     match before_resolve(&facts) {
         Gate::Suspended | Gate::Closed => {
-            let text = "suspended while a run was under way; it goes on when it is resumed";
+            let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
             marks::show_suspended(context, latest, &object, now, owned, text).await?;
             return Ok(None);

@@ -218,7 +218,7 @@ impl Targets {
                 keep(&self.destinations, of_destination, &destination);
                 if !remote.stripped.is_empty() {
                     let ignored = remote.stripped.join(", ");
-                    tracing::info!(secret, ignored, "parts of a kubeconfig are not used");
+                    tracing::info!(secret, ignored, "some fields of the kubeconfig are ignored");
                 }
                 destination
             }
@@ -256,7 +256,7 @@ async fn remote(
     let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
     let data = references.secret(context, namespace, &secret_ref.name).await;
     let data = data.map_err(|error| told(error.to_string()))?;
-    let missing = || told("it does not exist; create it or correct spec.kubeConfig".to_owned());
+    let missing = || told("not found; create it or correct spec.kubeConfig".to_owned());
     let data = data.ok_or_else(missing)?;
     let allowed = Allowed { insecure_tls: context.settings.insecure_kubeconfig_tls };
     let remote = Remote::from_secret(&data, secret_ref.key.as_deref(), allowed);

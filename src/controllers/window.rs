@@ -14,7 +14,7 @@ use super::run::Controlled;
 pub(super) const WINDOW: &str = "windlass.dev/window";
 /// Until when it may regardless.
 pub(super) const BREAK_GLASS: &str = "windlass.dev/break-glass";
-/// When any kind is looked at besides its interval.
+/// When an object of any kind is reconciled besides its interval.
 pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
 /// What an object's windows mean now; `None` if it has none, or applies nothing.
@@ -33,7 +33,7 @@ fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Mark>
         status: Status::False,
         reason: reason::INVALID_SCHEDULE,
         text: format!(
-            "{SCHEDULE_ANNOTATION}: {error}. The interval alone counts until it is corrected"
+            "{SCHEDULE_ANNOTATION}: {error}. Only the interval applies until it is corrected"
         ),
     }))
 }

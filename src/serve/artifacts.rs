@@ -23,7 +23,10 @@ pub(crate) fn artifacts(store: Arc<sources::store::Store>, leadership: Leadershi
             if leads {
                 (StatusCode::OK, "artifacts\n")
             } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "another process leads and has the artifacts\n")
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "another process is the leader and serves the artifacts\n",
+                )
             }
         }
     };
@@ -42,7 +45,7 @@ async fn one(
     let (file, len) = match opened.await {
         Ok(Ok(found)) => found,
         Ok(Err(_)) | Err(_) => {
-            return (StatusCode::NOT_FOUND, "no such artifact\n").into_response();
+            return (StatusCode::NOT_FOUND, "artifact not found\n").into_response();
         }
     };
     let body =

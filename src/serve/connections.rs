@@ -67,7 +67,7 @@ pub(super) async fn serve(
                 under_way.spawn(one(stream, router.clone(), limits, stop.clone(), permit));
             }
             (_, Err(error)) => {
-                tracing::info!(serves = name, error = %error, "connection not taken");
+                tracing::info!(serves = name, error = %error, "failed to accept a connection");
                 sleep(AFTER_FAILURE).await;
             }
             (Err(_), Ok(_)) => break,
@@ -98,11 +98,11 @@ async fn one(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(error = %error, "connection broken off");
+        tracing::debug!(error = %error, "connection aborted");
     }
 }
 
-/// A stream that breaks off when the other side takes nothing for too long.
+/// A stream that is aborted when the other side takes nothing for too long.
 struct Impatient<S> {
     stream: S,
     limit: Duration,

@@ -28,14 +28,14 @@ const READ_LIMIT: Duration = Duration::from_secs(30);
 struct Posted {
     involved_object: Option<Involved>,
     severity: Option<String>,
-    #[expect(dead_code, reason = "read for its form only")]
+    #[expect(dead_code, reason = "parsed for validation only")]
     timestamp: Option<jiff::Timestamp>,
     message: Option<String>,
     reason: Option<String>,
-    #[expect(dead_code, reason = "read for its form only")]
+    #[expect(dead_code, reason = "parsed for validation only")]
     metadata: Option<BTreeMap<String, Option<String>>>,
     reporting_controller: Option<String>,
-    #[expect(dead_code, reason = "read for its form only")]
+    #[expect(dead_code, reason = "parsed for validation only")]
     reporting_instance: Option<String>,
 }
 
@@ -78,7 +78,7 @@ fn read(body: &[u8]) -> StatusCode {
                 severity = event.severity,
                 reason = event.reason,
                 message = event.message,
-                "event taken; it is delivered nowhere"
+                "event received; events are not forwarded"
             );
             StatusCode::ACCEPTED
         }
@@ -87,7 +87,7 @@ fn read(body: &[u8]) -> StatusCode {
             tracing::info!(
                 line = error.line(),
                 column = error.column(),
-                "posted event is malformed"
+                "received a malformed event"
             );
             StatusCode::BAD_REQUEST
         }

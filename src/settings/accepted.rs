@@ -48,17 +48,17 @@ const fn strict(
     Flag { name, takes, default, why, is_refused: true }
 }
 
-const NO_EVENTS: &str = "events are recorded in the cluster and posted nowhere";
-const BOUNDED: &str = "the API server's own priority and fairness bounds requests";
-const NO_CACHE: &str =
-    "an index is kept once for all charts that choose from it, in a fraction of its size";
-const FIXED: &str = "the limits for charts and indexes are built in";
-const NO_OOM: &str = "what a run may use up is bounded, and what is cut off is taken up again";
-const NO_IMAGES: &str = "no image kind runs yet";
+const NO_EVENTS: &str = "events are recorded in the cluster and not forwarded";
+const BOUNDED: &str = "requests are limited by API Priority and Fairness";
+const NO_CACHE: &str = "each index is cached once in memory in a compact form";
+const FIXED: &str = "the limits for charts and indexes are fixed";
+const NO_OOM: &str =
+    "the memory of each reconciliation is limited, and interrupted ones continue after a restart";
+const NO_IMAGES: &str = "image kinds are not supported yet";
 const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
-const NO_TOKENS: &str = "a login to a registry of a cloud is kept for four fifths of its life, once for all who need it";
+const NO_TOKENS: &str = "registry logins are shared and cached for 80% of their lifetime";
 const NO_SOPS: &str = "decryption is not supported yet";
-const SSH: &str = "the algorithms that are considered safe are built in";
+const SSH: &str = "the allowed algorithms are fixed";
 const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
 
 /// Flux 2.9, all controllers.
@@ -67,25 +67,30 @@ const FLAGS: &[Flag] = &[
         "artifact-digest-algo",
         Takes::OneOf(&DIGESTS),
         "sha256",
-        "artifacts are named by SHA-256",
+        "artifact digests are SHA-256",
     ),
     strict("default-decryption-service-account", Takes::Text, "", NO_SOPS),
     flag("events-addr", Takes::Text, "", NO_EVENTS),
     flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
     flag("gc-interval", Takes::Number, "10", NO_IMAGES),
-    flag("graceful-shutdown-timeout", Takes::Duration, "600s", "what is cut off is taken up again"),
+    flag(
+        "graceful-shutdown-timeout",
+        Takes::Duration,
+        "600s",
+        "interrupted reconciliations continue after a restart",
+    ),
     flag("helm-cache-max-size", Takes::Number, "0", NO_CACHE),
     flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_CACHE),
     flag("helm-cache-ttl", Takes::Duration, "15m", NO_CACHE),
     strict("helm-chart-file-max-size", Takes::Bound(MAX_FILE_SIZE), "5242880", FIXED),
     strict("helm-chart-max-size", Takes::Bound(MAX_CHART), "10485760", FIXED),
     strict("helm-index-max-size", Takes::Bound(MAX_INDEX), "52428800", FIXED),
-    flag("http-retry", Takes::Number, "9", "a failed fetch is tried again by another run"),
+    flag("http-retry", Takes::Number, "9", "failed fetches are retried with backoff"),
     strict(
         "insecure-allow-http",
         Takes::Bool,
         "true",
-        "plain HTTP cannot be forbidden, nor is it by any controller of Flux 2.9",
+        "plain HTTP cannot be disabled; no controller of Flux 2.9 does so either",
     ),
     flag("kube-api-burst", Takes::Number, "300", BOUNDED),
     flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
@@ -95,12 +100,17 @@ const FLAGS: &[Flag] = &[
     flag("oom-watch-memory-threshold", Takes::Number, "95", NO_OOM),
     flag("rate-limit-interval", Takes::Duration, "5m", NO_RECEIVERS),
     flag("receiverAddr", Takes::Text, ":9292", NO_RECEIVERS),
-    flag("reconciliation-timeout", Takes::Duration, "10m", "no ArtifactGenerator runs yet"),
+    flag(
+        "reconciliation-timeout",
+        Takes::Duration,
+        "10m",
+        "ArtifactGenerator is not supported yet",
+    ),
     strict(
         "snapshot-digest-algo",
         Takes::OneOf(&DIGESTS),
         "sha256",
-        "revisions are known by SHA-256",
+        "snapshot digests are SHA-256",
     ),
     strict("sops-age-secret", Takes::Text, "", NO_SOPS),
     strict("sops-vault-configmap", Takes::Text, "", NO_SOPS),
@@ -114,7 +124,7 @@ const FLAGS: &[Flag] = &[
         "watch-configs-label-selector",
         Takes::Selector,
         "reconcile.fluxcd.io/watch=Enabled",
-        "Secrets and ConfigMaps that an object names are watched whatever their labels",
+        "referenced Secrets and ConfigMaps are watched regardless of their labels",
     ),
 ];
 
@@ -134,10 +144,10 @@ impl Flag {
         let arg = Arg::new(self.name)
             .long(self.name)
             .help(match self.is_refused {
-                true => format!("Takes Flux's default only: {}", self.why),
-                false => format!("Changes nothing: {}", self.why),
+                true => format!("Only Flux's default is supported: {}", self.why),
+                false => format!("No effect: {}", self.why),
             })
-            .help_heading("Accepted, as Flux's controllers do, without meaning")
+            .help_heading("Flags of Flux's controllers, accepted for compatibility")
             .num_args(1);
         // Parity(flux): the one of these that has a variable.
         let arg = if self.name == "events-addr" { arg.env("EVENTS_ADDR") } else { arg };

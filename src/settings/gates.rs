@@ -55,11 +55,11 @@ pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 /// The gate by which releases have the defaults of Helm 3.
 pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
-const DEAD: Here = Always("it changes nothing in Flux either");
+const DEAD: Here = Always("it has no effect in Flux either");
 const NO_IMAGES: Here =
-    Refused("no image kind runs here; leave the gate to Flux's image controllers");
-const NO_IDENTITY: &str = "sources and kubeconfigs cannot log in to a cloud as a service account yet; use a Secret, or \
-    the identity of windlass's own Pod";
+    Refused("image kinds are not supported; set the gate on Flux's image controllers only");
+const NO_IDENTITY: &str = "object-level workload identity is not supported yet; use a Secret, or the workload \
+                           identity of windlass's Pod";
 
 /// Flux 2.9, all controllers.
 const KNOWN: &[Known] = &[
@@ -69,12 +69,12 @@ const KNOWN: &[Known] = &[
     gate(
         "CacheSecretsAndConfigMaps",
         false,
-        Refused("Secrets and ConfigMaps are never kept in memory; remove the gate"),
+        Refused("Secrets and ConfigMaps are never cached; remove the gate"),
     ),
     gate(
         "CancelHealthCheckOnNewRevision",
         false,
-        Always("a new revision always supersedes a wait for health"),
+        Always("a new revision always cancels health checks"),
     ),
     gate("CorrectDrift", false, DEAD),
     gate(RETRY_ON_FAILURE, false, Works),
@@ -82,25 +82,17 @@ const KNOWN: &[Known] = &[
     gate(
         "DirectSourceFetch",
         false,
-        Refused(
-            "sources are read from a watch, whose changes wake whoever reads them; remove the gate",
-        ),
+        Refused("sources are always read from a watch; remove the gate"),
     ),
     gate(NO_CHART_DIGEST, false, Works),
     gate(
         "DisableConfigWatchers",
         false,
-        Refused(
-            "Secrets and ConfigMaps that an object names, and only those, are always watched; remove the gate",
-        ),
+        Refused("referenced Secrets and ConfigMaps are always watched; remove the gate"),
     ),
     gate(NO_FAIL_FAST, false, Works),
-    gate(
-        "DisableStatusPollerCache",
-        true,
-        Always("health is watched, and read again only when something changed"),
-    ),
-    gate("ExternalArtifact", false, Always("ExternalArtifacts are always taken as sources")),
+    gate("DisableStatusPollerCache", true, Always("health is watched instead of polled")),
+    gate("ExternalArtifact", false, Always("ExternalArtifacts are always supported as sources")),
     gate("FluxStorage", false, NO_IMAGES),
     gate("GitAllBranchReferences", true, NO_IMAGES),
     gate("GitForcePushBranch", true, NO_IMAGES),
@@ -109,18 +101,18 @@ const KNOWN: &[Known] = &[
     gate(
         "GroupChangeLog",
         false,
-        Refused("each object that changed has a log line of its own; remove the gate"),
+        Refused("each changed object is logged separately; remove the gate"),
     ),
     gate(
         "MigrateAPIVersion",
         false,
-        Refused("`apiVersion`s in managedFields are left as they are; remove the gate"),
+        Refused("apiVersions in managedFields are not migrated; remove the gate"),
     ),
     gate(
         "OOMWatch",
         false,
         Refused(
-            "memory is not watched: what is cut off is taken up again where it was; remove the gate",
+            "memory is not watched: interrupted reconciliations continue after a restart; remove the gate",
         ),
     ),
     gate("ObjectLevelWorkloadIdentity", false, Refused(NO_IDENTITY)),
@@ -173,7 +165,7 @@ impl Gate {
         let known = KNOWN
             .iter()
             .find(|known| known.name == name)
-            .ok_or_else(|| format!("no controller of Flux has a feature gate `{name}`"))?;
+            .ok_or_else(|| format!("unknown feature gate `{name}`"))?;
         let on = super::parse_bool(on.trim())?;
         match known.here {
             Refused(why) if on != known.default => {

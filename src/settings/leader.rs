@@ -12,34 +12,34 @@ use crate::cluster::lease::Election;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderElection {
-    /// Let only one of several processes act, the one that holds a Lease; needed for more than one replica
+    /// Enable leader election by a Lease; required for more than one replica
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     enable_leader_election: bool,
 
-    /// How long after the last renewal that it saw another process takes the Lease
+    /// How long a standby waits after the last observed renewal before it acquires the Lease
     #[arg(long, default_value = "35s", value_parser = parse_duration)]
     leader_election_lease_duration: Duration,
 
-    /// How long after its last renewal a leader stops acting, and ends
+    /// How long a leader retries to renew the Lease before it stops acting and exits
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     leader_election_renew_deadline: Duration,
 
-    /// How often the Lease is looked at or renewed
+    /// How often to renew or check the Lease
     #[arg(long, default_value = "5s", value_parser = parse_duration)]
     leader_election_retry_period: Duration,
 
-    /// Give the Lease up when asked to stop, so that another process need not wait
+    /// Release the Lease on shutdown, so that a standby can take over at once
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) leader_election_release_on_cancel: bool,
 
-    /// Namespace of the Lease; by default the one in which windlass runs
+    /// Namespace of the Lease; by default that of windlass
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
 
-    /// Who this process is: the same after a restart, another for each that runs beside it; by default `$HOSTNAME`,
-    /// which in a Pod is its name
+    /// Identity of this process, unique among the replicas and stable across restarts; by default `$HOSTNAME`, which is
+    /// the name of the Pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     leader_election_identity: Option<String>,
 }
@@ -74,14 +74,14 @@ impl Settings {
         );
         anyhow::ensure!(
             duration > deadline,
-            "--leader-election-lease-duration, in whole seconds, has to be longer than \
-             --leader-election-renew-deadline: {duration:?} is not longer than {deadline:?}"
+            "--leader-election-lease-duration ({duration:?}, in whole seconds) must be longer than \
+             --leader-election-renew-deadline ({deadline:?})"
         );
         // Parity(client-go): the same factor.
         anyhow::ensure!(
             deadline > retry.mul_f64(1.2) && !retry.is_zero(),
-            "--leader-election-renew-deadline has to be longer than 1.2 times --leader-election-retry-period: \
-             {deadline:?} is too short for {retry:?}"
+            "--leader-election-renew-deadline ({deadline:?}) must be longer than 1.2 times \
+             --leader-election-retry-period ({retry:?})"
         );
         Ok(Some(Election {
             namespace: flags

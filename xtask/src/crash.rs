@@ -133,7 +133,9 @@ fn tell(
             outcome.request.clone().unwrap_or_else(|| "(there were fewer writes)".to_owned()),
             spell(outcome.took),
         ),
-        Err(error) => (vec![format!("{error:#}")], "(the run broke off)".to_owned(), String::new()),
+        Err(error) => {
+            (vec![format!("{error:#}")], "(the run was interrupted)".to_owned(), String::new())
+        }
     };
     let sign = if violations.is_empty() { green("✔") } else { red("✘") };
     let Point { number, moment } = point;

@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
 //!
-//! Here: the order of the scenes, and what remains to look at afterwards.
+//! Here: the order of the scenes, and what remains to be seen afterwards.
 //! Elsewhere: the scenes (`scene`), how they are shown (`narration`), the manifests (`repository/`, `fleet.yaml`),
 //! starting everything (`crate::installation`).
 

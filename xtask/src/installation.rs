@@ -90,7 +90,7 @@ impl Installation {
                 runtime.block_on(ControlPlane::start_in(State::temporary, &mut report))
             })?;
         let client = runtime.block_on(control_plane::client(&plane.kubeconfig()))?;
-        step("definitions of the Flux kinds", || match serving {
+        step("CRDs of the Flux kinds", || match serving {
             Serving::Programs(_, given) if !given.is_empty() => {
                 install_crds(&kubectl, &plane, given)
             }

@@ -2,7 +2,8 @@
 //!
 //! Here: finding files, and failing with a list of faults.
 //! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `licence`), source files
-//! (`source_file`), files that nobody meant (`leftovers`), settings of the tools (`lints`), samples (`samples`), pages (`pages`), CRDs (`crate::crds`),
+//! (`source_file`), leftovers of tools (`leftovers`), settings of the tools (`lints`), samples (`samples`), pages (`pages`),
+//! words (`words`), CRDs (`crate::crds`),
 //! recorded answers (`crate::conformance`).
 //!
 //! Every check is a function over text or names that returns faults, so a bad example can show that it finds some.
@@ -15,6 +16,7 @@ mod lints;
 mod pages;
 mod samples;
 mod source_file;
+mod words;
 
 use std::path::{Path, PathBuf};
 

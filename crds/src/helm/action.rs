@@ -18,12 +18,12 @@ pub struct Install {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<InstallStrategy>,
 
-    /// How to remedy an install that failed.
+    /// How to remediate a failed install.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remediation: Option<InstallRemediation>,
 
-    /// Whether objects that exist and belong to nobody make the install fail, instead of being
-    /// taken over.
+    /// Whether the install fails for objects that exist without belonging to a release, instead of
+    /// adopting them.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_take_ownership: bool,
 
@@ -35,7 +35,7 @@ pub struct Install {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_wait_for_jobs: bool,
 
-    /// Whether to leave the hooks of the chart out.
+    /// Whether to skip the hooks of the chart.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_hooks: bool,
 
@@ -84,27 +84,27 @@ pub struct InstallStrategy {
     /// The name of the strategy.
     pub name: ActionStrategy,
 
-    /// How long to wait before trying again. Defaults to `5m`. For `RetryOnFailure` only.
+    /// How long to wait before the next attempt. Defaults to `5m`. For `RetryOnFailure` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_interval: Option<GoDuration>,
 }
 
-/// How to remedy an install that failed.
+/// How to remediate a failed install.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstallRemediation {
-    /// How often to try again after uninstalling. Defaults to 0; a negative number means without
+    /// How often to retry after uninstalling. Defaults to 0; a negative number means without
     /// end.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub retries: i64,
 
-    /// Whether tests that fail call for no remedy. Defaults to the `test.ignoreFailures` of the
+    /// Whether failed tests are not remediated. Defaults to the `test.ignoreFailures` of the
     /// release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_test_failures: Option<bool>,
 
-    /// Whether to uninstall after the last try too. Defaults to false.
+    /// Whether to uninstall after the last attempt, too. Defaults to false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remediate_last_failure: Option<bool>,
 }
@@ -121,12 +121,12 @@ pub struct Upgrade {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<UpgradeStrategy>,
 
-    /// How to remedy an upgrade that failed.
+    /// How to remediate a failed upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remediation: Option<UpgradeRemediation>,
 
-    /// Whether objects that exist and belong to nobody make the upgrade fail, instead of being
-    /// taken over.
+    /// Whether the upgrade fails for objects that exist without belonging to a release, instead of
+    /// adopting them.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_take_ownership: bool,
 
@@ -138,7 +138,7 @@ pub struct Upgrade {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_wait_for_jobs: bool,
 
-    /// Whether to leave the hooks of the chart out.
+    /// Whether to skip the hooks of the chart.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_hooks: bool,
 
@@ -190,31 +190,31 @@ pub struct UpgradeStrategy {
     /// The name of the strategy.
     pub name: ActionStrategy,
 
-    /// How long to wait before trying again. Defaults to `5m`. For `RetryOnFailure` only.
+    /// How long to wait before the next attempt. Defaults to `5m`. For `RetryOnFailure` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_interval: Option<GoDuration>,
 }
 
-/// How to remedy an upgrade that failed.
+/// How to remediate a failed upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeRemediation {
-    /// How often to try again after the remedy. Defaults to 0; a negative number means without
+    /// How often to retry after the remediation. Defaults to 0; a negative number means without
     /// end.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub retries: i64,
 
-    /// Whether tests that fail call for no remedy. Defaults to the `test.ignoreFailures` of the
+    /// Whether failed tests are not remediated. Defaults to the `test.ignoreFailures` of the
     /// release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_test_failures: Option<bool>,
 
-    /// Whether to apply the remedy after the last try too. Defaults to true if there are retries.
+    /// Whether to remediate after the last attempt, too. Defaults to true if there are retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remediate_last_failure: Option<bool>,
 
-    /// The remedy. Defaults to `rollback`.
+    /// The remediation. Defaults to `rollback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RemediationStrategy>,
 }
@@ -235,7 +235,7 @@ choice! {
 choice! {
     /// What to do when an action fails.
     ActionStrategy {
-        /// Apply the remedy, then count a retry.
+        /// Remediate, then count a retry.
         #[default]
         RemediateOnFailure = "RemediateOnFailure",
         /// Leave the release as it is and try again after a while.
@@ -268,9 +268,9 @@ choice! {
 }
 
 choice! {
-    /// The remedy for an upgrade that failed.
+    /// The remediation of a failed upgrade.
     RemediationStrategy {
-        /// Go back to the last revision that was good.
+        /// Roll back to the last successful revision.
         #[default]
         Rollback = "rollback",
         /// Remove the release.
@@ -307,7 +307,7 @@ pub struct Filter {
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 
-    /// Whether the test is left out instead of run.
+    /// Whether to skip the test.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub exclude: bool,
 }
@@ -328,7 +328,7 @@ pub struct Rollback {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_wait_for_jobs: bool,
 
-    /// Whether to leave the hooks of the chart out.
+    /// Whether to skip the hooks of the chart.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_hooks: bool,
 
@@ -357,7 +357,7 @@ pub struct Uninstall {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GoDuration>,
 
-    /// Whether to leave the hooks of the chart out.
+    /// Whether to skip the hooks of the chart.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub disable_hooks: bool,
 

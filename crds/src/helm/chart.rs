@@ -53,7 +53,7 @@ pub struct HelmChartTemplateSpec {
     /// The source of the chart.
     pub source_ref: CrossNamespaceObjectReference,
 
-    /// How often to look for a new version. Defaults to the `interval` of the HelmRelease.
+    /// How often to check for a new version. Defaults to the `interval` of the HelmRelease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<GoDuration>,
 
@@ -67,7 +67,7 @@ pub struct HelmChartTemplateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values_files: Vec<String>,
 
-    /// Whether values files that do not exist are passed over.
+    /// Whether values files that do not exist are ignored.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub ignore_missing_values_files: bool,
 
@@ -140,7 +140,7 @@ choice! {
         /// A chart that is already taken out of its source.
         #[default]
         HelmChart = "HelmChart",
-        /// A chart of somebody else's controller.
+        /// A chart provided by another controller.
         ExternalArtifact = "ExternalArtifact",
     }
 }

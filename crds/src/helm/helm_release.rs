@@ -47,14 +47,14 @@ pub struct HelmReleaseSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chart_ref: Option<CrossNamespaceChartReference>,
 
-    /// How often to compare the release with what is wanted.
+    /// How often to compare the release with the desired state.
     pub interval: GoDuration,
 
     /// The cluster to release to. Defaults to the one in which this object lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfigReference>,
 
-    /// Whether to leave the release alone, until this is unset.
+    /// Whether to suspend reconciliation, until this is unset.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
@@ -146,7 +146,7 @@ pub struct HelmReleaseSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_strategy: Option<WaitStrategy>,
 
-    /// How to judge the health of kinds that have no conventional status. For the wait strategy
+    /// How to determine the health of kinds that have no conventional status. For the wait strategy
     /// `poller` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_check_exprs: Vec<CustomHealthCheck>,
@@ -156,7 +156,7 @@ pub struct HelmReleaseSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftDetection {
-    /// Whether to look for differences and to correct them. Defaults to `disabled`.
+    /// Whether to detect drift and to correct it. Defaults to `disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftDetectionMode>,
 
@@ -168,11 +168,11 @@ pub struct DriftDetection {
 choice! {
     /// What to do about drift.
     DriftDetectionMode {
-        /// Find and correct it.
+        /// Detect and correct it.
         Enabled = "enabled",
-        /// Find and report it.
+        /// Detect and report it.
         Warn = "warn",
-        /// Do not look for it.
+        /// Do not detect it.
         #[default]
         Disabled = "disabled",
     }
@@ -204,7 +204,7 @@ pub struct ValuesReference {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub optional: bool,
 
-    /// Whether what the key holds is put at `targetPath` as one text, as in `--set-literal`,
+    /// Whether what the key holds is put at `targetPath` as one string, as in `--set-literal`,
     /// instead of being read as `--set` reads it.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub literal: bool,

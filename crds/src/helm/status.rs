@@ -15,7 +15,7 @@ use crate::{GoDuration, ResourceInventory, absent, schema};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("default" = { "observedGeneration": -1 }))]
 pub struct HelmReleaseStatus {
-    /// The generation of the spec that was last brought to its end.
+    /// The generation of the spec that was last reconciled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
@@ -27,7 +27,7 @@ pub struct HelmReleaseStatus {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub observed_common_metadata_digest: Option<String>,
 
-    /// The generation of the spec that was last tried.
+    /// The generation of the spec that was last attempted.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     pub last_attempted_generation: i64,
 
@@ -53,32 +53,32 @@ pub struct HelmReleaseStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inventory: Option<ResourceInventory>,
 
-    /// The action that was last tried.
+    /// The action that was last attempted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_attempted_release_action: Option<ReleaseAction>,
 
-    /// How long the action took that was last tried.
+    /// How long the action took that was last attempted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub last_attempted_release_action_duration: Option<GoDuration>,
 
-    /// How many tries have failed for what is wanted now.
+    /// How many attempts have failed for the current desired state.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     pub failures: i64,
 
-    /// How many installs have failed for what is wanted now.
+    /// How many installs have failed for the current desired state.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     pub install_failures: i64,
 
-    /// How many upgrades have failed for what is wanted now.
+    /// How many upgrades have failed for the current desired state.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     pub upgrade_failures: i64,
 
-    /// The version of the chart that was last tried.
+    /// The version of the chart that was last attempted.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
 
-    /// The digest of the OCI artifact that was last tried.
+    /// The digest of the OCI artifact that was last attempted.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision_digest: Option<String>,
 
@@ -95,15 +95,15 @@ pub struct HelmReleaseStatus {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_config_digest: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/forceAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/forceAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_force_at: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/resetAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/resetAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reset_at: Option<String>,
 }
@@ -140,7 +140,7 @@ pub struct Snapshot {
     #[schemars(transform = schema::without_format)]
     pub version: i64,
 
-    /// The state of the revision, in Helm's words.
+    /// The state of the revision, as Helm names it.
     pub status: String,
 
     /// The last action that touched the revision.
@@ -191,7 +191,7 @@ pub struct TestHookStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_completed: Option<Time>,
 
-    /// How the test ended, in Helm's words.
+    /// How the test ended, as Helm names it.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }

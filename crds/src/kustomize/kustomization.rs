@@ -46,7 +46,7 @@ pub struct KustomizationSpec {
     /// How often to compare the cluster with the source.
     pub interval: GoDuration,
 
-    /// How long to wait after a failure before trying again. Defaults to `interval`.
+    /// How long to wait after a failure before the next attempt. Defaults to `interval`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_interval: Option<GoDuration>,
 
@@ -70,16 +70,16 @@ pub struct KustomizationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 
-    /// Objects that have to be healthy before this one is ready. Of no use beside `wait`.
+    /// Objects that have to be healthy before this one is ready. No effect with `wait`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_checks: Vec<NamespacedObjectKindReference>,
 
-    /// A text to put in front of the names of all objects.
+    /// A prefix for the names of all objects.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_prefix: Option<String>,
 
-    /// A text to put behind the names of all objects.
+    /// A suffix for the names of all objects.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_suffix: Option<String>,
@@ -92,14 +92,14 @@ pub struct KustomizationSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
 
-    /// The ServiceAccount in whose name objects are applied.
+    /// The ServiceAccount to impersonate when objects are applied.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// The source of the manifests.
     pub source_ref: CrossNamespaceSourceReference,
 
-    /// Whether to leave the objects alone, until this is unset. Work under way is not stopped.
+    /// Whether to suspend reconciliation, until this is unset.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
@@ -108,8 +108,8 @@ pub struct KustomizationSpec {
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 
-    /// How long building, applying and becoming healthy may take. Defaults to half a minute less
-    /// than `interval`.
+    /// How long building, applying and becoming healthy may take. Defaults to `interval` minus
+    /// 30 seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GoDuration>,
 
@@ -129,15 +129,15 @@ pub struct KustomizationSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
 
-    /// Whether components that do not exist are passed over.
+    /// Whether components that do not exist are ignored.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub ignore_missing_components: bool,
 
-    /// How to judge the health of kinds that have no conventional status.
+    /// How to determine the health of kinds that have no conventional status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_check_exprs: Vec<CustomHealthCheck>,
 
-    /// Fields that others may change and that are then left to them.
+    /// Fields that other field managers may change, and that are not corrected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<IgnoreRule>,
 }
@@ -145,14 +145,14 @@ pub struct KustomizationSpec {
 choice! {
     /// What happens to the applied objects when their Kustomization is deleted.
     DeletionPolicy {
-        /// They are deleted if `prune` is set, and stay otherwise.
+        /// They are deleted if `prune` is set, and left in the cluster otherwise.
         #[default]
         MirrorPrune = "MirrorPrune",
         /// They are deleted.
         Delete = "Delete",
         /// They are deleted, and the Kustomization stays until they are gone.
         WaitForTermination = "WaitForTermination",
-        /// They stay.
+        /// They are left in the cluster.
         Orphan = "Orphan",
     }
 }
@@ -197,7 +197,7 @@ choice! {
         GitRepository = "GitRepository",
         /// The objects of an object store.
         Bucket = "Bucket",
-        /// An artifact of somebody else's controller.
+        /// An artifact provided by another controller.
         ExternalArtifact = "ExternalArtifact",
     }
 }

@@ -14,7 +14,7 @@ use crate::{GoDuration, ResourceInventory, absent};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("default" = { "observedGeneration": -1 }))]
 pub struct KustomizationStatus {
-    /// The generation of the spec that was last brought to its end.
+    /// The generation of the spec that was last reconciled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
@@ -32,7 +32,7 @@ pub struct KustomizationStatus {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_applied_origin_revision: Option<String>,
 
-    /// The revision of the source that was last tried.
+    /// The revision of the source that was last attempted.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
 
@@ -44,7 +44,7 @@ pub struct KustomizationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }
@@ -56,10 +56,10 @@ pub struct HistoryEntry {
     /// The digest of the built manifests.
     pub digest: String,
 
-    /// When this outcome came about for the first time.
+    /// When this outcome occurred for the first time.
     pub first_reconciled: Time,
 
-    /// When this outcome came about for the last time.
+    /// When this outcome occurred for the last time.
     pub last_reconciled: Time,
 
     /// How long the last run took.
@@ -69,7 +69,7 @@ pub struct HistoryEntry {
     /// How the last run ended, as the reason of its `Ready` condition.
     pub last_reconciled_status: String,
 
-    /// How often this outcome came about.
+    /// How often this outcome occurred.
     pub total_reconciliations: i64,
 
     /// Facts about the build, such as the revision of the source.

@@ -22,7 +22,7 @@ custom_resource! {
     }
 }
 
-/// Which bucket to fetch, and how often to look.
+/// Which bucket to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = [
@@ -67,7 +67,7 @@ pub struct BucketSpec {
     /// The host of the store, with its port if that is not the usual one.
     pub endpoint: String,
 
-    /// A token service that hands out temporary credentials.
+    /// A security token service (STS) that issues temporary credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sts: Option<BucketSts>,
 
@@ -102,7 +102,7 @@ pub struct BucketSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
 
-    /// How often to look for changes.
+    /// How often to check for changes.
     pub interval: GoDuration,
 
     /// How long fetching may take.
@@ -115,7 +115,7 @@ pub struct BucketSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
 
-    /// Whether to stop looking for changes. The artifact stays available.
+    /// Whether to suspend checking for changes. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 }
@@ -135,7 +135,7 @@ choice! {
     }
 }
 
-/// A token service that hands out temporary credentials for a bucket.
+/// A security token service (STS) that issues temporary credentials for a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketSts {
@@ -193,7 +193,7 @@ pub struct BucketStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_ignore: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

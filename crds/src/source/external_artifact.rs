@@ -1,4 +1,4 @@
-//! ExternalArtifact: an artifact that somebody else's controller provides.
+//! ExternalArtifact: an artifact provided by another controller.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -22,7 +22,7 @@ custom_resource! {
     }
 }
 
-/// Which repository and revision to fetch, and how often to look.
+/// Which repository and revision to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = [{
@@ -35,7 +35,7 @@ pub struct GitRepositorySpec {
     pub url: String,
 
     /// A Secret with credentials. Over HTTP and HTTPS: `username` and `password`, `bearerToken`,
-    /// or TLS keys. Over SSH: `identity` and `known_hosts`, and `password` for a locked key.
+    /// or TLS keys. Over SSH: `identity` and `known_hosts`, and `password` for an encrypted key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
 
@@ -47,7 +47,7 @@ pub struct GitRepositorySpec {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
-    /// How often to look for a new revision.
+    /// How often to check for a new revision.
     pub interval: GoDuration,
 
     /// How long fetching may take.
@@ -73,7 +73,7 @@ pub struct GitRepositorySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
 
-    /// Whether to stop looking for new revisions. The artifact stays available.
+    /// Whether to suspend checking for new revisions. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
@@ -218,7 +218,7 @@ pub struct GitRepositoryStatus {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub source_verification_mode: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -50,7 +50,7 @@ pub struct HelmChartSpec {
     /// The source of the chart.
     pub source_ref: LocalHelmChartSourceReference,
 
-    /// How often to look for a new version.
+    /// How often to check for a new version.
     pub interval: GoDuration,
 
     /// What counts as a new version of the chart.
@@ -63,11 +63,11 @@ pub struct HelmChartSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values_files: Vec<String>,
 
-    /// Whether values files that do not exist are passed over.
+    /// Whether values files that do not exist are ignored.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub ignore_missing_values_files: bool,
 
-    /// Whether to stop looking for new versions. The artifact stays available.
+    /// Whether to suspend checking for new versions. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
@@ -149,7 +149,7 @@ pub struct HelmChartStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -25,7 +25,7 @@ custom_resource! {
     }
 }
 
-/// Which repository to use, and how often to look at its index.
+/// Which repository to use, and how often to fetch its index.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -51,7 +51,7 @@ pub struct HelmRepositorySpec {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub pass_credentials: bool,
 
-    /// How often to look for a new index. Defaults to `1m`. Of no use for a registry.
+    /// How often to check for a new index. Defaults to `1m`. No effect for OCI registries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<GoDuration>,
 
@@ -65,7 +65,7 @@ pub struct HelmRepositorySpec {
     #[schemars(regex(pattern = FETCH_PATTERN))]
     pub timeout: Option<GoDuration>,
 
-    /// Whether to stop looking for a new index. The artifact stays available.
+    /// Whether to suspend checking for a new index. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 
@@ -85,12 +85,12 @@ pub struct HelmRepositorySpec {
 }
 
 choice! {
-    /// What answers at the address of a HelmRepository.
+    /// The type of the server of a HelmRepository.
     HelmRepositoryType {
         /// A web server with an `index.yaml`.
         #[default]
         Default = "default",
-        /// An OCI registry, which has no index and is not looked at.
+        /// An OCI registry, which has no index and is not reconciled.
         Oci = "oci",
     }
 }
@@ -134,7 +134,7 @@ pub struct HelmRepositoryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

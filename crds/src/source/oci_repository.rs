@@ -24,7 +24,7 @@ custom_resource! {
     }
 }
 
-/// Which repository, revision and layer to fetch, and how often to look.
+/// Which repository, revision and layer to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -67,7 +67,7 @@ pub struct OCIRepositorySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
 
-    /// How often to look for a new revision.
+    /// How often to check for a new revision.
     pub interval: GoDuration,
 
     /// How long fetching may take.
@@ -84,7 +84,7 @@ pub struct OCIRepositorySpec {
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub insecure: bool,
 
-    /// Whether to stop looking for new revisions. The artifact stays available.
+    /// Whether to suspend checking for new revisions. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 }
@@ -179,7 +179,7 @@ pub struct OCIRepositoryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_layer_selector: Option<OCILayerSelector>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -22,7 +22,7 @@ custom_resource! {
     }
 }
 
-/// Which file to fetch, and how often to look.
+/// Which file to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -32,8 +32,8 @@ pub struct HTTPArchiveSpec {
     #[schemars(regex(pattern = "^https?://.*$"), length(max = 2048))]
     pub url: String,
 
-    /// What the downloaded bytes have to be, as `sha256:` and 64 hexadecimal digits. Anything else
-    /// is not used.
+    /// The expected digest of the downloaded file, as `sha256:` and 64 hexadecimal digits. A file with
+    /// another digest is rejected.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
@@ -52,7 +52,7 @@ pub struct HTTPArchiveSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
 
-    /// How often to look for changes.
+    /// How often to check for changes.
     pub interval: GoDuration,
 
     /// How long fetching may take.
@@ -65,7 +65,7 @@ pub struct HTTPArchiveSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
 
-    /// Whether to stop looking for changes. The artifact stays available.
+    /// Whether to suspend checking for changes. The artifact stays available.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub suspend: bool,
 }
@@ -113,7 +113,7 @@ pub struct HTTPArchiveStatus {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 
-    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last served.
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

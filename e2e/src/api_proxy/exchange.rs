@@ -318,7 +318,7 @@ fn until_ended(gate: &Gate, answer: Response) -> Response {
     let end = gate.next_end_of_watches();
     answer.map(|body| {
         let events = body.into_data_stream().take_until(Box::pin(end));
-        // What breaks off upstream ends here; a watch may end at any time.
+        // What is interrupted upstream ends here; a watch may end at any time.
         let whole = events.take_while(|chunk| std::future::ready(chunk.is_ok()));
         Body::from_stream(whole.map(|chunk| Ok::<Bytes, Infallible>(chunk.unwrap_or_default())))
     })

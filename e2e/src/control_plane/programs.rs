@@ -109,7 +109,7 @@ fn controller_manager_flags(state: &State) -> Vec<String> {
         "--kube-api-qps=300".into(),
         "--kube-api-burst=600".into(),
         "--concurrent-namespace-syncs=20".into(),
-        // No machines, no disks, no metrics: the loops that look after them only cost time.
+        // No machines, no disks, no metrics: the controllers for them only cost time.
         "--controllers=*,-node-lifecycle-controller,-node-ipam-controller,\
          -node-route-controller,-cloud-node-lifecycle-controller,-ttl-controller,\
          -persistentvolume-attach-detach-controller,-horizontal-pod-autoscaler-controller"

@@ -28,7 +28,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// Longer than any story, so that nothing in it happens by looking again.
 pub const NEVER: &str = "10m";
 
-/// Asks for a look at an object (`flux reconcile`).
+/// Asks for a reconciliation of an object (`flux reconcile`).
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 impl Target {
@@ -147,7 +147,7 @@ impl Story {
         self.apply_value(object).await.map(drop)
     }
 
-    /// Asks windlass to look at an object now; returns the token it will have handled.
+    /// Asks windlass to reconcile an object now; returns the token it will have handled.
     pub async fn request(&self, target: &Target) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("request {}", COUNT.fetch_add(1, Ordering::Relaxed));

@@ -70,7 +70,7 @@ impl<'s> Charts<'s> {
         Ok(Self { story, server })
     }
 
-    /// Publishes a version of the chart `app`, and asks for a look at the repository.
+    /// Publishes a version of the chart `app`, and asks for a reconciliation of the repository.
     ///
     /// # Errors
     /// What `helm` says.
@@ -92,7 +92,7 @@ impl<'s> Charts<'s> {
     /// Waits until everything that was published is known, for stories in which a release must not begin with less.
     ///
     /// # Errors
-    /// The repository is not looked at.
+    /// The repository is not reconciled.
     pub async fn seen(&self) -> Result<()> {
         let repository = Target::new(SOURCES, "HelmRepository", "charts");
         let is_seen = |object: &DynamicObject| {

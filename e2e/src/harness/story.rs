@@ -62,7 +62,7 @@ impl std::fmt::Display for Target {
 /// A story that is being told.
 ///
 /// End it with [`Story::end`]. When a story fails before, its namespace stays until the bed goes,
-/// so that whoever keeps a bed running can look at it.
+/// so that whoever keeps a bed running can inspect it.
 pub struct Story {
     /// A client with an administrator's rights.
     pub client: Client,

@@ -154,7 +154,7 @@ async fn create_crds(client: &Client) -> Result<()> {
         }
     }))
     .await
-    .context("cannot create the definitions")?;
+    .context("cannot create the CustomResourceDefinitions")?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A web server on loopback with files that a story puts there, and the record of who asked for them.
 //!
 //! It answers on a condition (`ETag`). If it is told to, it answers only whoever shows the right credentials, or says for
-//! a while that it wants to be left alone.
+//! a while that it wants no requests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

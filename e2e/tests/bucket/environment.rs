@@ -114,7 +114,7 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
         let before = identity.asked().len();
         let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
         let asked = identity.asked().split_off(before);
-        // Credentials are asked for once and not at every look.
+        // Credentials are asked for once and not at every run.
         ensure!(is_fine && asked.len() == requests, "{way}: {asked:?} {said}");
     }
     Ok(())
@@ -130,8 +130,8 @@ async fn whoever_gives_no_credentials_is_told() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut wrong = Vec::new();
     for (what, place, tokens, expected) in [
-        ("unreachable", nobody, TOKENS, "cannot be reached: Connection refused"),
-        ("stalled", silent.address(), TOKENS, "did not answer within 2s"),
+        ("unreachable", nobody, TOKENS, ": Connection refused"),
+        ("stalled", silent.address(), TOKENS, " did not respond within 2s"),
         ("wrong", identity.address(), WRONG, ""),
     ] {
         for (way, mut variables, _) in ways(&folder, &format!("http://{place}"), tokens)? {
@@ -144,7 +144,7 @@ async fn whoever_gives_no_credentials_is_told() -> Result<()> {
                     "No such token".to_owned()
                 }
                 (_, "wrong") => "401".to_owned(),
-                _ => format!("{place} {expected}"),
+                _ => format!("{place}{expected}"),
             };
             variables.push(("TEST_TIMEOUT", if what == "stalled" { "2" } else { "30" }.to_owned()));
             let start = Instant::now();

@@ -191,7 +191,12 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
     let ways: [Way; 8] = [
         ("google", vec![("GCE_METADATA_HOST", address.to_string())], 1, None),
         ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", key)], 0, None),
-        ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", unread)], 0, Some("is neither the key")),
+        (
+            "google",
+            vec![("GOOGLE_APPLICATION_CREDENTIALS", unread)],
+            0,
+            Some("has neither a service account key"),
+        ),
         ("azure", in_azure(login, ("AZURE_CLIENT_SECRET", SECRET)), 1, None),
         ("azure", in_azure(login, ("AZURE_FEDERATED_TOKEN_FILE", &assertion)), 1, None),
         ("application", application("t.example", SECRET), 1, None),
@@ -229,7 +234,7 @@ async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
     let mut wrong = Vec::new();
     for (metadata, login, timeout, expected) in [
         (nobody, nobody, "30", "Connection refused"),
-        (plain.address(), over_tls.address(), "2", "did not answer within 2s"),
+        (plain.address(), over_tls.address(), "2", "did not respond within 2s"),
     ] {
         // Where Google's metadata are not at the place that is named, they are looked for at the one that is not ours.
         let google = [("google", vec![("GCE_METADATA_HOST", metadata.to_string())], metadata)];

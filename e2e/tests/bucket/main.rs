@@ -267,7 +267,7 @@ async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> 
     let error = error.context("a wrong password is taken")?;
     ensure!(matches!(error, Error::NoCredentials { .. }), "{error:?}");
     let text = error.to_string();
-    ensure!(text.contains("the token service at 127.0.0.1 answered 400"), "{text}");
+    ensure!(text.contains("the STS endpoint 127.0.0.1 responded with 400"), "{text}");
     ensure!(text.contains("LDAP server error: no such user"), "{text}");
     ensure!(!format!("{text} {error:?}").contains("hunter2"), "{text}");
     Ok(())

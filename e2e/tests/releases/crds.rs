@@ -59,7 +59,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     // What is no CRD is left out.
     ensure!(story.read(&Target::config_map("no-crd")).await?.is_none());
 
-    // By default what is there stays as it is; then it is replaced; then left alone.
+    // By default what is there stays as it is; then it is replaced; then not changed.
     publish("1.1.0", "wb").await?;
     story.await_revision(&app, 2).await?;
     ensure!(short_names(&story, &group).await? == json!(["wa"]));

@@ -38,7 +38,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
         hook("before-late", "pre-install,pre-upgrade", 5, "", Pods::Ready),
         hook("before", "pre-install", -1, "hook-succeeded", Pods::Ready),
         hook("after", "post-install,post-upgrade", 0, "before-hook-creation", Pods::Ready),
-        hook("farewell", "pre-delete", 0, "hook-succeeded", Pods::Ready),
+        hook("goodbye", "pre-delete", 0, "hook-succeeded", Pods::Ready),
         hook("gone", "post-delete", 0, "", Pods::Ready),
     ];
     let names: Vec<String> = (0..hooks.len()).map(|at| format!("templates/h{at}.yaml")).collect();
@@ -60,7 +60,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
 
     story.delete(&app).await?;
     story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&job("farewell")).await?.is_none());
+    ensure!(story.read(&job("goodbye")).await?.is_none());
     // Parity(helm 4): nothing deletes the object of a hook but its policy.
     story.expect(&job("gone")).await?;
     story.end().await
@@ -113,7 +113,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let named = format!("Job/{}/migrate status: 'Failed'", story.namespace);
     ensure!(text.contains("failed pre-install: ") && text.contains(&named), "{text}");
     ensure!(text.contains("exit code"), "the deepest cause is told: {text}");
-    let printed = "it last printed: this container exists on the test bed only";
+    let printed = "last log line: this container exists on the test bed only";
     ensure!(text.contains(printed), "{text}");
     ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
     let object = story

@@ -52,7 +52,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
     let config = Target::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
-    // What somebody did by hand is put right at the next look.
+    // What somebody did by hand is put right at the next run.
     story.request(&app).await?;
     let object = story.await_revision(&app, 4).await?;
     ensure!(newest(&object)["status"] == "deployed", "{}", newest(&object));
@@ -80,7 +80,7 @@ async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
         let object = story.await_revision(&release, 1).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default();
-        ensure!(text.starts_with("Took over release "), "{ready}");
+        ensure!(text.starts_with("Adopted release "), "{ready}");
         let history = story.history(name)?;
         ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
         // From here on it is a release like any other; one of Helm 3 stays merged by the client.

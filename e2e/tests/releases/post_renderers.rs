@@ -89,7 +89,7 @@ async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     let token = story.request(&app).await?;
     let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
     story.await_object(&app, SOON, handled).await?;
-    story.await_failure(&app, "UpgradeFailed").await.context("at the next look")?;
+    story.await_failure(&app, "UpgradeFailed").await.context("at the next run")?;
     ensure!(story.history("app")?.len() == 5, "{:?}", story.history("app")?);
     story.end().await
 }

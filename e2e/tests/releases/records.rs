@@ -93,7 +93,7 @@ async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
     let whole = story.expect(&record).await?.data["data"].clone();
     story.merge(&record, json!({"data": {"release": "b2Rk"}})).await?;
     story.delete(&app).await?;
-    let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be read", story.namespace);
+    let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be decoded", story.namespace);
     story.await_told(&app, &name).await?;
     story.expect(&Target::config_map("app-config")).await?;
     story.merge(&record, json!({"data": whole})).await?;

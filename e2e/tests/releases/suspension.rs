@@ -106,7 +106,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     let object = story.await_object(&app, SOON, is_at_rest).await?;
     let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(text.contains("suspended during the upgrade"), "{text}");
-    // A new version is not looked at while it is suspended.
+    // A new version is not observed while it is suspended.
     charts.publish("1.2.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
     let chart = Target::helm_chart(&format!("{}-app", story.namespace));
     story
@@ -205,7 +205,7 @@ async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()
     let conditions = [said("Reconciling", "True"), said("Ready", "Unknown")];
     story.merge_status(&app, json!({"status": {"conditions": conditions}})).await?;
     story.merge(&app, suspend(false)).await?;
-    let text = story.await_told(&app, "outside its window").await?;
+    let text = story.await_told(&app, "outside the window").await?;
     ensure!(text.starts_with("WindowClosed: "), "{text}");
     let config = story.expect(&Target::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "none", "{:?}", config.data);

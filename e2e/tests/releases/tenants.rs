@@ -102,7 +102,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let more = json!({"kubeConfig": {"secretRef": {"name": "remote"}}});
     let app = charts.release("app", more).await?;
-    story.await_told(&app, "it does not exist").await?;
+    story.await_told(&app, "not found").await?;
     let secret = async |text: &str| {
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
             "stringData": {"value": text}});
@@ -114,7 +114,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
         users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, \
         args: [x], interactiveMode: Never}}}]}";
     secret(exec).await?;
-    let text = story.await_told(&app, "may not be used here").await?;
+    let text = story.await_told(&app, "not allowed").await?;
     ensure!(text.contains("exec"), "{text}");
     secret(&std::fs::read_to_string(story.bed.operator_kubeconfig())?).await?;
     story.await_revision(&app, 1).await?;

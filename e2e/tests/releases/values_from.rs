@@ -104,7 +104,7 @@ async fn what_is_missing_or_cannot_be_read_is_named_and_its_repair_is_enough() -
     secret(&story, "own", json!({"other": "a: 1"})).await?;
     failure("values.yaml").await?;
     secret(&story, "own", json!({"values.yaml": "password: [hunter2-s3cret"})).await?;
-    failure("it is no YAML").await?;
+    failure("it is not valid YAML").await?;
     secret(&story, "own", json!({"values.yaml": "password: hunter2-s3cret"})).await?;
     story.await_revision(&app, 1).await?;
 

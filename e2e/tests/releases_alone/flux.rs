@@ -31,7 +31,7 @@ async fn helm_controller(story: &Story) -> Result<Operator> {
     Operator::start_with(binary, flags, &environment)
 }
 
-/// Says whose a HelmRelease is, asks for a look, and waits until it is done.
+/// Says whose a HelmRelease is, asks for a run, and waits until it is done.
 async fn give(story: &Story, app: &Target, to: Option<&str>) -> Result<DynamicObject> {
     story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
     let token = story.request(app).await?;
@@ -42,7 +42,7 @@ async fn give(story: &Story, app: &Target, to: Option<&str>) -> Result<DynamicOb
             && condition(it, "Reconciling").is_null()
     };
     let outcome = story.await_object(app, SOON, is_handled).await;
-    outcome.with_context(|| format!("{app} was not looked at after it was given to {to:?}"))
+    outcome.with_context(|| format!("{app} was not reconciled after it was given to {to:?}"))
 }
 
 /// What must stay as it is when somebody else takes over: what the status says of the release, its records, its objects.

@@ -36,7 +36,7 @@ async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up()
     spec["kubeConfig"] = there;
     let far = charts.release("far", spec).await?;
     story.await_revision(&far, 1).await?;
-    ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
+    ensure!(maps.get_opt("far-config").await?.is_some(), "it does not exist");
     ensure!(secrets.get_opt("sh.helm.release.v1.far.v1").await?.is_some(), "no record is there");
     let here = Target::config_map("far-config").in_namespace("default");
     ensure!(story.read(&here).await?.is_none(), "it is here");
@@ -90,7 +90,7 @@ async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> R
     let far = charts.release("far", spec).await?;
     story.await_revision(&far, 1).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), own);
-    ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
+    ensure!(maps.get_opt("far-config").await?.is_some(), "it does not exist");
     story.delete(&far).await?;
     story.await_gone(&far, SOON).await?;
     ensure!(maps.get_opt("far-config").await?.is_none(), "it was left behind");

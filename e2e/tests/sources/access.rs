@@ -74,7 +74,7 @@ struct Failures {
 }
 
 /// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
-/// looked at.
+/// observed.
 type Objects = dyn Fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>;
 
 /// A kind, as its table needs it.

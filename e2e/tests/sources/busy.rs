@@ -1,4 +1,4 @@
-//! A host answers for a while that it wants to be left alone, and nobody has to do anything about it.
+//! A host answers for a while that it wants no requests, and nobody has to do anything about it.
 
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, Windlass};

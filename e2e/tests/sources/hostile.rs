@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const API: &str = "source.toolkit.fluxcd.io/v1";
 const OURS: &str = "source.windlass.dev/v1alpha1";
 
-/// Applies an object of a source, which then looks once.
+/// Applies an object of a source, which is then reconciled once.
 async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
     create_with(story, kind, name, json!({}), spec).await
 }

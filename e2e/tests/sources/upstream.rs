@@ -159,7 +159,7 @@ impl Upstream {
         }
     }
 
-    /// The object whose artifact is looked at.
+    /// The object whose artifact is observed.
     pub(crate) fn target(&self) -> Target {
         match self.way {
             Way::HttpArchive => Target::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME),
@@ -239,7 +239,7 @@ impl Upstream {
             hold();
             return story.request(&self.target()).await.map(drop);
         }
-        // The index is not what is looked at, so all of it comes before.
+        // The index is not what is observed, so all of it comes before.
         let (chart, repository) = (self.target(), Target::new(API, "HelmRepository", NAME));
         story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
         let token = story.request(&repository).await?;

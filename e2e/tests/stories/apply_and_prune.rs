@@ -131,7 +131,7 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     for name in ["ignored", "disabled"] {
         ensure!(story.read(&Target::config_map(name)).await?.is_none(), "{name} was created");
     }
-    // Leaving the manifests, only what was left alone by annotation stays.
+    // Leaving the manifests, only what is excluded by annotation stays.
     let empty = upstream.remove(&["once.yaml", "claimed.yaml"]).await?;
     story.await_applied("app", &empty).await?;
     story.await_gone(&Target::config_map("once"), SOON).await?;
@@ -151,7 +151,7 @@ async fn an_emptied_folder_deletes_nothing_where_an_annotation_forbids_it() -> R
     story.await_ready(&app).await?;
     let empty = upstream.remove(&["app/a.yaml"]).await?;
     let message = story.await_failure(&app, "BuildFailed").await?;
-    ensure!(message.contains("put manifests back or correct spec.path"), "{message}");
+    ensure!(message.contains("restore the manifests or correct spec.path"), "{message}");
     story.expect(&Target::config_map("kept")).await?;
     // Flux's meaning is back as soon as the annotation is gone.
     story.merge(&app, guard(None)).await?;

@@ -122,7 +122,7 @@ async fn a_wrong_secret_is_told_and_a_right_one_heals() -> Result<()> {
     };
     story.apply_value(with("hunter2")).await?;
     let message = story.await_failure(&target("secret"), "BucketOperationFailed").await?;
-    ensure!(message.contains("does not accept the credentials"), "{message}");
+    ensure!(message.contains("authentication failed at"), "{message}");
     let object = story.expect(&target("secret")).await?;
     ensure!(!object.data.to_string().contains("hunter2"), "the secret is in the status");
     object.data["status"]["artifact"].as_object().context("the artifact is gone")?;

@@ -60,7 +60,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
 
     story.apply_value(secret("hunter2")).await?;
     let message = story.await_failure(&source, "Failed").await?;
-    ensure!(message.contains("does not accept the keys"), "{message}");
+    ensure!(message.contains("authentication failed at"), "{message}");
     let object = story.expect(&source).await?;
     ensure!(!object.data.to_string().contains("hunter2"), "the secret is in the status");
     object.data["status"]["artifact"].as_object().context("the index is gone")?;
@@ -103,7 +103,7 @@ async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> 
     let _upstream = story.follow("app", &dependent(&registry)).await?;
     let app = chart_of(&story, ("GitRepository", "app"), "app", json!({})).await?;
 
-    // Without a HelmRepository the registry is asked as nobody, whom this one does not know.
+    // Without a HelmRepository the registry is accessed anonymously, which this one does not allow.
     let message = story.await_failure(&app, "DependencyBuildError").await?;
     ensure!(message.contains("failed to add remote dependency 'lib'"), "{message}");
     ensure!(message.contains("UNAUTHORIZED"), "{message}");

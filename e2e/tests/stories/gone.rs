@@ -53,7 +53,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
         .await?;
     let ready = condition(&object, "Ready");
     let message = ready["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("serves no version of it"), "{ready}");
+    ensure!(message.contains("serves none of its versions"), "{ready}");
 
     // The version in which it was applied does not come back.
     story.apply_value(crd(&group, [false, true])?).await?;

@@ -138,7 +138,7 @@ async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<(
     story.end().await
 }
 
-/// How often a Kustomization was looked at.
+/// How often a Kustomization was reconciled.
 async fn reconciliations(story: &Story, name: &str) -> Result<u64> {
     let text = story.windlass().await?.metrics().await?;
     let of = [format!("name=\"{name}\""), format!("namespace=\"{}\"", story.namespace)];
@@ -156,7 +156,7 @@ async fn seen(story: &Story, deed: impl Future<Output = Result<DynamicObject>>) 
     let before = reconciliations(story, "app").await?;
     deed.await?;
     story
-        .await_until("a look", SOON, async || {
+        .await_until("a run", SOON, async || {
             Ok((reconciliations(story, "app").await? > before).then_some(()))
         })
         .await
@@ -197,7 +197,7 @@ async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result
     let app = Target::kustomization("app");
     story.await_waiting("app", &first).await?;
     seen(&story, story.merge_status(early, ready("True"))).await?;
-    // A look that began before may have been counted, so another one is asked for.
+    // A run that began before may have been counted, so another one is asked for.
     seen(&story, story.merge_status(late, json!({"status": {"round": 2}}))).await?;
     story.merge_status(early, ready("False")).await?;
     seen(&story, story.merge_status(late, ready("True"))).await?;

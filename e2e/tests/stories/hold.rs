@@ -78,7 +78,8 @@ async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
     let object = story.await_condition(&app, HOLD, "False", SOON).await?;
     ensure!(condition(&object, HOLD)["reason"] == "Expired", "{:?}", object.data["status"]);
     let message = condition(&object, HOLD)["message"].as_str().unwrap_or_default();
-    let expected = format!("expired at {at}; spec.suspend is still true in what story applies");
+    let expected =
+        format!("expired at {at}; spec.suspend is still true in the manifest applied by story");
     ensure!(message.starts_with(&expected), "{message}");
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let object = story.await_applied("app", &second).await?;
@@ -125,7 +126,7 @@ async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_
     story.kustomization("app", "app", json!({})).await?;
     let before = story.await_ready(&app).await?.data["status"].clone();
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
-    // By the time that a hold is shown, the plain suspension has been looked at.
+    // By the time that a hold is shown, the plain suspension has been observed.
     let (annotations, _) = until(600);
     let plain = story.expect(&app).await?.data["status"].clone();
     ensure!(plain == before, "{plain:?}");

@@ -60,7 +60,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     server.answers();
     story.request(&archive("app")).await?;
     story
-        .await_until("a look", SOON, async || {
+        .await_until("a run", SOON, async || {
             let answers = server.answers();
             ensure!(answers.iter().all(|(_, status)| *status == 304), "{answers:?}");
             Ok((!answers.is_empty()).then_some(()))
@@ -112,7 +112,7 @@ async fn an_external_artifact_of_somebody_else_is_left_alone() -> Result<()> {
     let uid = story.expect(&external("app")).await?.uid().context("no uid")?;
     follow(&story, "app", &url, json!({})).await?;
     let message = story.await_failure(&archive("app"), "ExternalArtifactFailed").await?;
-    ensure!(message.contains("somebody else made one of that name"), "{message}");
+    ensure!(message.contains("is not owned by this HTTPArchive"), "{message}");
     let left = story.expect(&external("app")).await?;
     ensure!(left.uid().as_ref() == Some(&uid) && left.data["status"].is_null(), "{:?}", left.data);
 

@@ -57,7 +57,10 @@ async fn a_rule_that_cannot_be_read_is_told_and_nothing_is_applied() -> Result<(
     let app = Target::kustomization("app");
     let stalled = story.await_condition(&app, "Stalled", "True", SOON).await?;
     let message = condition(&stalled, "Stalled")["message"].as_str().unwrap_or_default().to_owned();
-    ensure!(message.contains("spec.ignore: target.kind is no regular expression"), "{message}");
+    ensure!(
+        message.contains("spec.ignore: target.kind is not a valid regular expression"),
+        "{message}"
+    );
     ensure!(story.read(&Target::config_map("a")).await?.is_none(), "it was applied");
     story.end().await
 }

@@ -42,7 +42,10 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     // A reference that is not there is told, and what was applied stays. The address shows no password.
     let secret = far.base_url().replace("http://", "http://bob:s3cret@");
     for (url, told) in [
-        (format!("{}//base?ref=gone", far.url(&repository)), "no branch, tag or commit `gone`"),
+        (
+            format!("{}//base?ref=gone", far.url(&repository)),
+            "branch, tag or commit `gone` not found",
+        ),
         (format!("{secret}/bases.git//base"), "without credentials"),
         (format!("{}//gone", far.url(&repository)), "gone: no such file or directory"),
     ] {

@@ -1,4 +1,4 @@
-//! `flux reconcile`: a look is asked for by annotation and answered in the status.
+//! `flux reconcile`: a run is asked for by annotation and answered in the status.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, revision};

@@ -51,7 +51,10 @@ async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> R
     let web = Target::kustomization("web");
     story.merge(&web, json!({"spec": {"suspend": true}})).await?;
     let message = story.await_failure(&web, "Suspended").await?;
-    ensure!(message.starts_with("suspended while the health of revision main@sha1:"), "{message}");
+    ensure!(
+        message.starts_with("suspended while waiting for the health of revision main@sha1:"),
+        "{message}"
+    );
     let last = upstream.push(&both(Pods::Ready, "2")).await?;
     story.await_applied("other", &last).await?;
     let object = story.expect(&web).await?;

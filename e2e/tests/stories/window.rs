@@ -77,7 +77,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     };
     let object = story.await_object(&guarded, SOON, names_newest).await?;
     let message = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
-    ensure!(message.starts_with("outside its window '"), "{message}");
+    ensure!(message.starts_with("outside the window '"), "{message}");
     ensure!(message.ends_with(&opening), "{message} should end with {opening}");
     ensure!(!message.contains(&second), "{message}");
     ensure!(object.data["status"]["lastAppliedRevision"] == first, "{:?}", object.data["status"]);
@@ -90,7 +90,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     story.await_value("guarded", "2").await?;
     story.await_gone(&Target::config_map("kept"), SOON).await?;
     let message = await_window(&story, &guarded, "True").await?;
-    ensure!(message.contains("windlass.dev/break-glass opens it until"), "{message}");
+    ensure!(message.contains("opened by windlass.dev/break-glass until"), "{message}");
 
     annotate(&story, &guarded, json!({"windlass.dev/window": null})).await?;
     story.await_object(&guarded, SOON, |it| condition(it, WINDOW).is_null()).await?;

@@ -115,7 +115,7 @@ impl Report {
 /// How long a Pod may be unschedulable before it counts as failed.
 const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
 
-/// Judges an object by itself, without looking at what it generated.
+/// Judges an object by itself, without observing what it generated.
 ///
 /// `now` matters for Pods that cannot be scheduled only.
 ///

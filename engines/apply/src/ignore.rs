@@ -32,7 +32,7 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// No regular expression.
-    #[error("target.{field} is no regular expression: {problem}")]
+    #[error("target.{field} is not a valid regular expression: {problem}")]
     Regexp {
         /// Which one.
         field: &'static str,
@@ -49,7 +49,7 @@ pub enum RuleError {
     },
     /// Not RFC 6901.
     #[error(
-        "`{0}` is no JSON pointer to a field: write it as /spec/replicas, with ~1 for a slash in a name"
+        "`{0}` is not a JSON pointer to a field, such as /spec/replicas; use ~1 for a slash in a name"
     )]
     Pointer(String),
 }

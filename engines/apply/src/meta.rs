@@ -1,6 +1,6 @@
 //! The labels and annotations on managed objects: whose they are, and what their authors switched off.
 //!
-//! Here: reading and writing them. Elsewhere: acting on them ([`crate::plan`], the program's observer).
+//! Here: reading and writing them. Elsewhere: acting on them ([`crate::plan`], the program's object watcher).
 
 use objects::Object;
 
@@ -40,7 +40,7 @@ pub struct Switches {
     pub force: bool,
     /// Whether it is kept when it leaves the manifests.
     pub prune_disabled: bool,
-    /// Whether it is left alone altogether.
+    /// Whether it is excluded altogether.
     pub reconcile_disabled: bool,
 }
 

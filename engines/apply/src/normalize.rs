@@ -75,7 +75,7 @@ pub fn typed(object: &mut Object) {
 /// their canonical form, and fields that a type always writes are there, as `strategy: {}`. An object that does not fit
 /// its type stays as it is, but for creation time and status.
 ///
-/// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are left alone.
+/// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
 pub fn canonical(object: &mut Map<String, Value>) {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
@@ -131,13 +131,13 @@ fn set_protocols(api: &str, kind: &str, object: &mut Map<String, Value>) {
 
 /// An API server answered with something that is not of its own type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the API server's answer for {0} does not fit the type of its kind")]
+#[error("the API server's response for {0} does not match the type of its kind")]
 pub struct UntypedAnswer(String);
 
 /// Mends the answer to a dry-run where old API servers are wrong.
 ///
 /// Parity(flux): of an autoscaler, metrics that are there twice and metrics without a type are taken out, and the object
-/// is written by its type; other kinds are left alone.
+/// is written by its type; other kinds are not changed.
 ///
 /// # Errors
 /// If an autoscaler does not fit its type.

@@ -1,13 +1,13 @@
 //! The decision of one run: which writes come next, or where the run rests.
 //!
 //! ```text
-//!   look at a stage ─ refused? ─ Record ─ Apply ─ wait for CRDs and classes ─┐
+//!   observe a stage ─ refused? ─ Record ─ Apply ─ wait for CRDs and classes ─┐
 //!         ▲                                                                         │
 //!         └────────────────────────── next stage ───────────────────────────────────┤
 //!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
 //! ```
 //!
-//! Here: the wish, the look, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
+//! Here: the wish, the run, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
 //! Elsewhere: dry-runs, writes and status (the program), judging one object's health ([`crate::health`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub use wait::{health_text, stage_text};
 pub enum HealthWish {
     /// Nobody's.
     None,
-    /// Everything that was applied, except what asks to be left alone and the Kustomization itself.
+    /// Everything that was applied, except what is excluded by annotation and the Kustomization itself.
     All,
     /// These, applied by us or not, except the Kustomization itself.
     These(Vec<ObjectId>),
@@ -63,19 +63,19 @@ pub struct Desired {
     pub retry: Duration,
 }
 
-/// What one look found.
+/// What one run found.
 ///
 /// # Assumes
-/// The observer looks at stages in order and stops at the first that [`is_passed`] denies,
-/// because what comes later cannot be tried before: an absent entry means "not looked at", never "in sync".
+/// Stages are observed in order, up to the first that [`is_passed`] denies,
+/// because what comes later cannot be tried before: an absent entry means "not observed", never "in sync".
 /// Reads are live, and `recorded` is the last inventory that was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// The time of the look.
+    /// The time of the run.
     pub now: Time,
     /// `status.inventory`.
     pub recorded: Inventory,
-    /// Objects of the stages looked at, and those whose health is wished for.
+    /// Objects of the stages observed, and those whose health is wished for.
     pub objects: BTreeMap<ObjectId, Seen>,
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
     /// or protected from pruning.
@@ -90,7 +90,7 @@ pub struct Observed {
     pub failed_wait: Option<FailedWait>,
     /// This very build was applied to its end before, so what differs now is drift.
     pub is_correction: bool,
-    /// Objects that somebody else changes again and again, how that is told, and when it is worth another look.
+    /// Objects that somebody else changes again and again, how that is told, and when it is worth another run.
     pub contested: BTreeMap<ObjectId, (String, Time)>,
 }
 
@@ -105,7 +105,7 @@ pub struct FailedWait {
     pub until: Time,
 }
 
-/// One object as the look found it.
+/// One object as the run found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// How it compares with its manifest.
@@ -117,7 +117,7 @@ pub struct Seen {
 /// How a live object compares with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeenState {
-    /// As it should be, or applied by this very run: whoever changed it since is the next look's business,
+    /// As it should be, or applied by this very run: whoever changed it since is the next run's business,
     /// else two writers would keep a run from ever ending.
     InSync,
     /// Not there; would be created.
@@ -126,7 +126,7 @@ pub enum SeenState {
     Differs,
     /// An immutable field would change, and its author or the Kustomization says to recreate it.
     MustBeRecreated,
-    /// Asks to be left alone.
+    /// Excluded by annotation.
     Skipped,
     /// A Job that expires ([`crate::meta::expires`]), was applied for this revision, and is no longer there.
     Finished,
@@ -186,8 +186,8 @@ impl Kind for Apply {
         let recorded = observed.recorded.len();
         if desired.stages.is_empty() && recorded > 0 && !desired.empty_is_intended {
             let text = format!(
-                "the build gave no objects, and the {recorded} of the inventory would be given up; put manifests \
-                 back or correct spec.path; to remove them all, delete the Kustomization"
+                "the build has no objects, and the {recorded} in the inventory would be deleted; restore the \
+                 manifests or correct spec.path; to delete them all, delete the Kustomization"
             );
             return failed(desired, observed, reason::BUILD_FAILED, text, BTreeSet::new());
         }
@@ -198,7 +198,7 @@ impl Kind for Apply {
     }
 }
 
-/// Whether a stage is done and well, so that the next one can be looked at.
+/// Whether a stage is done and well, so that the next one can be observed.
 pub fn is_passed(desired: &Desired, observed: &Observed, stage: usize) -> bool {
     at_stage(desired, observed, stage).is_none()
 }
@@ -242,7 +242,7 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
                 hash.update(format!("{id}\n{}\n", manifest.digest));
                 ids.push(id.clone());
             }
-            // Differs(flux): what asks to be left alone is not waited for in a stage either.
+            // Differs(flux): what is excluded by annotation is not waited for in a stage either.
             SeenState::Skipped | SeenState::Finished => {}
             SeenState::InSync => waited.push(id),
         }
@@ -258,7 +258,7 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         return Some(failed(desired, observed, why, refused.join("\n"), BTreeSet::new()));
     }
     if !unseen.is_empty() {
-        let text = format!("not looked at, so nothing can be decided: {}", unseen.join(", "));
+        let text = format!("not observed: {}", unseen.join(", "));
         return Some(failed(desired, observed, why, text, BTreeSet::new()));
     }
     let mut steps = Vec::new();

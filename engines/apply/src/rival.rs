@@ -112,8 +112,8 @@ pub fn contested_text(
     let subject = id.subject();
     let (what, advice) = match found {
         None => (
-            "it is deleted again and again".to_owned(),
-            "find out who deletes it, or remove it from the manifests",
+            "it is repeatedly deleted".to_owned(),
+            "find the client that deletes it, or remove it from the manifests",
         ),
         Some((live, dry_run)) => {
             let rivals = rivals(live, dry_run, manager);
@@ -122,21 +122,22 @@ pub fn contested_text(
                 false => told.join("; "),
                 true => {
                     let paths = diff_paths(live, dry_run, SHOWN).join(", ");
-                    format!("somebody sets {paths} again and again")
+                    format!("another client repeatedly sets {paths}")
                 }
             };
             (
                 what,
-                "stop that, or leave the field to them: remove it from the manifest or name it in spec.ignore",
+                "stop that client, or leave the fields to it: remove them from the manifest or list them in \
+                 spec.ignore",
             )
         }
     };
     let pause = format_duration(pause);
-    format!("{subject} is contested: {what}; it is corrected every {pause} only; {advice}")
+    format!("{subject} is contested: {what}; corrected only every {pause}; {advice}")
 }
 
 fn told(rival: &Rival) -> String {
-    format!("field manager '{}' sets {} again and again", rival.manager, rival.fields.join(", "))
+    format!("field manager '{}' repeatedly sets {}", rival.manager, rival.fields.join(", "))
 }
 
 #[cfg(test)]
@@ -182,9 +183,9 @@ mod tests {
         let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(600));
         assert_eq!(
             text,
-            "Thing/shop/a is contested: field manager 'scaler' sets .spec.containers[name=main].image, \
-             .spec.replicas again and again; it is corrected every 10m0s only; stop that, or leave the field to \
-             them: remove it from the manifest or name it in spec.ignore"
+            "Thing/shop/a is contested: field manager 'scaler' repeatedly sets .spec.containers[name=main].image, \
+             .spec.replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
+             from the manifest or list them in spec.ignore"
         );
     }
 
@@ -203,9 +204,9 @@ mod tests {
     fn where_nobody_is_on_record_the_fields_are_named() {
         let (live, dry) = (object(json!({"v": 2}), json!([])), object(json!({"v": 1}), json!([])));
         let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(2));
-        assert!(text.contains("somebody sets /spec/v again and again"), "{text}");
+        assert!(text.contains("another client repeatedly sets /spec/v"), "{text}");
         let text = contested_text(&live.id(), None, OURS, Duration::from_secs(2));
-        assert!(text.contains("it is deleted again and again"), "{text}");
+        assert!(text.contains("it is repeatedly deleted"), "{text}");
     }
 
     #[test]

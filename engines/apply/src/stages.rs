@@ -22,7 +22,7 @@ pub enum StageKind {
 }
 
 impl StageKind {
-    /// Whether the objects must be healthy before the next stage is looked at.
+    /// Whether the objects must be healthy before the next stage is observed.
     pub fn is_waited_for(self) -> bool {
         matches!(self, Self::Crds | Self::Classes)
     }

@@ -21,11 +21,11 @@ const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 ///
 /// Foreign are `kubectl…`, `before-first-apply…` (Update), our own name with operation Update (before server-side apply),
 /// and `overrides`; names are prefixes. Their entries in `managedFields` are merged into our Apply entry,
-/// or the first of them becomes it. Entries of subresources are left alone
+/// or the first of them becomes it. Entries of subresources are not changed
 /// (source: `PatchReplaceFieldsManagers` of fluxcd/pkg/ssa).
 ///
 /// Differs(flux): the patch carries the resource version, because `managedFields` are replaced as a whole
-/// and an entry written in between would be lost; a conflict means: look again.
+/// and an entry written in between would be lost; a conflict means: observe again.
 pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<Value> {
     let mut operations = Vec::new();
     for (map, keys) in [("annotations", &ANNOTATIONS[..]), ("labels", &LABELS[..])] {

@@ -16,7 +16,7 @@ pub enum Error {
     NotSet(String),
     /// A part of a value was asked for that ends before it begins.
     // Parity(flux): upstream panics.
-    #[error("the part of variable \"{0}\" that is asked for has a negative length")]
+    #[error("the part of variable \"{0}\" has a negative length")]
     NegativeLength(String),
     /// More work than allowed.
     #[error(transparent)]

@@ -9,7 +9,7 @@ pub struct Limits {
     pub depth: usize,
     /// Bytes of the output, together with those of all strings that are made on the way.
     pub output: usize,
-    /// Characters that are looked at or compared in values.
+    /// Characters that are examined or compared in values.
     pub steps: u64,
 }
 

@@ -5,7 +5,7 @@
 
 use golang::meter::{Allowance, Exhausted, Meter, Stop};
 
-/// What one evaluation may use up: nodes looked at, elements and entries compared or copied; and the bytes of all strings
+/// What one evaluation may use up: nodes examined, elements and entries compared or copied; and the bytes of all strings
 /// and lists that it makes or reads through.
 pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64 << 20 };
 
@@ -48,12 +48,15 @@ impl std::fmt::Display for Fault {
                 f.write_str("operation cancelled: ")?;
                 match is_short {
                     false => {
-                        write!(f, "the expression needs {much}; make it look at fewer elements")
+                        write!(
+                            f,
+                            "the expression needs {much}; reduce the number of elements that it reads"
+                        )
                     }
                     true => write!(
                         f,
-                        "the expressions of one object need {much} together; make them fewer or let them look at \
-                         fewer elements"
+                        "the expressions of one object need {much} in total; use fewer of them, or reduce the number of \
+                         elements that they read"
                     ),
                 }
             }

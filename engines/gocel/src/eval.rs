@@ -396,7 +396,7 @@ impl<'a> Evaluation<'a> {
                         overload.params.len() == args.len()
                             && overload.params.iter().zip(&args).all(|(p, arg)| p.admits(arg))
                     });
-                    // Parity(cel-go): these three look at their arguments themselves.
+                    // Parity(cel-go): these three examine their arguments themselves.
                     if !fits && matches!(&**name, "contains" | "startsWith" | "endsWith") {
                         return Err(Fault::no_such_overload());
                     }

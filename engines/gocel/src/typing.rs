@@ -78,7 +78,7 @@ impl Type {
         }
     }
 
-    /// Whether a value may be an argument of this type; of lists and maps the first element is looked at.
+    /// Whether a value may be an argument of this type; of lists and maps the first element is examined.
     pub(crate) fn admits(&self, value: &Value<'_>) -> bool {
         match (self, value) {
             (Self::Dyn | Self::Param(_), _) => true,
@@ -130,7 +130,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Looks at types of one check, all together. Types can grow twofold with every call, so that walking them has to end.
+/// Examines types of one check, all together. Types can grow twofold with every call, so that walking them has to end.
 const MAX_LOOKS: u32 = 1_000_000;
 
 /// What is known about type parameters.
@@ -154,7 +154,7 @@ impl Bindings {
         self.looks.get() == 0
     }
 
-    /// Counts a look at a type; false when there are none left.
+    /// Counts an examined type; false when there are none left.
     fn look(&self) -> bool {
         self.looks.set(self.looks.get().saturating_sub(1));
         !self.is_exhausted()

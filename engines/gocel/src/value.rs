@@ -192,7 +192,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether two are equal. Numbers of different types compare by what they count; anything else of different
-    /// types differs. Each pair that is looked at costs a step.
+    /// types differs. Each pair that is examined costs a step.
     pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Fault> {
         budget.spend(1)?;
         Ok(match (self, other) {

@@ -29,7 +29,7 @@ pub const MAX_GLOB: usize = 512;
 /// How deep braces may nest. Differs(go): it has no limit.
 pub const MAX_NESTING: usize = 32;
 
-/// Most steps that matching one text takes, about one for each byte that is looked at. Differs(go): it has no
+/// Most steps that matching one text takes, about one for each byte that is examined. Differs(go): it has no
 /// limit, and time can grow with the length of the text to the power of the number of stars.
 pub const MAX_STEPS: usize = 4 << 20;
 

@@ -78,7 +78,7 @@ impl Open {
 /// Reads the value at the beginning of `text`, and says how many bytes it took, as `json.Decoder` does.
 ///
 /// Every number is a `float64`; of a key that is set twice the last value counts; what is not UTF-8 becomes U+FFFD.
-/// What follows the value is not looked at.
+/// What follows the value is not examined.
 ///
 /// # Errors
 /// The text does not begin with a value, after white space. Nothing but white space is [`Error::UnexpectedEnd`].

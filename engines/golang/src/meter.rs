@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Told by the caller that the time is over; loops look at it. Clones are the same one.
+/// Told by the caller that the time is over; loops check it. Clones are the same one.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Ends whatever looks at it.
+    /// Ends whatever checks it.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -50,7 +50,7 @@ impl Allowance {
     pub const UNLIMITED: Self = Self { steps: u64::MAX, bytes: u64::MAX };
 }
 
-/// How often steps are counted between two looks at [`Stop`].
+/// How often steps are counted between two checks of [`Stop`].
 const LOOK: u64 = 1 << 12;
 
 /// Counts what is used up, in one piece of work.
@@ -92,7 +92,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Looks at the stop at once: between pieces of work that take long for the steps that they count for.
+    /// Checks the stop at once: between pieces of work that take long for the steps that they count for.
     ///
     /// # Errors
     /// When the caller's time is over.

@@ -166,7 +166,7 @@ impl Regexp {
     }
 
     /// How much work each byte of a text may be, about in steps of a few nanoseconds: in the worst case each state of the
-    /// pattern is looked at for each byte.
+    /// pattern is examined for each byte.
     pub fn work(&self) -> usize {
         self.size / STATE
     }
@@ -211,7 +211,7 @@ impl Regexp {
 
     /// [`Regexp::find_all`] as long as the caller agrees.
     ///
-    /// `next` is told before each search how many bytes are left: one search can look at all of them, so all together
+    /// `next` is told before each search how many bytes are left: one search can examine all of them, so all together
     /// can take a time that grows with the square of the text's length.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Go's own functions.
 //!
 //! Here: their table and the small ones. Elsewhere: comparisons (`builtin/compare.rs`), parts of values
-//! (`builtin/access.rs`), escapes (`builtin/escape.rs`). `and` and `or` are in `exec/call.rs`, as they do not look at
+//! (`builtin/access.rs`), escapes (`builtin/escape.rs`). `and` and `or` are in `exec/call.rs`, as they do not examine
 //! all of their arguments.
 
 mod access;

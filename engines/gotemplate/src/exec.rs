@@ -158,7 +158,7 @@ impl Iterator for Items {
 impl<'s> Run<'s, '_> {
     // Errors.
 
-    /// Go's error at the node that was looked at last.
+    /// Go's error at the node that was examined last.
     fn error(&self, message: impl Into<String>) -> Box<ExecError> {
         let place = self.node.map(|id| {
             let source = &self.tree.source;

@@ -19,7 +19,7 @@ use crate::reader::Mark;
 use crate::resolve::{Scalar, resolve, tag};
 use crate::value::{GoValue, Key, ValueId, Values};
 
-/// Go's base64 reads what is left over in the last character without a look.
+/// Go's base64 reads what is left over in the last character without a check.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

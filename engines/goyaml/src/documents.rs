@@ -20,7 +20,7 @@ pub struct Document {
 ///
 /// A line of `---`, alone or followed by a blank and anything else, begins a document.
 /// Each document is then read as [`crate::to_json`] reads it, so keys that are set twice are no
-/// error, and what follows its end within the same part is not looked at.
+/// error, and what follows its end within the same part is not examined.
 /// Lines in errors are those of the stream.
 ///
 /// Differs(kubernetes): content behind the `---` belongs to the document, and directives to the

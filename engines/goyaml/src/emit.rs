@@ -146,7 +146,7 @@ fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, boo
         }
     }
     if emitter.open.len() > reread::MAX_DEPTH {
-        // Go names what it finds first, so the whole value has to be looked at.
+        // Go names what it finds first, so the whole value has to be examined.
         return Err(reread::check(value).err().unwrap_or(Refusal::Depth(0)));
     }
     emitter.writer.start_line(0);

@@ -25,7 +25,7 @@ pub(crate) fn to_json_for(
     target: &Target,
 ) -> Result<Value, Error> {
     let mut stack: Vec<Frame<'_>> = Vec::new();
-    // Go refuses keys before it looks at numbers.
+    // Go refuses keys before it examines numbers.
     let mut not_json = None;
     let (mut id, mut target) = (root, target);
     loop {

@@ -60,7 +60,7 @@ pub enum Dialect {
 
 /// Reads the first document of `input`, as `YAMLToJSON` of `sigs.k8s.io/yaml` does.
 ///
-/// What follows that document is not looked at; without one, the value is null.
+/// What follows that document is not examined; without one, the value is null.
 /// Of a key that is set twice the last value counts.
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
 /// [`Limits::default`] applies.
@@ -94,7 +94,7 @@ pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
     }
 }
 
-/// Reads the first document of `input` as [`to_json`] does, for who looks at some of its entries only.
+/// Reads the first document of `input` as [`to_json`] does, for who examines some of its entries only.
 ///
 /// `wants` says of a key, and of how many lists and maps it is in, from one, whether its entry is wanted. Others may be
 /// missing from the value, with all that is in them. What is wrong with any of them is an error nevertheless.

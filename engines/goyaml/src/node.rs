@@ -77,7 +77,7 @@ impl Nodes {
 
 /// Reads the first document of `input`; `None` when the input holds none.
 ///
-/// What comes after that document is not looked at.
+/// What comes after that document is not examined.
 pub(crate) fn first_document(
     input: &[u8],
     line: usize,

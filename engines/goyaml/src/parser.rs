@@ -139,7 +139,7 @@ impl<'i> Parser<'i> {
         }
     }
 
-    /// Looks at the next token, and collects the comments that belong to it.
+    /// Examines the next token, and collects the comments that belong to it.
     fn peek(&mut self) -> Result<&Token, Error> {
         if self.dialect == Dialect::V3 {
             self.scanner.peek()?;

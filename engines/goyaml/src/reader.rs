@@ -31,7 +31,7 @@ const CHUNK: usize = 512;
 /// How much room there is for text at first.
 const FIRST: usize = 64 << 10;
 
-/// A text that is decoded as far as it has been looked at.
+/// A text that is decoded as far as it has been examined.
 ///
 /// Looking behind the end gives NUL, which no text contains.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Decodes until `length` characters can be looked at or the text ends.
+    /// Decodes until `length` characters can be examined or the text ends.
     #[inline]
     pub(crate) fn cache(&mut self, length: usize) -> Result<(), Error> {
         if self.unread >= length { Ok(()) } else { self.fill(length) }
@@ -208,7 +208,7 @@ impl<'i> Reader<'i> {
 
     /// How many of the next bytes are ASCII and `ordinary`.
     ///
-    /// It leaves two decoded characters, so that going by runs decodes nothing that looking at the
+    /// It leaves two decoded characters, so that going by runs decodes nothing that examining the
     /// characters one by one would not decode.
     #[inline]
     fn run(&self, ordinary: impl Fn(u8) -> bool) -> usize {
@@ -287,7 +287,7 @@ impl<'i> Reader<'i> {
 
     /// Whether a byte order mark may be passed here.
     pub(crate) fn is_bom(&self) -> bool {
-        // Parity(go-yaml v2): it looks at the beginning of its buffer, not at where it is, so a
+        // Parity(go-yaml v2): it examines the beginning of its buffer, not at where it is, so a
         // second mark at the start of a text eats the first character of some later lines.
         self.text.get(self.buffer..).is_some_and(|text| text.starts_with(&[0xef, 0xbb, 0xbf]))
     }

@@ -98,7 +98,7 @@ pub(crate) fn resolve(dialect: Dialect, tag: &str, text: &str) -> Result<Scalar,
     Err(Mismatch { found: name, text: text.to_owned(), wanted: Short(tag.to_owned()) })
 }
 
-/// Go looks at the first byte before anything else; a text that starts otherwise is a string.
+/// Go examines the first byte before anything else; a text that starts otherwise is a string.
 fn untagged(dialect: Dialect, text: &str, dates: bool) -> Scalar {
     let Some(&first) = text.as_bytes().first() else { return Scalar::Null };
     match first {

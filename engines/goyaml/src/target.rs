@@ -1,4 +1,4 @@
-//! What a document is read into, as far as `sigs.k8s.io/yaml` looks at it.
+//! What a document is read into, as far as `sigs.k8s.io/yaml` examines it.
 
 /// The shape of the Go type that a document is read into.
 ///

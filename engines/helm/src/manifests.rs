@@ -148,7 +148,7 @@ fn trim_start(text: &[u8]) -> &[u8] {
     &text[valid.len() - valid.trim_start().len()..]
 }
 
-/// Whether a file is there for other templates, and what it gives is not looked at.
+/// Whether a file is there for other templates, and what it gives is not examined.
 pub(crate) fn is_partial(path: &str) -> bool {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     name.starts_with('_')

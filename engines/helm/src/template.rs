@@ -40,7 +40,7 @@ pub struct Request<'r> {
     pub release: Release,
     /// How templates are run.
     pub mode: Mode,
-    /// Whether values are taken without a look at the charts' schemas.
+    /// Whether values are not validated against the charts' schemas.
     pub skip_schema: bool,
     /// Whether the notes of the charts in it belong to the notes.
     pub sub_notes: bool,

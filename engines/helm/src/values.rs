@@ -49,7 +49,7 @@ pub enum Error {
     #[error("values are nested deeper than {MAX_DEPTH} tables and lists")]
     TooDeep,
     /// The caller's time is over.
-    #[error("the time limit is reached while values are put together")]
+    #[error("the time limit was exceeded while merging values")]
     TooLong,
     /// Beyond [`MAX_STEPS`].
     #[error("values are too many: more than {MAX_STEPS} in the chart and those in it")]
@@ -71,7 +71,7 @@ const WORDS: usize = 16 << 20;
 /// How many values a table counts for beside what is in it: it takes more room.
 const TABLE: usize = 4;
 
-/// After how many values the caller's time is looked at.
+/// After how many values the caller's time is checked.
 const LOOK: usize = 1 << 10;
 
 impl Budget {

@@ -49,7 +49,7 @@ pub struct Options {
     pub is_order_explicit: bool,
     /// Whether all objects get the label `app.kubernetes.io/managed-by`.
     pub managed_by_label: bool,
-    /// Whether plugins of other kinds than the builtin ones are asked for; they are refused with an error of their
+    /// Whether plugins of other kinds than the builtin ones are asked for; they are rejected with an error of their
     /// own then.
     pub plugins: bool,
     /// How charts are rendered.

@@ -37,7 +37,7 @@ decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
 /// The fields of all transformers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Config {
-    /// Whether it is what holds without being said, so that comparing needs no look at hundreds of fields.
+    /// Whether it is what holds without being said, so that hundreds of fields need not be compared.
     is_builtin: bool,
     pub(crate) name_prefix: Vec<FieldSpec>,
     pub(crate) name_suffix: Vec<FieldSpec>,

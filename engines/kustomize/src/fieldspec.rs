@@ -104,7 +104,7 @@ where
     }
     let parts = path::split(&spec.path, '/');
     let created = created.filter(|_| spec.create);
-    // What is left to look at, the next one last, each with the parts it is behind and the list it is in.
+    // What is left to examine, the next one last, each with the parts it is behind and the list it is in.
     let mut left = vec![(root_mut(object), 0, None)];
     let mut lists: Vec<(Option<usize>, usize)> = Vec::new();
     while let Some((node, at, list)) = left.pop() {

@@ -83,7 +83,7 @@ impl Patch {
     }
 }
 
-/// Reads a patch: JSON if it begins with `[`, else YAML 1.1. Operations are looked at when they are applied.
+/// Reads a patch: JSON if it begins with `[`, else YAML 1.1. Operations are examined when they are applied.
 ///
 /// # Errors
 /// It is neither, or no list of objects.

@@ -10,7 +10,7 @@ pub(crate) struct Plain(String);
 /// Length of a text that an expression is done with in no time, whatever both are.
 const SHORT: usize = 1 << 10;
 
-/// Steps that a byte costs which an expression looks at.
+/// Steps that a byte costs which an expression examines.
 const LOOKED_AT: usize = 8;
 
 /// States that an expression may be in at once, by whether it is small.

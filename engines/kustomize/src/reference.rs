@@ -17,7 +17,7 @@ use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
 
-/// Steps that looking at an object costs.
+/// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
 /// Steps that comparing an object with what is looked for costs.
@@ -256,7 +256,7 @@ impl Search<'_> {
         edit::grow_field(node, "namespace", edit::untyped(found.namespace.as_str()), self.budget)
     }
 
-    /// To be called before so many candidates are looked at.
+    /// To be called before so many candidates are examined.
     fn count(&self, places: Option<&Vec<usize>>) -> Result<()> {
         let subjects = self.view.subject_namespaces.len();
         Ok(self.budget.steps(places.map_or(1, Vec::len) * (COMPARED + subjects))?)

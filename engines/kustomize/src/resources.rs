@@ -31,7 +31,7 @@ pub(crate) struct Resources {
 /// Steps that comparing an object's ids with another costs.
 const COMPARED: usize = 16;
 
-/// Steps that looking at an object costs.
+/// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
 impl Resources {
@@ -45,7 +45,7 @@ impl Resources {
         self.budget.clone()
     }
 
-    /// To be called before all ids are looked at.
+    /// To be called before all ids are examined.
     fn count_ids(&self) -> Result<()> {
         let ids = self.list.iter().map(|resource| COMPARED * (1 + resource.past.len()));
         Ok(self.budget.steps(ids.sum())?)

@@ -114,7 +114,7 @@ mod tests {
         let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n";
         assert_eq!(
             read_text(text).unwrap_err(),
-            "a.yaml:5: `apiVersion` is missing or is not a text: every manifest needs it"
+            "a.yaml:5: `apiVersion` is missing or not a string; every manifest requires it"
         );
     }
 

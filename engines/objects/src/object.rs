@@ -19,7 +19,7 @@ pub enum ObjectError {
     #[error("a manifest must be a mapping with apiVersion, kind and metadata, not {0}")]
     NotAMapping(&'static str),
     /// A field is absent, empty or of another type.
-    #[error("`{0}` is missing or is not a text: every manifest needs it")]
+    #[error("`{0}` is missing or not a string; every manifest requires it")]
     Missing(&'static str),
 }
 
@@ -28,7 +28,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "nothing",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
     }

@@ -94,7 +94,7 @@ fn is_zero(generation: &i64) -> bool {
 }
 
 /// Builds the conditions of a status. [`finish`](Self::finish) is the way out of a run;
-/// [`finish_as_before`](Self::finish_as_before) that of a look that was no run,
+/// [`finish_as_before`](Self::finish_as_before) that of a run that observed nothing new,
 /// [`finish_suspended`](Self::finish_suspended) that of an object that is suspended.
 ///
 /// # Guarantees

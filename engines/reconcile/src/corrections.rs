@@ -1,4 +1,4 @@
-//! How often the same thing is put right before it is left alone for a while.
+//! How often the same thing is corrected before corrections of it are paused.
 //!
 //! Here: a bucket of tokens a thing. Elsewhere: noticing that something is wrong, and waking (the program).
 
@@ -13,14 +13,14 @@ const BURST: u32 = 10;
 /// How long it takes until another one is, unless the pause is shorter.
 const REFILL: Duration = Duration::from_secs(60);
 
-/// Longest time for which something contested is left alone.
+/// Longest time for which corrections of something contested are paused.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// Buckets of tokens by what is corrected.
 ///
 /// # Guarantees
 /// Of one thing ten corrections are allowed at once, and one a minute after that; whatever needs more is contested,
-/// and left alone for a pause before each further one, until a whole pause has gone by without any.
+/// and paused before each further one, until a whole pause has gone by without any.
 #[derive(Debug, Clone)]
 pub struct Corrections<K> {
     buckets: BTreeMap<K, Bucket>,
@@ -43,7 +43,7 @@ impl<K> Default for Corrections<K> {
     }
 }
 
-/// How long something contested is left alone, given how soon a failed run is repeated.
+/// How long corrections of something contested are paused, given how soon a failed run is repeated.
 pub fn contested_pause(retry: Duration) -> Duration {
     retry.clamp(crate::SHORTEST_INTERVAL, LONGEST_PAUSE)
 }
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> Corrections<K> {
     /// Asks to correct something that is to be as `wish` names it. It is done when this says so.
     ///
     /// # Errors
-    /// When it is to be left alone, and until when.
+    /// When corrections are paused, and until when.
     pub fn take(&mut self, key: &K, wish: &str, now: Time, pause: Duration) -> Result<(), Time> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
         let bucket = self.buckets.entry(key.clone()).or_insert_with(|| Bucket::full(wish, now));

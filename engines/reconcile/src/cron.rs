@@ -18,12 +18,12 @@ use crate::Time;
 pub enum CronError {
     /// There are fewer fields than five.
     #[error(
-        "`{0}` has not the five fields of a cron expression: minute, hour, day of month, month, day of week"
+        "`{0}` does not have the five fields of a cron expression: minute, hour, day of month, month, day of week"
     )]
     TooFewFields(String),
     /// A short form that does not exist.
     #[error(
-        "`{0}` is not known; use `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`, \
+        "unknown macro `{0}`; use `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`, \
          or five fields"
     )]
     UnknownName(String),
@@ -38,11 +38,11 @@ pub enum CronError {
         why: String,
     },
     /// A date that no year has.
-    #[error("`{0}` never happens: no month of it has such a day")]
+    #[error("`{0}` never occurs: none of its months has such a day")]
     Never(String),
     /// No such zone.
     #[error(
-        "`{0}` is not a time zone; use a name of the IANA database such as `Europe/Berlin`, or leave it out for UTC"
+        "unknown time zone `{0}`; use an IANA name such as `Europe/Berlin`, or omit it for UTC"
     )]
     UnknownZone(String),
 }

@@ -1,4 +1,4 @@
-//! The loop that every kind shares: look, decide, act, look again, until there is nothing to do.
+//! The loop that every kind shares: observe, decide, act, observe again, until there is nothing to do.
 //!
 //! Here: [`Kind`] (the decision), [`World`] (the hands), [`drive`].
 //! Elsewhere: each kind's plan (its engine), each kind's world (the program), executors.
@@ -7,10 +7,10 @@ use std::fmt::{self, Debug};
 
 use crate::{Rest, Wake, reason};
 
-/// What one look at the world concluded: plain data to print, compare and assert on.
+/// What one observation led to: plain data to print, compare and assert on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict<S> {
-    /// Do these in this order, then look again. Never empty.
+    /// Do these in this order, then observe again. Never empty.
     Act(Vec<S>),
     /// There is nothing to do, for this reason.
     Rest(Rest),
@@ -20,7 +20,7 @@ pub enum Verdict<S> {
 pub trait Kind {
     /// What is wanted, complete: nothing more is read to decide.
     type Desired: Sync;
-    /// What one look at the world found.
+    /// What one observation found.
     type Observed: Send;
     /// One change of the world, as ids and digests: it is kept, compared and printed.
     type Step: Clone + Debug + PartialEq + Send + Sync;
@@ -31,7 +31,7 @@ pub trait Kind {
     /// Equal arguments give an equal verdict; a world that matches the wish gives a rest.
     fn plan(desired: &Self::Desired, observed: &Self::Observed) -> Verdict<Self::Step>;
 
-    /// How many looks one run may take before it is judged to be going in circles; at least one.
+    /// How many observations one run may take before it is judged to be going in circles; at least one.
     fn rounds(_desired: &Self::Desired) -> usize {
         16
     }
@@ -48,7 +48,7 @@ pub enum Outcome {
     Unchanged,
     /// It existed and was deleted.
     Deleted,
-    /// It was left alone on purpose.
+    /// It was skipped on purpose.
     Skipped,
     /// Nobody can say.
     Unknown,
@@ -75,16 +75,16 @@ pub trait World<K: Kind>: Sync {
     /// Does one step.
     ///
     /// `Err` means that the step could not be done, or that the run has to stop here.
-    /// A step that was done and turned out badly is `Ok`: the next look sees how it went.
+    /// A step that was done and turned out badly is `Ok`: the next observation shows how it went.
     fn perform(&self, step: &K::Step) -> impl Future<Output = Result<(), Rest>> + Send;
 }
 
-/// Looks, plans and acts, then looks again, until the plan comes to rest.
+/// Observes, plans and acts, then observes again, until the plan comes to rest.
 ///
 /// Returns the steps that were done, in order, and where the run ended.
 ///
 /// # Guarantees
-/// No step is done twice, and there are at most [`Kind::rounds`] looks. A run that would break
+/// No step is done twice, and there are at most [`Kind::rounds`] observations. A run that would break
 /// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
 pub async fn drive<K: Kind>(wish: &K::Desired, world: &impl World<K>) -> (Vec<K::Step>, Rest) {
     let mut done = Vec::new();
@@ -95,7 +95,7 @@ pub async fn drive<K: Kind>(wish: &K::Desired, world: &impl World<K>) -> (Vec<K:
             Ok(Verdict::Rest(rest)) | Err(rest) => return (done, rest),
         };
         if steps.is_empty() {
-            return (done, no_progress("the plan wants to act but names no step".into()));
+            return (done, no_progress("the plan has no step and no result".into()));
         }
         for step in steps {
             if done.contains(&step) {

@@ -10,10 +10,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// No number where one has to be.
-    #[error("`{0}` is not a duration; write numbers with units, such as `1h30m` or `500ms`")]
+    #[error("`{0}` is not a duration; use numbers with units, such as `1h30m` or `500ms`")]
     Malformed(String),
     /// A number that no unit follows.
-    #[error("duration `{0}` lacks a unit; write `s`, `m` or `h` after the number")]
+    #[error("duration `{0}` has no unit; add `s`, `m` or `h`")]
     MissingUnit(String),
     /// A unit that does not exist.
     #[error("duration `{text}` has the unknown unit `{unit}`; use `ms`, `s`, `m` or `h`")]
@@ -153,10 +153,7 @@ mod tests {
     #[test]
     fn an_error_says_what_is_wrong_with_the_text() {
         let text = |text| parse_duration(text).unwrap_err().to_string();
-        assert_eq!(
-            text("10"),
-            "duration `10` lacks a unit; write `s`, `m` or `h` after the number"
-        );
+        assert_eq!(text("10"), "duration `10` has no unit; add `s`, `m` or `h`");
         assert_eq!(text("1d"), "duration `1d` has the unknown unit `d`; use `ms`, `s`, `m` or `h`");
         assert_eq!(text("-5m"), "duration `-5m` is negative");
         assert!(text("2562048h").contains("longer than"));

@@ -1,4 +1,4 @@
-//! Who must look again when something changes: the dependencies between all nodes, of all kinds.
+//! Who must be reconciled when something changes: the dependencies between all nodes, of all kinds.
 //!
 //! Here: [`Graph`], pure data.
 //! Elsewhere: watches and queues (the program), what follows from a dependency's state (`gate.rs`).
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Node;
 
-/// Why one node looks at another.
+/// Why one node depends on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edge {
     /// `dependsOn`: must be ready first; any change of spec or status wakes.
@@ -25,7 +25,7 @@ pub enum Edge {
 /// A node need not exist to be a target: that is how its appearance wakes those that wait for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// From a node to what it looks at. Nodes without edges are absent, here and below.
+    /// From a node to what it depends on. Nodes without edges are absent, here and below.
     outward: BTreeMap<Node, BTreeSet<(Edge, Node)>>,
     /// The same edges from their other end.
     inward: BTreeMap<Node, BTreeSet<(Node, Edge)>>,
@@ -51,7 +51,7 @@ impl Graph {
         self.set_edges(from, edges);
     }
 
-    /// Drops the edges that start at a node, because it is gone. Edges to it stay: whoever looks at
+    /// Drops the edges that start at a node, because it is gone. Edges to it stay: whoever depends on
     /// it is to be woken if it comes back.
     pub fn forget(&mut self, node: &Node) {
         for (edge, to) in self.outward.remove(node).unwrap_or_default() {
@@ -64,12 +64,12 @@ impl Graph {
         }
     }
 
-    /// Who looks at a node that has changed, and why; one node may do so for several reasons.
+    /// Who depends on a node that has changed, and why; one node may do so for several reasons.
     pub fn changed(&self, node: &Node) -> BTreeSet<(Node, Edge)> {
         self.inward.get(node).cloned().unwrap_or_default()
     }
 
-    /// Every node that something looks at, by why: what has to be watched, and no more.
+    /// Every node that something depends on, by why: what has to be watched, and no more.
     pub fn targets(&self) -> BTreeMap<Edge, BTreeSet<&Node>> {
         let mut targets = BTreeMap::<_, BTreeSet<_>>::new();
         for (to, edges) in &self.inward {

@@ -76,8 +76,8 @@ impl std::fmt::Display for Hold {
         if let Until::Malformed(text) = &self.until {
             write!(
                 f,
-                "; windlass.dev/suspended-until `{text}` is not a time such as 2026-11-23T21:00:00Z, so this does \
-                 not end by itself"
+                "; windlass.dev/suspended-until `{text}` is not a time such as 2026-11-23T21:00:00Z, so the \
+                 suspension does not expire"
             )?;
         }
         Ok(())

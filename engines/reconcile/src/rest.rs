@@ -52,7 +52,7 @@ impl Wake {
 /// Each variant carries the reason and the text of `Ready`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rest {
-    /// The world matches the wish; the interval and watches look again.
+    /// The world matches the wish; the interval and watches trigger the next run.
     Settled(Reason, String),
     /// Work is under way in the world, such as a rollout; nothing failed.
     Running(Reason, String, Wake),
@@ -87,7 +87,7 @@ impl Rest {
         }
     }
 
-    /// What looks again; `None` where only the interval (`Settled`) or the spec (`Stalled`) does.
+    /// What triggers the next run; `None` where only the interval (`Settled`) or the spec (`Stalled`) does.
     pub fn wake(&self) -> Option<&Wake> {
         match self {
             Self::Running(.., wake) | Self::Blocked(.., wake) | Self::Failed(.., wake) => {

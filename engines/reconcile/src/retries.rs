@@ -25,7 +25,7 @@ impl Retries {
     /// When to try again what was refused just now: after `retry` at first, then each time twice as long, up to the
     /// interval and 15 minutes at most; a longer `retry` stays as it is.
     ///
-    /// Whoever looks earlier, for whatever reason, is not counted and puts nothing off. Something else begins anew.
+    /// Whoever retries earlier, for whatever reason, is not counted and puts nothing off. Something else begins anew.
     pub fn refused(
         &mut self,
         of: &str,

@@ -1,10 +1,10 @@
-//! When to look again: intervals, retries, deadlines.
+//! When to run again: intervals, retries, deadlines.
 //!
 //! Here: arithmetic on durations. Elsewhere: spelling them (`duration.rs`), timers (the program).
 
 use std::time::Duration;
 
-/// Shortest time between two looks that nothing but the clock asks for.
+/// Shortest time between two runs that nothing but the clock asks for.
 ///
 /// Differs(flux): an interval of zero there keeps a worker busy for ever.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);

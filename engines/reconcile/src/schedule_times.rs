@@ -18,10 +18,12 @@ pub enum ScheduleTimesError {
     #[error(transparent)]
     Cron(#[from] CronError),
     /// More words than an expression and a zone.
-    #[error("`{0}` is too much: write five fields and a time zone, and `;` before the next five")]
+    #[error(
+        "unexpected `{0}`: an entry has five fields and a time zone; separate entries with `;`"
+    )]
     TooManyWords(String),
     /// It is too long, or there are too many of them.
-    #[error("there may be {MAX_ENTRIES} of them in {MAX_LENGTH} bytes")]
+    #[error("at most {MAX_ENTRIES} entries in {MAX_LENGTH} bytes are allowed")]
     TooMany,
 }
 
@@ -85,12 +87,12 @@ mod tests {
     #[test]
     fn what_is_no_schedule_is_refused_with_words() {
         let why = |text: &str| ScheduleTimes::parse(text).unwrap_err().to_string();
-        assert!(why("0 6 * * * Berlin").starts_with("`Berlin` is not a time zone"));
-        assert!(why("0 6 * * * UTC please").starts_with("`UTC please` is too much"));
-        assert!(why("").contains("has not the five fields"));
-        assert!(why("@hourly;;@daily").contains("has not the five fields"));
-        assert!(why(&"@hourly;".repeat(17)).contains("16 of them"));
-        assert!(why(&" ".repeat(10)).contains("has not the five fields"));
+        assert!(why("0 6 * * * Berlin").starts_with("unknown time zone `Berlin`"));
+        assert!(why("0 6 * * * UTC please").starts_with("unexpected `UTC please`"));
+        assert!(why("").contains("does not have the five fields"));
+        assert!(why("@hourly;;@daily").contains("does not have the five fields"));
+        assert!(why(&"@hourly;".repeat(17)).contains("at most 16 entries"));
+        assert!(why(&" ".repeat(10)).contains("does not have the five fields"));
         assert!(why(&"* ".repeat(2000)).contains("2048 bytes"));
     }
 }

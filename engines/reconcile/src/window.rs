@@ -33,23 +33,23 @@ pub enum WindowError {
     #[error(transparent)]
     Cron(#[from] CronError),
     /// How long one is open is missing.
-    #[error("a length is missing after `{0}`; write for how long it opens, such as `4h`")]
+    #[error("missing duration after `{0}`; add how long the window is open, such as `4h`")]
     NoLength(String),
     /// How long one is open is wrong.
     #[error(
-        "{0}; after the five fields (there is none for seconds) comes a length such as `4h`, then a time zone"
+        "{0}; the five cron fields (without seconds) are followed by a duration such as `4h`, then a time zone"
     )]
     Length(#[from] DurationError),
     /// How long one is open is too long or too short.
-    #[error("a window may be open for 1s to {longest}, not for {0}", longest = format_duration(LONGEST))]
+    #[error("the duration of a window must be between 1s and {longest}, not {0}", longest = format_duration(LONGEST))]
     Range(String),
     /// More words than an expression, a length and a zone.
     #[error(
-        "`{0}` is too much: write five fields, a length and a time zone, and `;` before the next five"
+        "unexpected `{0}`: a window has five fields, a duration and a time zone; separate windows with `;`"
     )]
     TooManyWords(String),
     /// It is too long, or there are too many of them.
-    #[error("there may be {MAX_ENTRIES} windows in {MAX_LENGTH} bytes")]
+    #[error("at most {MAX_ENTRIES} windows in {MAX_LENGTH} bytes are allowed")]
     TooMany,
 }
 
@@ -187,7 +187,7 @@ impl WindowState {
         Some(match self {
             Self::Open { .. } => return None,
             Self::Closed { next, windows, text } => {
-                let text = format!("outside its window '{windows}': {waiting} waits; {text}");
+                let text = format!("outside the window '{windows}': {waiting} is pending; {text}");
                 let wake = Wake { at: *next, ..Wake::default() };
                 Rest::Blocked(reason::WINDOW_CLOSED, text, wake)
             }
@@ -222,7 +222,7 @@ impl WindowState {
             Ok(windows) => windows,
             Err(error) => {
                 let text = format!(
-                    "windlass.dev/window: {error}. Nothing is applied until it is corrected or removed"
+                    "windlass.dev/window: {error}. Nothing is applied until the annotation is corrected or removed"
                 );
                 return Some(Self::Invalid { text });
             }
@@ -239,7 +239,7 @@ impl WindowState {
             Some(Err(text)) => {
                 let text: String = text.chars().take(100).collect();
                 format!(
-                    "; windlass.dev/break-glass `{text}` is not a time such as 2026-11-23T21:00:00Z and opens nothing"
+                    "; windlass.dev/break-glass `{text}` is not a time such as 2026-11-23T21:00:00Z and is ignored"
                 )
             }
             Some(Ok(_)) | None => String::new(),
@@ -249,14 +249,13 @@ impl WindowState {
                 until: Some(until),
                 text: format!("open until {}{remark}", windows.spelled(until)),
             },
-            Some(Until::Further) => Self::Open {
-                until: None,
-                text: format!("open, and opens again each time before it closes{remark}"),
-            },
+            Some(Until::Further) => {
+                Self::Open { until: None, text: format!("open continuously{remark}") }
+            }
             None => {
                 let next = windows.next_opening(now);
                 let text = next.map_or_else(
-                    || "it does not open again".to_owned(),
+                    || "there is no further opening".to_owned(),
                     |next| format!("the next opening is {}", windows.spelled(next)),
                 );
                 Self::Closed { next, text: text + &remark, windows: windows.text }
@@ -275,7 +274,7 @@ impl Windows {
                 (Until::Further, _) | (_, Until::Further) => Until::Further,
             },
         );
-        let glass = format!("windlass.dev/break-glass opens it until {}", self.spelled(until));
+        let glass = format!("opened by windlass.dev/break-glass until {}", self.spelled(until));
         match end {
             Until::Time(end) if end > until => WindowState::Open {
                 until: Some(end),

@@ -450,7 +450,7 @@ pub fn adopted(desired: &Desired, status: &Status, record: &Record) -> Result<Re
     let mut next = status.clone();
     let known = Snapshot::of(record, None, "")?;
     let (release, chart) = (known.full_name(), known.versioned_chart());
-    let text = format!("Took over release {release} with chart {chart}, which is as it should be");
+    let text = format!("Adopted release {release} with chart {chart}, which is up to date");
     let reason = status::INSTALL_SUCCEEDED;
     next.released = said(desired, Truth::True, reason, text.clone());
     (next.remediated, next.tested) = (None, None);

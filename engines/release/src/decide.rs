@@ -65,7 +65,7 @@ pub enum State {
     },
     /// It is as it should be.
     InSync,
-    /// Whether the cluster is what it says has to be looked at first.
+    /// Whether the cluster is what it says has to be observed first.
     Unobserved,
 }
 
@@ -92,7 +92,8 @@ impl fmt::Display for State {
 pub enum StateError {
     /// The newest Secret cannot be read.
     #[error(
-        "failed to retrieve last release from storage: Secret {secret} cannot be read: {problem}; restore the Secret, or delete it if the release is to go on from the revision before it"
+        "failed to retrieve last release from storage: Secret {secret} cannot be decoded: {problem}; restore the \
+         Secret, or delete it to continue from the previous revision"
     )]
     Unreadable {
         /// The Secret.
@@ -175,7 +176,7 @@ fn deployed(
     if known.config_digest != desired.config_digest {
         return Ok(State::OutOfSync("release config values changed"));
     }
-    // Differs(flux): there a release whose post-renderers fail counts as in sync from the next look on.
+    // Differs(flux): there a release whose post-renderers fail counts as in sync from the next run on.
     let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
     if status.observed_generation != desired.generation || has_failed {
         if status.post_renderers_digest != desired.post_renderers_digest {

@@ -200,7 +200,7 @@ pub struct Journal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_uid: Option<String>,
     /// Whether the present hook's object may have been created: written before that is done, where the object may be
-    /// gone again before anybody looks.
+    /// gone again before anybody observes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hook_begun: bool,
     /// Inventory ids of what was created, where that is to be cleaned up.

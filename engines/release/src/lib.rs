@@ -2,13 +2,13 @@
 //! steps that survive a crash.
 //!
 //! ```text
-//!   Desired ─┐                                        ┌─ Rest: conditions, the next look
-//!            ├─ plan ─ Step ─ performed ─ looked at ─ ┤
+//!   Desired ─┐                                        ┌─ Rest: conditions, the next run
+//!            ├─ plan ─ Step ─ performed ─ observed ─ ┤
 //!   Observed ┘                                        └─ plan …
 //! ```
 //!
 //! # An installation, step by step
-//! The program runs [`Release`] with `reconcile::drive`. Each look brings the status, all [`Revisions`] of the release that
+//! The program runs [`Release`] with `reconcile::drive`. Each run brings the status, all [`Revisions`] of the release that
 //! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan says in turn:
 //!
 //! 1. [`Step::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
@@ -18,12 +18,12 @@
 //!    Keep the result until the run ends; without it (after a crash) the plan asks again.
 //! 3. [`Step::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of
 //!    [`operation::opened`] ([`storage::pack`], [`storage::labels`]) with the annotation [`journal::ANNOTATION`].
-//!    Is it there already, leave it: the next look tells whose it is. From here on nothing is rendered again.
-//! 4. For each hook of `pre-install` by weight and name: [`Step::DeleteHook`] where its policy says so, until a look shows it
+//!    Is it there already, leave it: the next run tells whose it is. From here on nothing is rendered again.
+//! 4. For each hook of `pre-install` by weight and name: [`Step::DeleteHook`] where its policy says so, until a run shows it
 //!    gone; a [`Step::Write`] that says it runs; [`Step::CreateHook`], whose object carries
-//!    [`journal::HOOK_ANNOTATION`]; a write of its uid; looks until it ends; a write of how. A run does not
+//!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of how. A run does not
 //!    sleep meanwhile: it rests as `Running` and is woken by what [`operation::Live::on`] names.
-//! 5. [`Step::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and looks until they are ready.
+//! 5. [`Step::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
 //! 6. The hooks of `post-install`, as in 4.
 //! 7. A write of the record as `deployed` and of the journal as ended. A [`Step::Tell`] with snapshot, conditions
 //!    and event, and a write that the end is told.

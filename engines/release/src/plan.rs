@@ -1,6 +1,6 @@
 //! The decision of one run: which step comes next, or where the run rests.
 //!
-//! Here: the wish and the look put together, one step at a time. Below: beginning an operation (`plan/begin.rs`).
+//! Here: the wish and the run put together, one step at a time. Below: beginning an operation (`plan/begin.rs`).
 //! Elsewhere: the state of a release and what is done about it ([`crate::decide`]), an operation under way
 //! ([`crate::operation`]), the status ([`crate::account`]).
 
@@ -24,13 +24,13 @@ use crate::status::{self, Report, Status};
 use crate::step::Step;
 use crate::target::{TargetChange, change};
 
-/// What one look found.
+/// What one run found.
 ///
 /// # Assumes
 /// Reads are live, and see what the steps before them did.
 #[derive(Debug, Clone)]
 pub struct Observed {
-    /// The time of the look.
+    /// The time of the run.
     pub now: Time,
     /// The status as it was written last.
     pub status: Status,
@@ -82,7 +82,7 @@ impl Ran {
     }
 }
 
-/// What has to be looked at for a plan, besides the revisions.
+/// What has to be observed for a plan, besides the revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Nothing.
@@ -93,7 +93,7 @@ pub enum Need {
     Drift,
 }
 
-/// Namespace of the records, and name, of the release that is looked at: the one that the status knows, or else the one that
+/// Namespace of the records, and name, of the release that is observed: the one that the status knows, or else the one that
 /// is wished for.
 pub fn released(desired: &Desired, status: &Status) -> (String, String) {
     let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
@@ -104,7 +104,7 @@ pub fn released(desired: &Desired, status: &Status) -> (String, String) {
     (status.storage_namespace.clone(), name)
 }
 
-/// What a look has to bring.
+/// What a run has to bring.
 pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
         return Need::Operation(operation::scope(journal, &revision.record));
@@ -170,8 +170,8 @@ fn accounted(record: &Record, journal: &Journal) -> Step {
 fn begins(decision: &Decision, desired: &Desired) -> Option<&'static str> {
     match decision {
         Decision::Begin(Action::Test, _) => Some("a test"),
-        Decision::Begin(action, _) if action.is_release() => Some("what the spec asks for"),
-        Decision::Unlock(_) => Some("the end of an operation that was left unfinished"),
+        Decision::Begin(action, _) if action.is_release() => Some("the changed spec"),
+        Decision::Unlock(_) => Some("completion of an unfinished operation"),
         Decision::Drift { .. } if desired.drift == DriftMode::Enabled => {
             Some("a correction of drift")
         }
@@ -179,7 +179,7 @@ fn begins(decision: &Decision, desired: &Desired) -> Option<&'static str> {
     }
 }
 
-/// A wish and a look.
+/// A wish and a run.
 struct Run<'r> {
     desired: &'r Desired,
     observed: &'r Observed,
@@ -284,10 +284,7 @@ impl Run<'_> {
                 Verdict::Rest(rest)
             }
             Next::Blind => {
-                let text = format!(
-                    "not looked at, so nothing can be decided about {}",
-                    record.full_name()
-                );
+                let text = format!("not observed: {}", record.full_name());
                 self.failed(status::RECONCILE_ERROR, text)
             }
         })

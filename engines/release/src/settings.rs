@@ -65,7 +65,7 @@ pub struct Desired {
     pub requests: Requests,
     /// How long to wait before what failed without a trace is tried again.
     pub retry: Duration,
-    /// How long to wait before a release that is as it should be is looked at again.
+    /// How long to wait before a release that is as it should be is reconciled again.
     pub interval: Duration,
 }
 
@@ -210,7 +210,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Whether somebody asks for a look since the last one.
+    /// Whether somebody asks for a run since the last one.
     pub fn is_new(&self, status: &Status) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
     }
@@ -225,7 +225,7 @@ impl Requests {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
     }
 
-    /// A request counts once, and only together with one for a look.
+    /// A request counts once, and only together with one for a run.
     fn asks(&self, asked: Option<&String>, handled: Option<&String>, status: &Status) -> bool {
         asked.is_some()
             && asked == self.reconcile.as_ref()

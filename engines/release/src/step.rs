@@ -27,7 +27,7 @@ pub enum Step {
     },
     /// Deletes records that are too old, changes others, and creates the record with its journal.
     ///
-    /// A record that is there already is left as it is: the next look tells whose it is.
+    /// A record that is there already is left as it is: the next run tells whose it is.
     Open {
         /// Records that make room, oldest first.
         prune: Vec<i64>,

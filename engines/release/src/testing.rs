@@ -97,7 +97,7 @@ pub(crate) fn record(version: i64, chart: &str, values: &str, life: &str) -> Rec
 struct Job {
     operation: String,
     uid: String,
-    /// How often it is looked at before it ends.
+    /// How often it is observed before it ends.
     polls: usize,
 }
 

@@ -1,4 +1,4 @@
-//! How engines look at files.
+//! How engines examine files.
 //!
 //! Here: the trait, and what its answers are made of.
 //! Elsewhere: a tree that answers from memory ([`crate::Memory`]), one that takes notes ([`crate::Recorder`]).
@@ -55,7 +55,7 @@ pub enum TreeError {
     NotDirectory(RelPath),
 }
 
-/// A tree of files that can be looked at.
+/// A tree of files that can be examined.
 ///
 /// # Guarantees
 /// The root always exists, every parent of an entry is a folder, and repeated questions get the same answer.

@@ -1,7 +1,7 @@
 //! Read-only file trees that cannot be escaped.
 //!
-//! Here: the path that stays inside ([`RelPath`]), the way to look at files ([`Files`]), a tree in memory ([`Memory`]),
-//! and a note of everything that a build looked at ([`Recorder`]).
+//! Here: the path that stays inside ([`RelPath`]), the way to examine files ([`Files`]), a tree in memory ([`Memory`]),
+//! and a note of everything that a build examined ([`Recorder`]).
 //! Elsewhere: how a tree comes out of an archive (`sources::archive`), and everything that touches a disk.
 //!
 //! There are no symbolic links in a tree: whoever fills one leaves them out.

@@ -1,4 +1,4 @@
-//! A note of everything that a build looked at.
+//! A note of everything that a build examined.
 //!
 //! Here: taking the note, its digest, and asking the same questions of another tree.
 //! Elsewhere: deciding from it whether to build again (the program's controllers).
@@ -47,7 +47,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A way to look at a path.
+/// A way to examine a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Look {
     /// [`Files::read`].
@@ -59,7 +59,7 @@ pub enum Look {
 }
 
 impl Look {
-    /// Looks again, and digests the answer; that nothing is there is an answer too.
+    /// Reads again, and digests the answer; that nothing is there is an answer too.
     fn answer(self, files: &(impl Files + ?Sized), path: &RelPath) -> Digest {
         match self {
             Self::Read => read(&files.read(path)),
@@ -69,7 +69,7 @@ impl Look {
     }
 }
 
-/// What was looked at, each with the digest of the answer.
+/// What was examined, each with the digest of the answer.
 ///
 /// It holds digests only, never the content of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Everything that was looked at, in walk order.
+    /// Everything that was examined, in walk order.
     pub fn iter(&self) -> impl Iterator<Item = (&RelPath, Look, Digest)> {
         self.seen.iter().map(|((path, look), answer)| (path, *look, *answer))
     }
@@ -134,7 +134,7 @@ impl<'a, F: Files + ?Sized> Recorder<'a, F> {
         Self { files, trace: Mutex::default() }
     }
 
-    /// Everything that was looked at.
+    /// Everything that was examined.
     #[must_use]
     pub fn seen(self) -> Trace {
         self.trace.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -35,7 +35,7 @@ pub struct ExtractOptions {
     pub symlinks: Symlinks,
     /// The most bytes in all entries together, as their headers claim; Flux's `WithMaxUntarSize`.
     pub max_size: Option<u64>,
-    /// What a tree may hold, and the most entries that are looked at.
+    /// What a tree may hold, and the most entries that are read.
     pub limits: Limits,
     /// How many times larger than its compressed form an archive may be; it may always have 16 MiB.
     pub max_ratio: u64,
@@ -106,7 +106,7 @@ pub enum ExtractError {
     Limit(BuildError),
     /// It grows too much.
     #[error(
-        "the archive expands to more than {0} times its size, so it is taken for a decompression bomb"
+        "the archive expands to more than {0} times its size and is rejected as a decompression bomb"
     )]
     Bomb(u64),
     /// There is something in the target directory already.

@@ -110,7 +110,7 @@ impl<R: Read> Reader<R> {
         }
         match self.block()? {
             Some(second) if second != [0; BLOCK] => {
-                Err(ExtractError::Tar("a header follows the mark of its end"))
+                Err(ExtractError::Tar("a header follows the end of the archive"))
             }
             Some(_) | None => Ok(None),
         }
@@ -185,7 +185,7 @@ fn parse_pax(mut records: &[u8]) -> Result<Overrides, ExtractError> {
         match key {
             b"" => return Err(wrong()),
             sparse if sparse.starts_with(b"GNU.sparse.") => {
-                return Err(ExtractError::Tar("it holds a sparse file, which is not supported"));
+                return Err(ExtractError::Tar("it contains a sparse file, which is not supported"));
             }
             // Parity(go): an empty value leaves what the header itself says.
             b"path" => found.path = Some(value.to_vec()).filter(|path| !path.is_empty()),

@@ -99,21 +99,21 @@ fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize,
     let mut tail = Vec::new();
     archive.take(tail_len).read_to_end(&mut tail).map_err(ExtractError::Read)?;
     if tail.windows(4).any(|found| *found == LOCATOR_MAGIC) {
-        return Err(bad("archives in the ZIP64 form are not taken; use .tar.gz"));
+        return Err(bad("ZIP64 archives are not supported; use .tar.gz"));
     }
     let mut ends = tail.windows(4).enumerate().filter(|(_, found)| *found == END_MAGIC);
     let (Some((at, _)), None) = (ends.next(), ends.next()) else {
-        return Err(bad("it does not have one end"));
+        return Err(bad("it does not have exactly one end-of-central-directory record"));
     };
     let number = |at: usize| {
         let bytes = tail.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u16::from_le_bytes).map(usize::from)
     };
     let (Some(entries), Some(comment)) = (number(at + 10), number(at + 20)) else {
-        return Err(bad("it is cut off"));
+        return Err(bad("it is truncated"));
     };
     if at + END + comment != tail.len() {
-        return Err(bad("something follows its end"));
+        return Err(bad("it has trailing data"));
     }
     // More entries than that are in a record of another form, and more than a tree may have.
     if entries == usize::from(u16::MAX) {
@@ -223,11 +223,11 @@ mod tests {
     fn two_ends_or_something_behind_the_end_are_refused() {
         let one = zipped(&[("a", b"1")]);
         let two = [one.clone(), one.clone()].concat();
-        assert!(refused(two).contains("one end"));
+        assert!(refused(two).contains("one end-of-central-directory"));
         let behind = [one.as_slice(), b"more"].concat();
-        assert!(refused(behind).contains("follows its end"));
+        assert!(refused(behind).contains("trailing data"));
         refused(one[..one.len() - 3].to_vec());
-        assert!(refused(b"PK\x03\x04".to_vec()).contains("one end"));
+        assert!(refused(b"PK\x03\x04".to_vec()).contains("one end-of-central-directory"));
         for cut in 0..one.len() {
             refused(one[..cut].to_vec());
         }

@@ -44,14 +44,14 @@ pub(crate) fn checkout(repository: &Repository) -> Result<TempDir, Error> {
     })?;
     let folder = tempfile::Builder::new().prefix("kustomize-").tempdir();
     let folder = folder.map_err(|error| {
-        Error::new(format!("no folder for a repository can be made: {}", reason(&error)))
+        Error::new(format!("cannot create a directory for a repository: {}", reason(&error)))
     })?;
     let url = repository.url();
     let reference = match repository.reference.as_str() {
         "" => "HEAD",
         // Differs(kustomize): it passes on what the program takes for an option, such as one that names a program.
         reference if reference.starts_with('-') => {
-            let text = format!("`{reference}` is no branch, tag or commit of '{url}'");
+            let text = format!("`{reference}` is not a branch, tag or commit of '{url}'");
             return Err(Error::new(text));
         }
         reference => reference,

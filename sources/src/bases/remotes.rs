@@ -85,13 +85,13 @@ impl<F: Files> Remotes<F> {
         state.asked += 1;
         if state.asked > self.limits.parts {
             let most = self.limits.parts;
-            let text = format!("'{shown}': a build may ask for {most} remote parts");
+            let text = format!("'{shown}': a build may have at most {most} remote bases");
             return Err(Error::new(text));
         }
         let left = self.limits.time.saturating_sub(self.begun.get_or_init(Instant::now).elapsed());
         if left.is_zero() {
             let time = self.limits.time;
-            let text = format!("'{shown}': the remote parts took longer than {time:?}");
+            let text = format!("'{shown}': fetching remote bases timed out after {time:?}");
             return Err(Error::new(text));
         }
         Ok(left)
@@ -108,10 +108,12 @@ impl<F: Files> Remotes<F> {
         let within = |why: &str| Error::new(format!("'{shown}': {why}"));
         let parsed = RemoteUrl::parse(&url).ok().filter(|url| url.scheme() != Scheme::Ssh);
         let Some(parsed) = parsed else {
-            return Err(within("only repositories that http:// or https:// leads to are fetched"));
+            return Err(within("only http:// and https:// repositories are supported"));
         };
         if shown != url {
-            return Err(within("remote repositories are fetched without credentials"));
+            return Err(within(
+                "remote repositories are accessed anonymously; remove the credentials from the URL",
+            ));
         }
         let limits = git::Limits {
             received: self.limits.bytes.saturating_sub(self.state.borrow().received),
@@ -130,8 +132,8 @@ impl<F: Files> Remotes<F> {
         let found = found.map_err(|error| match error {
             git::Error::AuthenticationFailed { .. } | git::Error::RepositoryNotFound { .. } => {
                 within(
-                    "no public repository is there, and remote repositories are fetched without credentials; a \
-                     GitRepository can have some",
+                    "no public repository found, and remote repositories are accessed anonymously; use a \
+                     GitRepository for a private one",
                 )
             }
             error => within(&chain(&error)),
@@ -236,7 +238,9 @@ impl<F: Files> Files for Remotes<F> {
         let shown = without_credentials(url);
         let left = self.admit(&shown)?;
         if shown != url {
-            let text = format!("'{shown}': remote files are fetched without credentials");
+            let text = format!(
+                "'{shown}': remote files are accessed anonymously; remove the credentials from the URL"
+            );
             return Err(Error::new(text));
         }
         let (egress, budgets) = (self.context.known.egress(), self.context.known.budgets());

@@ -50,7 +50,7 @@ pub(crate) async fn get(
         Error::new(format!("parse {:?}: {error}", without_credentials(address)))
     })?;
     let slow = || {
-        let why = format!("no complete answer within {:?}", limits.time);
+        let why = format!("no complete response within {:?}", limits.time);
         failed(&url, &why)
     };
     let answer = tokio::time::timeout(limits.time, async {
@@ -110,7 +110,7 @@ async fn body(mut answer: Answer, limit: u64) -> Result<Arc<[u8]>, Error> {
         let chunk = chunk.map_err(|error| failed(&url, &root_cause(&error.without_url())))?;
         let Some(chunk) = chunk else { return Ok(content.into()) };
         if (content.len() as u64).saturating_add(chunk.len() as u64) > limit {
-            return Err(failed(&url, &format!("the file has more than {limit} bytes")));
+            return Err(failed(&url, &format!("the file is larger than {limit} bytes")));
         }
         content.extend_from_slice(&chunk);
     }

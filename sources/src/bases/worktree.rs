@@ -38,7 +38,7 @@ pub(super) enum Astray {
     #[error("no such file or directory")]
     Missing(String),
     /// A link at this path cannot be followed.
-    #[error("it leads out of the repository")]
+    #[error("it leaves the repository")]
     Outside(String),
     #[error("too many links")]
     TooManyLinks(String),

@@ -82,7 +82,7 @@ impl<'a> Asked<'a> {
         Error::Answer { action, endpoint, status, code, text }
     }
 
-    /// An answer that makes no sense, or broke off.
+    /// An answer that makes no sense, or was interrupted.
     pub(super) fn unreadable(&self, why: String) -> Error {
         Error::Unreadable { action: self.action.clone(), endpoint: self.endpoint(), why }
     }

@@ -33,13 +33,12 @@ const PAGE: &str = "1000";
 const CODE: &str = "x-ms-error-code";
 
 /// What may be wrong when credentials are not accepted.
-const CHECK: &str =
-    "the Secret of spec.secretRef, and that spec.bucketName is a container that a `sasKey` is for";
+const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid for the container in spec.bucketName";
 
 /// As whom Azure is asked.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// As nobody.
+    /// Anonymous.
     Anonymous,
     /// As the environment says: a client secret, a workload identity, else the managed identity of the machine.
     Environment {
@@ -247,7 +246,7 @@ fn of_environment(
 fn checked_account(account: &str) -> Result<String, Error> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if account.is_empty() || account.len() > 64 || !account.chars().all(is_name) {
-        let why = "`accountName` is no name of an account: small letters and digits";
+        let why = "`accountName` is not a valid account name: use lower-case letters and digits";
         return Err(Error::BadSecret(why.to_owned()));
     }
     Ok(account.to_owned())
@@ -258,14 +257,14 @@ fn checked_tenant(tenant: &str) -> Result<&str, &'static str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let tenant = tenant.trim();
     match is_relative(tenant) || !tenant.chars().all(is_name) {
-        true => Err("is neither an id nor a domain"),
+        true => Err("is neither a tenant id nor a domain"),
         false => Ok(tenant),
     }
 }
 
 /// Where applications log in, with their secrets.
 fn checked_authority(url: &str) -> Result<String, &'static str> {
-    let wrong = "is no URL such as `https://login.microsoftonline.com`";
+    let wrong = "is not a URL such as `https://login.microsoftonline.com`";
     let url = Url::parse(url).map_err(|_unread| wrong)?;
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
     if url.scheme() != "https" || url.host_str().is_none() || !is_bare || url.fragment().is_some() {
@@ -305,7 +304,9 @@ impl Client {
             }
         }
         let answer = self.ask(&asked, Method::GET, url, None).await?;
-        let Some(answer) = answer else { return Err(asked.unreadable("it is 304".to_owned())) };
+        let Some(answer) = answer else {
+            return Err(asked.unreadable("unexpected HTTP status 304".to_owned()));
+        };
         let text = Exchange::whole(&asked, answer).await?;
         page(&text).map_err(|why| asked.unreadable(printable(&why)))
     }
@@ -313,7 +314,9 @@ impl Client {
     pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
         let asked = Asked::object(remote, key, "HEAD");
         let answer = self.ask(&asked, Method::HEAD, self.url(&asked)?, None).await?;
-        let Some(answer) = answer else { return Err(asked.unreadable("it is 304".to_owned())) };
+        let Some(answer) = answer else {
+            return Err(asked.unreadable("unexpected HTTP status 304".to_owned()));
+        };
         let size = answer.headers().get("content-length").and_then(|it| it.to_str().ok());
         let size = size.and_then(|size| size.parse().ok()).unwrap_or_default();
         Ok(Object { key: key.to_owned(), etag: tag_of(&answer), size, generation: None })

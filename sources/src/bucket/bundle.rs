@@ -78,8 +78,9 @@ fn revision(key: &str, etag: &str) -> String {
 pub async fn ask(remote: &Remote, key: &str, known: &Known) -> Result<String, Error> {
     check(key)?;
     let client = remote.client(known)?;
-    let Object { etag, size, .. } =
-        remote.within(&client, "asking about the bundle in", client.head(remote, key)).await?;
+    let Object { etag, size, .. } = remote
+        .within(&client, "reading the metadata of the bundle in", client.head(remote, key))
+        .await?;
     if size > LARGEST {
         return Err(super::index::too_large(format!("bundle '{key}'"), size, LARGEST));
     }
@@ -110,7 +111,9 @@ pub async fn fetch(
     let limits = remote.limits;
     let unpacked = tokio::task::spawn_blocking(move || unpack(kind, &body, limits)).await;
     let failed = |why: String| Error::Bundle { key: key.to_owned(), why };
-    let files = unpacked.map_err(|_broken| failed("it broke off".to_owned()))?.map_err(failed)?;
+    let files = unpacked
+        .map_err(|_broken| failed("unpacking was interrupted".to_owned()))?
+        .map_err(failed)?;
     let (contents, count) = contents(&files, ignore)?;
     Ok(Bundle { contents, revision: revision(key, &etag), count, files })
 }

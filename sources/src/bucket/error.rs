@@ -12,18 +12,18 @@ use crate::{archive, http, ignore};
 pub enum Error {
     /// The endpoint is no host.
     #[error(
-        "endpoint `{0}` cannot be used; it must be a host with an optional port, without scheme and path, such as \
-         `minio.example.com:9000` (http is chosen by spec.insecure)"
+        "invalid endpoint `{0}`: it must be a host with an optional port, without scheme and path, such as \
+         `minio.example.com:9000` (set spec.insecure for http)"
     )]
     Endpoint(String),
     /// The endpoint is no account.
     #[error(
-        "endpoint `{0}` cannot be used; it must be the URL of a storage account, without a query, such as \
+        "invalid endpoint `{0}`: it must be the URL of a storage account, without a query, such as \
          `https://account.blob.core.windows.net`"
     )]
     Account(String),
     /// The credentials of a Secret cannot be used.
-    #[error("the Secret of spec.secretRef cannot be used: {0}")]
+    #[error("the Secret of spec.secretRef is invalid: {0}")]
     BadSecret(String),
     /// There is no such bucket.
     #[error("bucket '{bucket}' not found at {endpoint}")]
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The server knows who asks, or that nobody is named, and says no.
     #[error(
-        "access to {what} at {endpoint} is denied ({code}); check the credentials, and that they allow listing the \
+        "access to {what} at {endpoint} denied ({code}); check the credentials, and that they allow listing the \
          bucket and reading its objects"
     )]
     Denied {
@@ -55,7 +55,7 @@ pub enum Error {
         code: String,
     },
     /// The keys are wrong.
-    #[error("{endpoint} does not accept the credentials ({code}); check {check}")]
+    #[error("authentication failed at {endpoint} ({code}); check {check}")]
     BadCredentials {
         /// The server.
         endpoint: String,
@@ -65,10 +65,7 @@ pub enum Error {
         check: &'static str,
     },
     /// The clocks differ.
-    #[error(
-        "{endpoint} refuses requests because its clock and ours differ too much ({code}); correct the clock of \
-         either"
-    )]
+    #[error("{endpoint} rejects requests because of clock skew ({code}); synchronize the clocks")]
     Skewed {
         /// The server.
         endpoint: String,
@@ -84,19 +81,20 @@ pub enum Error {
         why: String,
     },
     /// Nothing answers.
-    #[error("{endpoint} cannot be reached: {why}")]
+    #[error("cannot connect to {endpoint}: {why}")]
     Unreachable {
         /// The server.
         endpoint: String,
         /// What is at the bottom of it.
         why: String,
     },
-    /// The server is left alone, since it asked for that.
+    /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] http::Busy),
     /// The server shows a certificate that is not trusted.
     #[error(
-        "{endpoint} is not trusted: {why}; put its authority as `ca.crt` into the Secret of spec.certSecretRef"
+        "the certificate of {endpoint} is not trusted: {why}; add its CA as `ca.crt` to the Secret of \
+         spec.certSecretRef"
     )]
     Distrusted {
         /// The server.
@@ -105,7 +103,7 @@ pub enum Error {
         why: String,
     },
     /// It took too long.
-    #[error("{doing} bucket '{bucket}' at {endpoint} took longer than spec.timeout ({limit:?})")]
+    #[error("{doing} bucket '{bucket}' at {endpoint} exceeded spec.timeout ({limit:?})")]
     TooSlow {
         /// What was done.
         doing: &'static str,
@@ -118,7 +116,7 @@ pub enum Error {
     },
     /// An object, or all together, are larger than an artifact may be.
     #[error(
-        "{what} has {found}, more than the {limit} that are allowed; leave some out by spec.prefix or spec.ignore"
+        "{what} has {found}, more than the allowed {limit}; exclude some with spec.prefix or spec.ignore"
     )]
     TooLarge {
         /// The bucket or object.
@@ -129,7 +127,7 @@ pub enum Error {
         limit: String,
     },
     /// The server answered something else.
-    #[error("{endpoint} answered {action} with {status}{}", said(.code, .text))]
+    #[error("{endpoint} responded to {action} with {status}{}", said(.code, .text))]
     Answer {
         /// What was asked.
         action: String,
@@ -143,7 +141,7 @@ pub enum Error {
         text: String,
     },
     /// The answer is not what the protocol says.
-    #[error("the answer of {endpoint} to {action} cannot be read: {why}")]
+    #[error("cannot read the response of {endpoint} to {action}: {why}")]
     Unreadable {
         /// What was asked.
         action: String,
@@ -164,8 +162,8 @@ pub enum Error {
     },
     /// Two keys would be at the same place.
     #[error(
-        "objects '{first}' and '{second}' cannot both be files: they lead to the same path, or one is a folder of the \
-         other; rename one, or leave it out by spec.ignore"
+        "objects '{first}' and '{second}' cannot both be files: they have the same path, or one is a directory of \
+         the other; rename one, or exclude it with spec.ignore"
     )]
     Collision {
         /// One key.
@@ -180,10 +178,10 @@ pub enum Error {
     #[error(transparent)]
     Http(#[from] http::Error),
     /// What was fetched could not be put aside.
-    #[error("cannot keep what was fetched until it is packed")]
+    #[error("cannot store fetched objects in a temporary file")]
     Disk(#[source] io::Error),
     /// A bundle that is neither kind of archive by its name.
-    #[error("`{0}` can be no bundle: its name must end in .tar.gz, .tgz or .zip")]
+    #[error("`{0}` is not a bundle: its name must end in .tar.gz, .tgz or .zip")]
     NoBundle(String),
     /// A bundle that is no good archive.
     #[error("bundle '{key}' cannot be unpacked: {why}")]
@@ -194,7 +192,7 @@ pub enum Error {
         why: String,
     },
     /// Two entries are at one place.
-    #[error("`{0}` is both a file and a folder")]
+    #[error("`{0}` is both a file and a directory")]
     Twice(RelPath),
 }
 

@@ -89,7 +89,7 @@ impl Exchange {
             tokio::time::sleep(wait).await;
             wait *= 2;
         }
-        Err(asked.unreachable("it was given up".to_owned()))
+        Err(asked.unreachable("it was aborted".to_owned()))
     }
 
     /// The text of an answer.
@@ -98,7 +98,7 @@ impl Exchange {
         let mut body = Self::body(asked, answer);
         while let Some(chunk) = body.next().await.transpose()? {
             if whole.len() + chunk.len() > LARGEST_ANSWER {
-                return Err(asked.unreadable(format!("it is longer than {LARGEST_ANSWER} bytes")));
+                return Err(asked.unreadable(format!("it is larger than {LARGEST_ANSWER} bytes")));
             }
             whole.extend_from_slice(&chunk);
         }

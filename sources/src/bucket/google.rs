@@ -27,12 +27,12 @@ const FIELDS: &str = "name,etag,size,generation";
 
 /// What may be wrong when a token is not accepted.
 const CHECK: &str =
-    "the `serviceaccount` in the Secret of spec.secretRef, or the credentials of the machine";
+    "the `serviceaccount` in the Secret of spec.secretRef, or windlass's own credentials";
 
 /// As whom Google's store is asked.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// As nobody.
+    /// Anonymous.
     Anonymous,
     /// By application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, that of `gcloud`, else the
     /// service account of the machine (on GKE that of windlass's ServiceAccount).
@@ -115,8 +115,9 @@ fn tokens(
             let unusable = |_unread| Error::NoCredentials {
                 endpoint: server.endpoint.to_string(),
                 why: format!(
-                    "{} is neither the key of a service account nor of `gcloud auth application-default login`",
-                    file.as_deref().unwrap_or("the file of application-default credentials")
+                    "{} has neither a service account key nor the credentials of `gcloud auth application-default \
+                     login`",
+                    file.as_deref().unwrap_or("the application-default credentials file")
                 ),
             };
             builder.with_http_connector(Login::of_machine(waiting)?).build().map_err(unusable)?
@@ -138,10 +139,10 @@ fn check(key: &Redacted<String>) -> Result<(), Error> {
     match serde_json::from_str::<Key>(key.expose()) {
         Ok(Key { kind }) if kind.is_empty() || kind == "service_account" => Ok(()),
         Ok(Key { kind }) => bad(&format!(
-            "is of type `{}`, and only keys of service accounts can be used",
+            "is of type `{}`; only service account keys are supported",
             printable(&kind)
         )),
-        Err(_unread) => bad("is no JSON key of a service account"),
+        Err(_unread) => bad("is not a JSON key of a service account"),
     }
 }
 
@@ -291,8 +292,8 @@ mod tests {
     fn only_keys_of_service_accounts_are_used_and_none_is_shown() {
         let server = crate::bucket::tests::remote("b").server;
         for (key, says) in [
-            ("hunter2", "no JSON key"),
-            ("\"hunter2\"", "no JSON key"),
+            ("hunter2", "not a JSON key"),
+            ("\"hunter2\"", "not a JSON key"),
             (r#"{"type": "external_account", "private_key": "hunter2"}"#, "`external_account`"),
             (r#"{"type": "service_account", "private_key": "hunter2"}"#, "RSA key"),
             (

@@ -15,10 +15,10 @@ use super::note::{IgnoreFile, Note};
 use super::{Client, Error, Known, Remote};
 use crate::ignore::{IGNORE_FILE, Matcher};
 
-/// The most objects that are looked at, those that are left out included.
+/// The most objects that are examined, those that are left out included.
 const MOST_LISTED: usize = 200_000;
 
-/// The most bytes of keys and entity tags of all objects that are looked at.
+/// The most bytes of keys and entity tags of all objects that are examined.
 const MOST_LISTED_BYTES: usize = 32 << 20;
 
 /// The most pages in a row that have nothing in them. Stores skip what was deleted so, and mean what they promise.
@@ -139,7 +139,7 @@ pub(super) fn place(key: &str) -> Result<Option<RelPath>, Error> {
     }
     let wrong = |why: &str| Error::Key { key: shown(key), why: why.to_owned() };
     if key.split('/').any(|part| part == ".." || part == ".") {
-        return Err(wrong("it has a part `.` or `..`"));
+        return Err(wrong("it has a segment `.` or `..`"));
     }
     if key.contains('\\') {
         return Err(wrong("it has a backslash"));
@@ -213,7 +213,9 @@ async fn pages(remote: &Remote, client: &Client) -> Result<Vec<Object>, Error> {
         let Some(token) = page.next else { return Ok(found) };
         // Not the end: what is on no page would be taken for deleted.
         if empty_pages >= MOST_EMPTY_PAGES {
-            let why = format!("{MOST_EMPTY_PAGES} pages in a row are empty, and more are promised");
+            let why = format!(
+                "{MOST_EMPTY_PAGES} consecutive pages are empty, and the listing is not complete"
+            );
             return Err(Asked::listing(remote).unreadable(why));
         }
         next = Some(token);

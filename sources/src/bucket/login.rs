@@ -69,7 +69,7 @@ impl Login {
         let limit = if request.url().scheme() == "http" { METADATA_LIMIT } else { ELSEWHERE };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;
         answered.map_err(|_elapsed| {
-            let why = format!("{host} did not answer within {limit:?}");
+            let why = format!("{host} did not respond within {limit:?}");
             HttpError::new(HttpErrorKind::Timeout, Unusable(why))
         })?
     }
@@ -94,7 +94,7 @@ impl Login {
         let mut whole = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(failed)? {
             if whole.len() + chunk.len() > LARGEST_ANSWER {
-                let why = format!("the answer is longer than {LARGEST_ANSWER} bytes");
+                let why = format!("the response is larger than {LARGEST_ANSWER} bytes");
                 return Err(HttpError::new(HttpErrorKind::Decode, Unusable(why)));
             }
             whole.extend_from_slice(&chunk);

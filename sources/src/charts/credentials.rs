@@ -17,7 +17,7 @@ pub struct Credentials {
     pub basic: Option<(String, Redacted<String>)>,
     /// Whom we trust besides the system's authorities, and what we show.
     pub tls: Tls,
-    /// Where a bucket is; of no use for a web server.
+    /// Where a bucket is; without effect for a web server.
     pub bucket: BucketServer,
 }
 
@@ -44,7 +44,7 @@ impl Default for BucketServer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// One key is there without the other.
-    #[error("`{given}` needs `{missing}` beside it")]
+    #[error("`{given}` requires `{missing}`")]
     Half {
         /// What is there.
         given: &'static str,
@@ -52,12 +52,10 @@ pub enum Error {
         missing: &'static str,
     },
     /// Bytes that are no text.
-    #[error("`{0}` is not text")]
+    #[error("`{0}` is not valid UTF-8")]
     NotText(&'static str),
     /// Keys of a bucket that are not there.
-    #[error(
-        "it needs `accesskey` and `secretkey`; both are empty for a bucket that everybody may read"
-    )]
+    #[error("it requires `accesskey` and `secretkey`, both empty for a public bucket")]
     NoKeys,
     /// An address that is none.
     #[error("`endpoint` is not a host with an optional port, such as `s3.eu-west-1.amazonaws.com`")]
@@ -181,9 +179,9 @@ mod tests {
     #[test]
     fn half_of_a_pair_is_refused() {
         for (keys, certificates, expected) in [
-            (vec![("username", "me")], None, "`username` needs `password` beside it"),
-            (vec![("password", "p")], None, "`password` needs `username` beside it"),
-            (vec![], Some(vec![("tls.crt", "x")]), "`tls.crt` needs `tls.key` beside it"),
+            (vec![("username", "me")], None, "`username` requires `password`"),
+            (vec![("password", "p")], None, "`password` requires `username`"),
+            (vec![], Some(vec![("tls.crt", "x")]), "`tls.crt` requires `tls.key`"),
             (vec![], Some(vec![]), "it has neither `ca.crt` nor `tls.crt` with `tls.key`"),
         ] {
             let (secret, certificates) = (data(&keys), certificates.map(|keys| data(&keys)));

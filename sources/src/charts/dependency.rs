@@ -39,7 +39,7 @@ pub struct GitFolder {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is written in a way that nobody understands.
-    #[error("the repository '{repository}' cannot be used: {why}")]
+    #[error("invalid repository '{repository}': {why}")]
     BadPlace {
         /// As it is written.
         repository: String,
@@ -59,7 +59,7 @@ pub enum Error {
         found: String,
     },
     /// The folder has another chart.
-    #[error("the chart at '{place}' is called '{found}'")]
+    #[error("the name of the chart at '{place}' is '{found}'")]
     OtherName {
         /// Where it is.
         place: String,
@@ -107,8 +107,7 @@ pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
     }
     // Parity(flux): such names are kept where somebody works with `helm`, and are known nowhere else.
     Err(bad(if repository.starts_with('@') || repository.starts_with("alias:") {
-        "aliased repository dependency is not supported: that is a name of `helm repo add` on one machine; write the \
-         URL that `helm repo list` shows for it"
+        "aliased repository dependency is not supported; use the URL that `helm repo list` shows for the alias"
     } else {
         "it must start with http://, https://, oci://, s3://, file:// or git+https://"
     }))
@@ -126,7 +125,7 @@ fn shown(text: &str) -> String {
 fn git_folder(text: &str) -> Result<GitFolder, String> {
     let mut url = Url::parse(text).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("dependencies in Git are fetched over https:// or http:// only".to_owned());
+        return Err("only https:// and http:// are supported for dependencies in Git".to_owned());
     }
     let mut reference = None;
     for (key, value) in url.query_pairs() {
@@ -138,7 +137,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
         }
     }
     let reference = reference.filter(|reference| !reference.is_empty());
-    let reference = reference.ok_or("it needs `?ref=` with a tag, branch or commit")?;
+    let reference = reference.ok_or("it requires `?ref=` with a tag, branch or commit")?;
     let whole = git::percent_decoded(url.path());
     let (repository, path) = whole.split_once('@').unwrap_or((&whole, ""));
     let path = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
@@ -280,15 +279,15 @@ mod tests {
         for (repository, expected) in [
             ("file://../../../etc", "leads out"),
             ("@stable", "aliased repository dependency is not supported"),
-            ("alias:stable", "write the URL that `helm repo list` shows"),
+            ("alias:stable", "use the URL that `helm repo list` shows"),
             ("ftp://example.com", "it must start with"),
-            ("git+ssh://git@example.com/repo?ref=v1", "https:// or http:// only"),
-            ("git+https://example.com/repo", "it needs `?ref=`"),
+            ("git+ssh://git@example.com/repo?ref=v1", "only https:// and http://"),
+            ("git+https://example.com/repo", "it requires `?ref=`"),
             ("git+https://example.com/repo@x?ref=v1&depupdate=1", "the option `depupdate`"),
             ("git+https://example.com/repo@../x?ref=v1", "leads out"),
         ] {
             let told = at(repository);
-            assert!(told.starts_with("the repository '"), "{told}");
+            assert!(told.starts_with("invalid repository '"), "{told}");
             let is_path = expected == "leads out";
             assert!(is_path || told.contains(expected), "{told}");
         }

@@ -32,7 +32,7 @@ pub enum Error {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// It is larger than a chart may be.
-    #[error("the chart has more than {MAX_ENTRIES} files, or more than {MAX_UNPACKED} bytes")]
+    #[error("the chart has more than {MAX_ENTRIES} files, or is larger than {MAX_UNPACKED} bytes")]
     TooLarge,
     /// A version that cannot carry metadata.
     #[error("the chart's version '{version}' cannot be given the metadata '{metadata}': {why}")]
@@ -197,10 +197,10 @@ impl Files {
         }
         let failed = |why: String| Error::ChartYaml(why);
         let file = self.files.iter_mut().find(|file| file.name == CHART_YAML);
-        let file = file.ok_or_else(|| failed("it is not there".to_owned()))?;
+        let file = file.ok_or_else(|| failed("it does not exist".to_owned()))?;
         let mut json = goyaml::to_json(&file.data).map_err(|error| failed(error.to_string()))?;
         let Some(table) = json.as_object_mut() else {
-            return Err(failed("it is no map".to_owned()));
+            return Err(failed("it is not a map".to_owned()));
         };
         // Go takes keys for fields whatever their case, and of several the last one in the order of bytes.
         table.retain(|key, _| !goyaml::is_field(key, "version"));

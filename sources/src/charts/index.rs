@@ -61,7 +61,7 @@ pub enum Error {
     #[error("the index is empty")]
     Empty,
     /// It does not say which kind of index it is.
-    #[error("the index has no `apiVersion`, so it is none of a chart repository")]
+    #[error("the index has no `apiVersion`; it is not the index of a chart repository")]
     NoApiVersion,
     /// It is no YAML.
     #[error("the index cannot be read: {0}")]
@@ -81,10 +81,10 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVersion {
     /// The chart is not listed.
-    #[error("the repository has no chart `{0}`")]
+    #[error("chart `{0}` not found in the repository")]
     NoChart(String),
     /// It is listed without a version that could be used.
-    #[error("the repository has no version of the chart `{0}`")]
+    #[error("no version of chart `{0}` found in the repository")]
     NoVersions(String),
     /// None of its versions is what was asked for.
     #[error("no '{chart}' chart with version matching '{range}' found")]
@@ -95,7 +95,7 @@ pub enum NoVersion {
         range: String,
     },
     /// What was asked for is no range.
-    #[error("'{range}' is neither a version of the chart nor a range of versions: {problem}")]
+    #[error("'{range}' is neither a version of the chart nor a version range: {problem}")]
     BadRange {
         /// What was asked for.
         range: String,

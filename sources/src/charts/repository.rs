@@ -72,7 +72,7 @@ pub enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is none of a repository.
-    #[error("`{url}` cannot be the address of a chart repository: {why}")]
+    #[error("`{url}` is not a valid chart repository URL: {why}")]
     BadUrl {
         /// What was given.
         url: String,
@@ -90,11 +90,11 @@ pub enum Error {
         /// What is at the bottom of it.
         why: String,
     },
-    /// The server is left alone, since it asked for that.
+    /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] Busy),
     /// The server wants to know who asks, or does not like who does.
-    #[error("cannot fetch `{url}`: the server answers with status {status}; check the credentials")]
+    #[error("authentication failed for `{url}`: HTTP status {status}; check the credentials")]
     Unauthorized {
         /// What was asked for.
         url: String,
@@ -103,7 +103,7 @@ pub enum Error {
     },
     /// The store does not accept the keys of the Secret.
     #[error(
-        "{endpoint} does not accept the keys ({code}); check `accesskey`, `secretkey` and `region` of the Secret"
+        "authentication failed at {endpoint} ({code}); check `accesskey`, `secretkey` and `region` of the Secret"
     )]
     BadKeys {
         /// The server.
@@ -115,7 +115,7 @@ pub enum Error {
     #[error(transparent)]
     Bucket(bucket::Error),
     /// The server has something else to say.
-    #[error("cannot fetch `{url}`: the server answers with status {status}")]
+    #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
         /// What was asked for.
         url: String,
@@ -123,7 +123,7 @@ pub enum Error {
         status: u16,
     },
     /// The server sends elsewhere too often, or to where nobody goes.
-    #[error("`{url}` leads to {target}, which is not followed: {why}")]
+    #[error("redirect from `{url}` to {target} not allowed: {why}")]
     Redirect {
         /// What was asked for.
         url: String,
@@ -133,7 +133,7 @@ pub enum Error {
         why: &'static str,
     },
     /// It does not end where it should.
-    #[error("`{url}` has more than {limit} bytes")]
+    #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
         /// Where it is.
         url: String,
@@ -141,7 +141,7 @@ pub enum Error {
         limit: u64,
     },
     /// It took longer than it may.
-    #[error("`{url}` could not be fetched within {limit:?}")]
+    #[error("fetching `{url}` timed out after {limit:?}")]
     TooSlow {
         /// Where it is.
         url: String,
@@ -159,7 +159,7 @@ pub enum Error {
         found: String,
     },
     /// The disk refused to hold it meanwhile.
-    #[error("cannot keep `{url}` in a temporary file: {why}")]
+    #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
         /// Where it is.
         url: String,
@@ -190,7 +190,7 @@ pub fn normalized(text: &str) -> Result<Url, Error> {
         return Err(bad("it must start with http://, https:// or s3://"));
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return Err(bad("it names no host"));
+        return Err(bad("it has no host"));
     }
     let path = format!("{}/", url.path().trim_end_matches('/'));
     url.set_path(&path);

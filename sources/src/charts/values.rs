@@ -22,7 +22,7 @@ pub enum Error {
     #[error("failed to locate values file: values.yaml")]
     NoDefaults,
     /// Together they cannot be written.
-    #[error("the merged values cannot be written: {0}")]
+    #[error("cannot serialize the merged values: {0}")]
     Unwritten(String),
 }
 
@@ -56,7 +56,7 @@ pub fn merge(
         match goyaml::to_json(&text).map_err(|error| unread(error.to_string()))? {
             Value::Null => {}
             Value::Object(table) => put(&mut merged, table),
-            _ => return Err(unread("it is no map".to_owned())),
+            _ => return Err(unread("it is not a map".to_owned())),
         }
         files.push(path.clone());
     }
@@ -112,7 +112,7 @@ mod tests {
     fn what_is_missing_or_no_table_is_named() {
         for (path, begins) in [
             ("none", "no values file found at path 'none'"),
-            ("list", "unmarshaling values from 'list' failed: it is no map"),
+            ("list", "unmarshaling values from 'list' failed: it is not a map"),
             ("broken", "unmarshaling values from 'broken' failed: "),
         ] {
             let error = merged(&["a", path], false).unwrap_err().to_string();

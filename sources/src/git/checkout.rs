@@ -153,7 +153,7 @@ fn fetch_submodules(
                 limit: limit.to_string(),
             };
             if depth > DEEPEST {
-                return Err(too_many("the depth of submodules within submodules", DEEPEST));
+                return Err(too_many("the nesting depth of submodules", DEEPEST));
             }
             if parts.len() > MOST_SUBMODULES {
                 return Err(too_many("the number of submodules", MOST_SUBMODULES));
@@ -210,7 +210,8 @@ fn fetch_one(
         {
             let home = root.url.authority();
             Err(bad(format!(
-                "{asked} wants credentials ({cause}), and those of the Secret are for {home} alone"
+                "{asked} requires authentication ({cause}), and the credentials of the Secret are used for {home} \
+                 only"
             )))
         }
         Err(source) => Err(Error::Submodule { path: path.to_owned(), source: Box::new(source) }),

@@ -14,7 +14,7 @@ const USUAL_SSH_USER: &str = "git";
 /// As whom a remote is spoken to.
 #[derive(Debug, Clone, Default)]
 pub enum Auth {
-    /// As nobody; HTTP only.
+    /// Anonymous; HTTP only.
     #[default]
     None,
     /// HTTP basic authentication, sent with the first request.
@@ -47,7 +47,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads the keys that Flux reads; keys of the other transport are not looked at.
+    /// Reads the keys that Flux reads; keys of the other transport are not examined.
     ///
     /// | transport | keys |
     /// |---|---|
@@ -102,15 +102,14 @@ fn text(data: &BTreeMap<String, Vec<u8>>, key: &str) -> Result<Option<String>, E
     bytes(data, key)
         .map(|value| String::from_utf8(value.clone()))
         .transpose()
-        .map_err(|_not_utf8| Error::BadSecret(format!("`{key}` is not text")))
+        .map_err(|_not_utf8| Error::BadSecret(format!("`{key}` is not valid UTF-8")))
 }
 
 fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Auth, Error> {
     let identity = text(data, "identity")?
-        .ok_or_else(|| bad("an ssh URL needs `identity`, the private key, in the Secret"))?;
-    let known_hosts = text(data, "known_hosts")?.ok_or_else(|| {
-        bad("an ssh URL needs `known_hosts`, the keys of the host, in the Secret")
-    })?;
+        .ok_or_else(|| bad("an ssh URL requires `identity`, the private key, in the Secret"))?;
+    let known_hosts = text(data, "known_hosts")?
+        .ok_or_else(|| bad("an ssh URL requires `known_hosts`, the host keys, in the Secret"))?;
     let passphrase = text(data, "password")?.map(Redacted::new);
     Ok(Auth::Ssh { identity: Redacted::new(identity), passphrase, known_hosts })
 }
@@ -132,7 +131,7 @@ fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Auth, Error
         (Some(token), None, None) => {
             header_safe("bearerToken", &token).map(|()| Auth::Bearer(Redacted::new(token)))
         }
-        (None, None, Some(_)) => Err(bad("`password` needs `username` beside it")),
+        (None, None, Some(_)) => Err(bad("`password` requires `username`")),
         (None, Some(username), password) => {
             Ok(Auth::Basic { username, password: Redacted::new(password.unwrap_or_default()) })
         }
@@ -145,7 +144,7 @@ fn header_safe(key: &str, token: &str) -> Result<(), Error> {
     if token.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
         Ok(())
     } else {
-        Err(Error::BadSecret(format!("`{key}` has white space or unprintable characters in it")))
+        Err(Error::BadSecret(format!("`{key}` contains white space or unprintable characters")))
     }
 }
 
@@ -168,7 +167,7 @@ fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
 }
 
 fn alone(given: &str, missing: &str) -> Error {
-    Error::BadSecret(format!("`{given}` needs `{missing}` beside it"))
+    Error::BadSecret(format!("`{given}` requires `{missing}`"))
 }
 
 #[cfg(test)]
@@ -200,24 +199,24 @@ mod tests {
         check(
             url,
             &[("password", "hunter2")],
-            &expect!["the Secret cannot be used: `password` needs `username` beside it"],
+            &expect!["the Secret is invalid: `password` requires `username`"],
         );
         check(
             url,
             &[("bearerToken", "hunter2\n")],
             &expect![
-                "the Secret cannot be used: `bearerToken` has white space or unprintable characters in it"
+                "the Secret is invalid: `bearerToken` contains white space or unprintable characters"
             ],
         );
         check(
             url,
             &[("tls.crt", "x")],
-            &expect!["the Secret cannot be used: `tls.crt` needs `tls.key` beside it"],
+            &expect!["the Secret is invalid: `tls.crt` requires `tls.key`"],
         );
         check(
             url,
             &[("keyFile", "hunter2")],
-            &expect!["the Secret cannot be used: `keyFile` needs `tls.crt` beside it"],
+            &expect!["the Secret is invalid: `keyFile` requires `tls.crt`"],
         );
         check(url, &[("certFile", "x"), ("tls.key", "hunter2")], &expect!["None"]);
     }
@@ -233,7 +232,7 @@ mod tests {
             "https://me:hunter2@h/a.git",
             &[("bearerToken", "hunter2")],
             &expect![
-                "the Secret cannot be used: `bearerToken` cannot be combined with a user or password in the URL"
+                "the Secret is invalid: `bearerToken` cannot be combined with a user or password in the URL"
             ],
         );
     }
@@ -245,14 +244,14 @@ mod tests {
             url,
             &[("known_hosts", "h ssh-ed25519 AAAA")],
             &expect![
-                "the Secret cannot be used: an ssh URL needs `identity`, the private key, in the Secret"
+                "the Secret is invalid: an ssh URL requires `identity`, the private key, in the Secret"
             ],
         );
         check(
             url,
             &[("identity", "hunter2")],
             &expect![
-                "the Secret cannot be used: an ssh URL needs `known_hosts`, the keys of the host, in the Secret"
+                "the Secret is invalid: an ssh URL requires `known_hosts`, the host keys, in the Secret"
             ],
         );
         check(

@@ -15,7 +15,7 @@ use crate::http::Busy;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one that can be fetched.
-    #[error("`{url}` cannot be fetched: {reason}")]
+    #[error("invalid URL `{url}`: {reason}")]
     InvalidUrl {
         /// The URL without its credentials.
         url: String,
@@ -23,7 +23,7 @@ pub enum Error {
         reason: String,
     },
     /// The name of a reference, a commit's hash or a range of versions is malformed.
-    #[error("`{name}` cannot be a {kind}: {reason}")]
+    #[error("`{name}` is not a valid {kind}: {reason}")]
     InvalidReference {
         /// `branch`, `tag`, `full reference`, `commit` or `range of versions`.
         kind: &'static str,
@@ -33,10 +33,10 @@ pub enum Error {
         reason: String,
     },
     /// The Secret lacks something, or something in it cannot be used.
-    #[error("the Secret cannot be used: {0}")]
+    #[error("the Secret is invalid: {0}")]
     BadSecret(String),
     /// The server does not accept our credentials, or wants some.
-    #[error("{remote} refused us: {cause}; check the credentials in the Secret")]
+    #[error("authentication failed for {remote}: {cause}; check the credentials in the Secret")]
     AuthenticationFailed {
         /// The remote without credentials.
         remote: String,
@@ -44,13 +44,13 @@ pub enum Error {
         cause: String,
     },
     /// There is no repository at this URL, or we may not see it.
-    #[error("no repository was found at {remote}; check the URL, and the Secret if it is private")]
+    #[error("repository not found at {remote}; check the URL, and the Secret if it is private")]
     RepositoryNotFound {
         /// The remote without credentials.
         remote: String,
     },
     /// The repository has no such branch, tag or commit. It may be pushed later.
-    #[error("{remote} has no {reference}")]
+    #[error("{reference} not found in {remote}")]
     NoSuchRef {
         /// The remote without credentials.
         remote: String,
@@ -76,13 +76,13 @@ pub enum Error {
         branch: String,
     },
     /// Nothing was pushed to the repository yet.
-    #[error("git repository is empty: nothing was pushed to {remote} yet")]
+    #[error("git repository is empty: {remote} has no commits yet")]
     EmptyRepository {
         /// The remote without credentials.
         remote: String,
     },
     /// No connection, or it broke.
-    #[error("{host} cannot be reached: {cause}")]
+    #[error("cannot connect to {host}: {cause}")]
     Unreachable {
         /// Host and port.
         host: String,
@@ -91,7 +91,8 @@ pub enum Error {
     },
     /// The proxy does not let us pass.
     #[error(
-        "the proxy {proxy} refused us: {cause}; check `address`, `username` and `password` in the Secret of spec.proxySecretRef"
+        "the proxy {proxy} rejected the connection: {cause}; check `address`, `username` and `password` in the \
+         Secret of spec.proxySecretRef"
     )]
     ProxyRefused {
         /// The proxy without credentials.
@@ -100,15 +101,15 @@ pub enum Error {
         cause: String,
     },
     /// The server is there, but does not serve at the moment.
-    #[error("{remote} does not answer properly: {cause}")]
+    #[error("{remote} is unavailable: {cause}")]
     Unavailable {
         /// The remote without credentials.
         remote: String,
         /// What the server said.
         cause: String,
     },
-    /// The server wants to be left alone for a while.
-    #[error("{remote} is left alone: {busy}")]
+    /// The server wants no requests for a while.
+    #[error("requests to {remote} are paused: {busy}")]
     Busy {
         /// The remote without credentials.
         remote: String,
@@ -117,7 +118,7 @@ pub enum Error {
     },
     /// The certificate of the server is not one that we trust.
     #[error(
-        "the certificate of {host} is not trusted: {cause}; add its authority as `ca.crt` to the Secret"
+        "the certificate of {host} is not trusted: {cause}; add its CA as `ca.crt` to the Secret"
     )]
     Untrusted {
         /// Host and port.
@@ -126,7 +127,7 @@ pub enum Error {
         cause: String,
     },
     /// The time was up.
-    #[error("{remote} did not finish within {}", seconds(timeout))]
+    #[error("fetching from {remote} timed out after {}", seconds(timeout))]
     TimedOut {
         /// The remote without credentials.
         remote: String,
@@ -141,7 +142,8 @@ pub enum Error {
     },
     /// `known_hosts` says nothing about the host.
     #[error(
-        "the host key of {host} is unknown: it offers {algorithm} {fingerprint}; if that is right, add its line to `known_hosts` in the Secret"
+        "the host key of {host} is unknown: it offers {algorithm} {fingerprint}; if that is correct, add it to \
+         `known_hosts` in the Secret"
     )]
     HostKeyUnknown {
         /// Host, with its port unless it is 22.
@@ -153,7 +155,8 @@ pub enum Error {
     },
     /// `known_hosts` has another key for the host. Either the host has a new key, or this is not the host.
     #[error(
-        "the host key of {host} is not the one in `known_hosts`: it offers {algorithm} {fingerprint}; unless its key was replaced, somebody else answers"
+        "the host key of {host} does not match `known_hosts`: it offers {algorithm} {fingerprint}; unless the key \
+         was rotated, the connection may be intercepted"
     )]
     HostKeyChanged {
         /// Host, with its port unless it is 22.
@@ -176,7 +179,7 @@ pub enum Error {
         fingerprint: String,
     },
     /// The server sends us somewhere we will not go.
-    #[error("{remote} redirects to {to}, which is not followed: {reason}")]
+    #[error("redirect from {remote} to {to} not allowed: {reason}")]
     Redirected {
         /// The remote without credentials.
         remote: String,
@@ -186,7 +189,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// What was received is over a limit.
-    #[error("{what} of {remote} is over the limit of {limit}")]
+    #[error("{what} of {remote} exceeds the limit of {limit}")]
     TooLarge {
         /// The remote without credentials.
         remote: String,
@@ -196,7 +199,7 @@ pub enum Error {
         limit: String,
     },
     /// The server speaks Git and says no.
-    #[error("{remote} refused: {message}")]
+    #[error("{remote} rejected the request: {message}")]
     Refused {
         /// The remote without credentials.
         remote: String,
@@ -204,7 +207,7 @@ pub enum Error {
         message: String,
     },
     /// The server does not speak Git as we know it, or sent something broken.
-    #[error("{remote} cannot be understood: {cause}")]
+    #[error("invalid response from {remote}: {cause}")]
     Protocol {
         /// The remote without credentials.
         remote: String,
@@ -212,7 +215,7 @@ pub enum Error {
         cause: String,
     },
     /// A submodule that must not be fetched, or cannot be with what we have.
-    #[error("submodule `{path}` of {remote} is not fetched: {reason}")]
+    #[error("submodule `{path}` of {remote} cannot be fetched: {reason}")]
     BadSubmodule {
         /// The repository that names it, without credentials.
         remote: String,
@@ -256,7 +259,7 @@ pub enum Error {
         path: String,
     },
     /// The local disk.
-    #[error("cannot write to the scratch folder {}", path.display())]
+    #[error("cannot write to the scratch directory {}", path.display())]
     Scratch {
         /// The folder.
         path: PathBuf,

@@ -32,7 +32,7 @@ impl KnownHost {
                 continue;
             }
             let entry: Entry = line.parse().map_err(|_malformed| {
-                Error::BadSecret(format!("line {} of `known_hosts` cannot be read", index + 1))
+                Error::BadSecret(format!("line {} of `known_hosts` is invalid", index + 1))
             })?;
             if !is_about(entry.host_patterns(), &known.name) {
                 continue;
@@ -204,10 +204,7 @@ mod tests {
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
         let error = KnownHost::read(&format!("h {ONE}\nh ssh-ed25519 !!!\n"), "h", 22).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the Secret cannot be used: line 2 of `known_hosts` cannot be read"
-        );
+        assert_eq!(error.to_string(), "the Secret is invalid: line 2 of `known_hosts` is invalid");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::wire::Wire;
 use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
 use crate::versions::Range;
 
-/// Tags that are one version but for its metadata; their commits have to be looked at.
+/// Tags that are one version but for its metadata; their commits have to be examined.
 const MOST_TIED: usize = 64;
 
 /// What is looked for.
@@ -67,7 +67,7 @@ pub(super) fn look(
     newest(found, remote, context, wire)
 }
 
-/// Lets the next look begin with its question. A reference was found, so the server answers such questions.
+/// Lets the next lookup begin with its question. A reference was found, so the server answers such questions.
 pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &Known) {
     match conversation.advertisement() {
         Some(said) => known.remember(remote, said),

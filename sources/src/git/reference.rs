@@ -25,7 +25,7 @@ pub enum Reference {
         sha: String,
         /// When given, the branch that must lead to the commit.
         branch: Option<String>,
-        /// A full name that the revision gets instead of the branch's; it is not looked at.
+        /// A full name that the revision gets instead of the branch's; it is not examined.
         name: Option<String>,
     },
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Reference {
             Self::Branch(name) => write!(f, "branch `{name}`"),
             Self::Tag(name) => write!(f, "tag `{name}`"),
             Self::Name(name) => write!(f, "reference `{name}`"),
-            Self::Semver(range) => write!(f, "tag in the range `{range}`"),
+            Self::Semver(range) => write!(f, "tag in range `{range}`"),
             Self::Commit { sha, .. } => write!(f, "commit `{sha}`"),
         }
     }
@@ -68,8 +68,7 @@ impl Reference {
     /// # Errors
     /// [`Error::InvalidReference`] if it is none.
     pub fn semver(range: &str) -> Result<Self, Error> {
-        let refused =
-            |error: ConstraintError| invalid("range of versions", range, error.to_string());
+        let refused = |error: ConstraintError| invalid("version range", range, error.to_string());
         Range::parse(range).map(Self::Semver).map_err(refused)
     }
 
@@ -83,7 +82,7 @@ impl Reference {
                 let is_tag = name.starts_with("refs/tags/");
                 let bare = name.strip_suffix("^{}").filter(|_| is_tag).unwrap_or(name);
                 if !bare.contains('/') && bare != "HEAD" {
-                    let reason = "all of it has to be given, as in `refs/heads/main`";
+                    let reason = "it must start with refs/, as in `refs/heads/main`";
                     return Err(invalid("full reference", name, reason.to_owned()));
                 }
                 Wanted::Named(full_name("full reference", "", bare)?)
@@ -107,7 +106,7 @@ fn full_name(kind: &'static str, prefix: &str, name: &str) -> Result<String, Err
 
 fn hash(sha: &str) -> Result<ObjectId, Error> {
     ObjectId::from_hex(sha.as_bytes()).map_err(|_malformed| {
-        let reason = "a commit is given by all 40 hexadecimal digits of its hash";
+        let reason = "a commit must be the full SHA of 40 hexadecimal digits";
         invalid("commit", sha, reason.to_owned())
     })
 }
@@ -143,20 +142,20 @@ mod tests {
         check(&Reference::Branch("a/b".into()), &expect![[r#"Named("refs/heads/a/b")"#]]);
         check(
             &Reference::Branch("a..b".into()),
-            &expect!["`a..b` cannot be a branch: reference name cannot contain repeated dots"],
+            &expect!["`a..b` is not a valid branch: reference name cannot contain repeated dots"],
         );
         check(
             &Reference::Branch("a\nb".into()),
-            &expect![[r#"`ab` cannot be a branch: reference name contains invalid byte: "\n""#]],
+            &expect![[r#"`ab` is not a valid branch: reference name contains invalid byte: "\n""#]],
         );
         check(
             &Reference::Tag(String::new()),
-            &expect!["`` cannot be a tag: reference name cannot end with a slash"],
+            &expect!["`` is not a valid tag: reference name cannot end with a slash"],
         );
         check(
             &Reference::Commit { sha: "abc".into(), branch: None, name: None },
             &expect![
-                "`abc` cannot be a commit: a commit is given by all 40 hexadecimal digits of its hash"
+                "`abc` is not a valid commit: a commit must be the full SHA of 40 hexadecimal digits"
             ],
         );
     }
@@ -170,25 +169,25 @@ mod tests {
         check(
             &name("refs/heads/v1^{}"),
             &expect![[
-                r#"`refs/heads/v1^{}` cannot be a full reference: reference name contains invalid byte: "^""#
+                r#"`refs/heads/v1^{}` is not a valid full reference: reference name contains invalid byte: "^""#
             ]],
         );
         check(
             &name("main"),
             &expect![
-                "`main` cannot be a full reference: all of it has to be given, as in `refs/heads/main`"
+                "`main` is not a valid full reference: it must start with refs/, as in `refs/heads/main`"
             ],
         );
         check(
             &name("/refs/heads/main"),
             &expect![
-                "`/refs/heads/main` cannot be a full reference: reference name cannot start with a slash"
+                "`/refs/heads/main` is not a valid full reference: reference name cannot start with a slash"
             ],
         );
         check(
             &name("refs/heads/main/"),
             &expect![
-                "`refs/heads/main/` cannot be a full reference: reference name cannot end with a slash"
+                "`refs/heads/main/` is not a valid full reference: reference name cannot end with a slash"
             ],
         );
     }
@@ -196,6 +195,6 @@ mod tests {
     #[test]
     fn a_text_that_is_no_range_is_refused_with_the_reason() {
         let told = Reference::semver("latest").unwrap_err().to_string();
-        assert!(told.starts_with("`latest` cannot be a range of versions: "), "{told}");
+        assert!(told.starts_with("`latest` is not a valid version range: "), "{told}");
     }
 }

@@ -35,11 +35,11 @@ impl RemoteUrl {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |reason: &str| Error::InvalidUrl { url: redact(text), reason: reason.to_owned() };
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            return Err(bad("it has white space or control characters in it"));
+            return Err(bad("it contains white space or control characters"));
         }
         if !text.contains("://") {
             return Err(bad(
-                "it must start with http://, https:// or ssh:// (write `user@host:path` as `ssh://user@host/path`)",
+                "it must start with http://, https:// or ssh:// (use `ssh://user@host/path` for `user@host:path`)",
             ));
         }
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
@@ -50,13 +50,13 @@ impl RemoteUrl {
             _ => return Err(bad("it must start with http://, https:// or ssh://")),
         };
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(bad("it names no host"));
+            return Err(bad("it has no host"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(bad("a repository's URL has no `?` and no `#`"));
+            return Err(bad("it must not contain `?` or `#`"));
         }
         if scheme == Scheme::Ssh && matches!(url.path(), "" | "/") {
-            return Err(bad("it names no repository"));
+            return Err(bad("it has no repository path"));
         }
         Ok(Self { url, scheme })
     }
@@ -219,26 +219,23 @@ mod tests {
         check(
             "git@github.com:team/app.git",
             &expect![
-                "`github.com:team/app.git` cannot be fetched: it must start with http://, https:// or ssh:// (write `user@host:path` as `ssh://user@host/path`)"
+                "invalid URL `github.com:team/app.git`: it must start with http://, https:// or ssh:// (use \
+                 `ssh://user@host/path` for `user@host:path`)"
             ],
         );
         check(
             "file:///etc",
-            &expect![
-                "`file:///etc` cannot be fetched: it must start with http://, https:// or ssh://"
-            ],
+            &expect!["invalid URL `file:///etc`: it must start with http://, https:// or ssh://"],
         );
         check(
             "https://example.com/a.git?x=1",
-            &expect![
-                "`https://example.com/a.git?x=1` cannot be fetched: a repository's URL has no `?` and no `#`"
-            ],
+            &expect!["invalid URL `https://example.com/a.git?x=1`: it must not contain `?` or `#`"],
         );
-        check("ssh://host/", &expect!["`ssh://host/` cannot be fetched: it names no repository"]);
+        check("ssh://host/", &expect!["invalid URL `ssh://host/`: it has no repository path"]);
         check(
             "https://a\n.com/x",
             &expect![
-                "`https://a.com/x` cannot be fetched: it has white space or control characters in it"
+                "invalid URL `https://a.com/x`: it contains white space or control characters"
             ],
         );
     }

@@ -28,7 +28,7 @@ impl Revision {
             Reference::Semver(_) => {
                 Some(tip.refname.strip_prefix("refs/tags/").unwrap_or(&tip.refname).to_owned())
             }
-            // Parity(flux): a full name beside a commit is not looked at, it only names the revision.
+            // Parity(flux): a full name beside a commit is not examined, it only names the revision.
             Reference::Commit { branch, name, .. } => name.clone().or_else(|| branch.clone()),
         };
         Self { name, sha: tip.sha.clone() }

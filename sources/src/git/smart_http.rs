@@ -69,7 +69,7 @@ fn authorization(
         Auth::Basic { username, password } => request.basic_auth(username, Some(password.expose())),
         Auth::Bearer(token) => request.bearer_auth(token.expose()),
         Auth::Ssh { .. } => {
-            return Err(Error::BadSecret("an SSH key is of no use with an http URL".to_owned()));
+            return Err(Error::BadSecret("an SSH key cannot be used with an http URL".to_owned()));
         }
     };
     let request = request.build().map_err(|_unusable| {
@@ -122,13 +122,13 @@ impl SmartHttp {
                     to
                 }
                 Some(to) if to.scheme() == "http" => {
-                    return Err(self.refuse(&to, "it would leave TLS"));
+                    return Err(self.refuse(&to, "it downgrades from https to http"));
                 }
                 Some(to) => return Err(self.refuse(&to, "it is neither http nor https")),
-                None => return Err(self.refuse(&at, "it names no target")),
+                None => return Err(self.refuse(&at, "it has no target")),
             };
         }
-        Err(self.refuse(&at, "there are too many redirects"))
+        Err(self.refuse(&at, "too many redirects"))
     }
 
     fn refuse(&self, to: &Url, reason: &'static str) -> io::Error {
@@ -171,7 +171,7 @@ impl Http for SmartHttp {
         if at.as_str() != url {
             let tail = url.strip_prefix(base_url).unwrap_or(url);
             let base = at.as_str().strip_suffix(tail).ok_or_else(|| {
-                gix::Error::from_error(self.refuse(&at, "it leads away from the repository"))
+                gix::Error::from_error(self.refuse(&at, "it leaves the repository"))
             })?;
             self.base = Some(base.to_owned());
         }

@@ -176,7 +176,7 @@ impl Fetched {
         let mut listing = Listing { entries: Vec::new(), unreadable: Vec::new() };
         let (mut seen, mut length) = (0, 0);
         let mut buffer = Vec::new();
-        // What is still to be looked at, the next one last.
+        // What is still to be examined, the next one last.
         let mut left = self.children(&Place::root(self.tree), &mut buffer)?;
         while let Some(Place { path, mode, id }) = left.pop() {
             seen += 1;

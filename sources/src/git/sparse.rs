@@ -41,7 +41,7 @@ impl Sparse {
             Error::InvalidSparse { folder, reason }
         };
         if folders.len() > MOST_FOLDERS {
-            let reason = format!("there are more than {MOST_FOLDERS} folders");
+            let reason = format!("there are more than {MOST_FOLDERS} directories");
             return Err(invalid(&folders[MOST_FOLDERS], reason));
         }
         let folder = |text: &String| {

@@ -36,7 +36,7 @@ pub(super) fn transport(
 ) -> Result<Box<dyn Transport>, Error> {
     let Auth::Ssh { identity, passphrase, known_hosts } = &remote.credentials.auth else {
         return Err(Error::BadSecret(
-            "an ssh URL needs `identity` and `known_hosts` in the Secret".to_owned(),
+            "an ssh URL requires `identity` and `known_hosts` in the Secret".to_owned(),
         ));
     };
     let url = &remote.url;
@@ -52,7 +52,7 @@ pub(super) fn transport(
         Err(error) => {
             return Err(wire.failure().or(error).unwrap_or_else(|| Error::Protocol {
                 remote: wire.remote(),
-                cause: "the connection ended without a reason".to_owned(),
+                cause: "the connection was closed".to_owned(),
             }));
         }
     };
@@ -83,7 +83,7 @@ fn private_key(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, E
     {
         return Err(bad("`identity` is encrypted with too many rounds: use `ssh-keygen -p -a 64`"));
     }
-    // Parity(flux): a passphrase for a key that has none is not looked at.
+    // Parity(flux): a passphrase for a key that has none is not examined.
     match (russh::keys::decode_secret_key(identity, None), passphrase) {
         (Ok(key), _) => Ok(key),
         (Err(KeyError::KeyIsEncrypted), None) => {
@@ -158,7 +158,7 @@ async fn open(
         .await
         .map_err(|e| unreachable(&e))?;
     if !answer.success() {
-        let cause = format!("the {kind} key in `identity` is not accepted for user `{user}`");
+        let cause = format!("the {kind} key in `identity` was rejected for user `{user}`");
         return Err(Error::AuthenticationFailed { remote: wire.remote(), cause });
     }
     let channel = session.channel_open_session().await.map_err(|e| unreachable(&e))?;
@@ -217,7 +217,7 @@ impl Link {
                 self.wire.overhear(&data);
             }
             Some(ChannelMsg::Failure) => {
-                let message = "it does not let us run `git-upload-pack`".to_owned();
+                let message = "it does not allow `git-upload-pack`".to_owned();
                 let remote = self.wire.remote();
                 return Err(self.wire.fail(Error::Refused { remote, message }));
             }

@@ -31,7 +31,7 @@ pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>
     };
     let file =
         File::from_bytes_no_includes(text, Metadata::from(Source::Local), Default::default())
-            .map_err(|_unread| bad(FILE, "the file is not in the format of Git's configuration"))?;
+            .map_err(|_unread| bad(FILE, "the file is not valid Git configuration"))?;
     let mut urls = BTreeMap::new();
     for section in file.sections_by_name("submodule").into_iter().flatten() {
         let value = |key: &str| section.value(key).map(|value| value.to_string());
@@ -44,7 +44,7 @@ pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>
             return Err(bad(&path, "its path leaves the repository"));
         }
         if parts.any(|part| part.eq_ignore_ascii_case(".git")) {
-            return Err(bad(&path, "its path leads into Git's own folder"));
+            return Err(bad(&path, "its path leads into the .git directory"));
         }
         urls.insert(path.trim_end_matches('/').to_owned(), url);
     }
@@ -58,9 +58,9 @@ pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>
 pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String> {
     let url = url.trim();
     if url.starts_with("./") || url.starts_with("../") {
-        return parent.relative(url).ok_or_else(|| {
-            "its URL climbs higher than the path of the repository's own URL".to_owned()
-        });
+        return parent
+            .relative(url)
+            .ok_or_else(|| "its relative URL leaves the path of the repository's URL".to_owned());
     }
     let refused = |error: Error| error.to_string();
     match url.split_once(':') {
@@ -68,7 +68,9 @@ pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String
         // `ext::` and its like would have a program run.
         Some((helper, rest)) if rest.starts_with(':') => {
             let shown: String = helper.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-            Err(format!("its URL asks for the remote helper `{shown}`, and none is ever run"))
+            Err(format!(
+                "its URL requires the remote helper `{shown}`; remote helpers are not supported"
+            ))
         }
         // As in `git@example.com:team/app.git`. What the host takes to be relative to a home is absolute here,
         // which is the same for all services that host repositories.
@@ -77,8 +79,7 @@ pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String
             RemoteUrl::parse(&format!("ssh://{host}/{path}")).map_err(refused)
         }
         Some(_) | None => {
-            Err("its URL is a path on a disk; write `../name.git` for a repository beside this one"
-                .to_owned())
+            Err("its URL is a local path; use `../name.git` for a sibling repository".to_owned())
         }
     }
 }
@@ -97,7 +98,7 @@ pub(super) fn is_at_home(root: &RemoteUrl, url: &RemoteUrl) -> bool {
 /// The remote of a submodule, with what is left of the root's time and limits to be filled in.
 ///
 /// Differs(flux): there the credentials go wherever a submodule is; here they, and the certificates beside them, are for
-/// the server of the repository alone. Others are asked as nobody, or as whom the URL in `.gitmodules` says.
+/// the server of the repository alone. Others are accessed anonymously, or with the credentials in the URL in `.gitmodules`.
 /// The proxy is the same for all.
 ///
 /// # Errors
@@ -107,7 +108,8 @@ pub(super) fn remote(root: &Remote, url: RemoteUrl) -> Result<Remote, String> {
         root.credentials.clone()
     } else if url.scheme() == Scheme::Ssh {
         return Err(format!(
-            "{url} needs a key, and the Secret is for {} alone; give the submodule a URL there, or an https one",
+            "{url} requires a key, and the Secret is used for {} only; use a URL on that host, or an https URL, \
+             for the submodule",
             root.url.authority()
         ));
     } else {
@@ -145,7 +147,7 @@ mod tests {
         check(
             parent,
             "../../../lib",
-            &expect!["its URL climbs higher than the path of the repository's own URL"],
+            &expect!["its relative URL leaves the path of the repository's URL"],
         );
         check(&format!("{parent}/"), "../lib.git", &expect!["https://example.com/team/lib.git"]);
         check(parent, "../lib?x#y", &expect!["https://example.com/team/lib%3Fx%23y"]);
@@ -182,26 +184,24 @@ mod tests {
             parent,
             "file:///etc/passwd",
             &expect![
-                "`file:///etc/passwd` cannot be fetched: it must start with http://, https:// or ssh://"
+                "invalid URL `file:///etc/passwd`: it must start with http://, https:// or ssh://"
             ],
         );
         check(
             parent,
             "ext::sh -c touch% /tmp/x",
-            &expect!["its URL asks for the remote helper `ext`, and none is ever run"],
+            &expect!["its URL requires the remote helper `ext`; remote helpers are not supported"],
         );
         check(
             parent,
             "/srv/lib.git",
-            &expect![
-                "its URL is a path on a disk; write `../name.git` for a repository beside this one"
-            ],
+            &expect!["its URL is a local path; use `../name.git` for a sibling repository"],
         );
         check(
             parent,
             "git://example.com/lib.git",
             &expect![
-                "`git://example.com/lib.git` cannot be fetched: it must start with http://, https:// or ssh://"
+                "invalid URL `git://example.com/lib.git`: it must start with http://, https:// or ssh://"
             ],
         );
     }
@@ -236,7 +236,7 @@ mod tests {
         assert!(!carries("https://example.com@evil.org/lib.git"));
         let other = RemoteUrl::parse("ssh://git@example.com/lib.git").unwrap();
         let reason = remote(&root, other).unwrap_err();
-        assert!(reason.contains("needs a key") && !reason.contains("hunter2"), "{reason}");
+        assert!(reason.contains("requires a key") && !reason.contains("hunter2"), "{reason}");
     }
 
     #[test]
@@ -273,7 +273,10 @@ mod tests {
     fn paths_that_lead_elsewhere_are_refused() {
         for path in ["../x", "a/../../x", "/etc", ".git/hooks", "a/.GIT", "a\\\\..\\\\x"] {
             let told = read(&format!("[submodule \"x\"]\n\tpath = {path}\n\turl = ../x\n"));
-            assert!(told.as_ref().is_err_and(|told| told.contains("is not fetched")), "{told:?}");
+            assert!(
+                told.as_ref().is_err_and(|told| told.contains("cannot be fetched")),
+                "{told:?}"
+            );
         }
         assert!(read("[submodule").is_err());
     }

@@ -38,7 +38,7 @@ struct Inner {
     timeout: Duration,
     deadline: Instant,
     cancel: CancellationToken,
-    /// For code that neither waits nor reads: gix looks at it while it works on a pack.
+    /// For code that neither waits nor reads: gix checks it while it works on a pack.
     stop: Arc<AtomicBool>,
     watch: AbortHandle,
     received: AtomicU64,
@@ -170,7 +170,7 @@ impl Wire {
         }
     }
 
-    /// Whether the last answer said that its host wants to be left alone.
+    /// Whether the last answer said that its host wants no requests.
     pub(super) fn check_host(&self) -> Result<(), Error> {
         let permit = locked(&self.0.permit).clone();
         permit.map_or(Ok(()), |permit| permit.check()).map_err(|busy| self.busy(busy))
@@ -205,7 +205,7 @@ impl Wire {
         let before = self.0.received.fetch_add(length, Ordering::Relaxed);
         if before.saturating_add(length) > self.0.limit {
             let (remote, limit) = (self.remote(), format!("{} bytes", self.0.limit));
-            let what = "what was received".to_owned();
+            let what = "the received data".to_owned();
             return Err(self.fail(Error::TooLarge { remote, what, limit }));
         }
         if let Some(said) = refusal(bytes) {
@@ -282,7 +282,7 @@ impl Wire {
             return Error::TooLarge {
                 remote,
                 what: "an object".to_owned(),
-                limit: "the largest file that is accepted".to_owned(),
+                limit: "the maximum file size".to_owned(),
             };
         }
         let aside = self.quote(&locked(&self.0.aside));

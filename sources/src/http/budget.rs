@@ -1,7 +1,7 @@
 //! How much is asked of a host: the one gate that every request of every source goes through.
 //!
 //! Here: hosts by scheme, name and port; permits and turns; sending. Elsewhere: when a host is asked nothing (`circuit_breaker`), how
-//! a client is built ([`super::client`]), when a source that was turned away looks again (whoever runs it).
+//! a client is built ([`super::client`]), when a source that was turned away retries (its controller).
 
 mod circuit_breaker;
 
@@ -39,7 +39,7 @@ impl Default for Limits {
 
 /// A host that is not asked at the moment, since it asked for that: by status 429, or 503.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} answered with status {status}; {}", when(*.until, *.is_tried))]
+#[error("{host} responded with HTTP status {status}; {}", when(*.until, *.is_tried))]
 pub struct Busy {
     /// Host and port.
     pub host: String,
@@ -54,9 +54,9 @@ pub struct Busy {
 // A text that changed with every look would be written to a status with every look.
 fn when(until: Timestamp, is_tried: bool) -> String {
     if is_tried {
-        "it is being tried whether it serves again".to_owned()
+        "retrying with a single request".to_owned()
     } else {
-        format!("it is not asked before {}", until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        format!("next request at {}", until.strftime("%Y-%m-%dT%H:%M:%SZ"))
     }
 }
 
@@ -75,7 +75,7 @@ pub enum SendError {
 ///
 /// # Guarantees
 /// Whoever waits for a permit gets it in turn, so an object that asks one thing after the other cannot keep out
-/// others; whoever asks in parallel bounds that itself. A host that answers 429 is left alone for as long as it says,
+/// others; whoever asks in parallel bounds that itself. Requests to a host that responds with 429 are paused for as long as it says,
 /// from a second to an hour, or else for two seconds and each time twice as long, up to five minutes; so is one that
 /// answers 503 and says for how long, or three times in a row. Then one request tries whether it serves again, and until
 /// that is known all others are turned away.

@@ -110,7 +110,7 @@ impl<K: Ord + Clone, T, E: Clone> Cached<K, T, E> {
         value
     }
 
-    /// The value of a key is of no use any more, such as a token that was refused; a newer one stays.
+    /// The value of a key is no longer valid, such as a token that was refused; a newer one stays.
     pub async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
         let slot = locked(&self.slots).get(key).cloned();
         let Some(slot) = slot else { return };

@@ -117,16 +117,14 @@ impl Why {
     fn words(self) -> &'static str {
         match self {
             Self::Metadata => {
-                "has a link-local address or one of a cloud's metadata, and those are not asked"
+                "resolves to a link-local or cloud metadata address, which is not allowed"
             }
-            Self::Own => {
-                "leads to windlass itself or to the machine that it runs on, and those are not asked"
-            }
+            Self::Own => "resolves to windlass itself or to its node, which is not allowed",
             Self::Service => {
-                "leads to a Service of the cluster, and with --no-cross-namespace-refs those are asked only where \
-                 --allow-source-cidrs allows it"
+                "resolves to a Service of the cluster, which --no-cross-namespace-refs does not allow; see \
+                 --allow-source-cidrs"
             }
-            Self::NotPublic => "has no public address, and others are not asked",
+            Self::NotPublic => "does not resolve to a public address; others are not allowed",
         }
     }
 }

@@ -37,12 +37,12 @@ impl Proxy {
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
         let text = |key: &str| {
             let value = data.get(key).filter(|value| !value.is_empty()).cloned();
-            let not_text = |_| Error::BadProxy(format!("`{key}` is not text"));
+            let not_text = |_| Error::BadProxy(format!("`{key}` is not valid UTF-8"));
             value.map(String::from_utf8).transpose().map_err(not_text)
         };
         let bad = |why: &str| Error::BadProxy(why.to_owned());
         let address = text("address")?
-            .ok_or_else(|| bad("it needs `address`, such as `http://proxy.example.com:3128`"))?;
+            .ok_or_else(|| bad("it requires `address`, such as `http://proxy.example.com:3128`"))?;
         if address.len() > LONGEST_ADDRESS {
             return Err(Error::BadProxy(format!(
                 "`address` is longer than {LONGEST_ADDRESS} bytes"
@@ -53,18 +53,18 @@ impl Proxy {
             return Err(bad("`address` must start with http://, https:// or socks5://"));
         }
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
-            return Err(bad("`address` names no host"));
+            return Err(bad("`address` has no host"));
         };
         let place = Url::parse(&format!("http://{host}"))
-            .map_err(|_| bad("`address` names no host that can be asked"))?;
+            .map_err(|_| bad("the host in `address` is invalid"))?;
         if Egress::with_loopback().admits(&place).is_err() {
             return Err(bad(
-                "`address` is link-local or of a cloud's metadata, and those are not asked",
+                "`address` is a link-local or cloud metadata address, which is not allowed",
             ));
         }
         let (username, password) = match (text("username")?, text("password")?) {
             (Some(username), password) => (Some(username), password.unwrap_or_default()),
-            (None, Some(_)) => return Err(bad("`password` needs `username` beside it")),
+            (None, Some(_)) => return Err(bad("`password` requires `username`")),
             (None, None) => {
                 let decoded = crate::git::percent_decoded;
                 let username = Some(decoded(url.username())).filter(|user| !user.is_empty());
@@ -76,7 +76,7 @@ impl Proxy {
             && (username.as_deref().is_some_and(is_long) || is_long(&password))
         {
             return Err(Error::BadProxy(format!(
-                "`username` or `password` is longer than the {LONGEST_OF_SOCKS} bytes that SOCKS has room for"
+                "`username` and `password` must not be longer than {LONGEST_OF_SOCKS} bytes for SOCKS"
             )));
         }
         // Both fail only for URLs without a host.
@@ -101,7 +101,7 @@ impl Proxy {
             address = format!("socks5h://{rest}");
         }
         let proxy = reqwest::Proxy::all(address)
-            .map_err(|_unusable| Error::BadProxy("`address` cannot be used".to_owned()))?;
+            .map_err(|_unusable| Error::BadProxy("`address` is invalid".to_owned()))?;
         // The client puts both into a URL and takes them out again, where `%2F` would become `/`.
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         Ok(match &self.username {
@@ -136,29 +136,28 @@ impl fmt::Debug for Proxy {
     }
 }
 
+const REJECTED: &str = "authentication failed at the SOCKS proxy";
+const OTHER_METHOD: &str = "the SOCKS proxy requires another authentication method; check `username` and `password` of its Secret";
+
 /// What the SOCKS part of the HTTP client says, as it is told; without this one would look in vain for what to do.
 pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     Some(match text.strip_prefix("SOCKS error: ")? {
         // It hides why.
-        "failed to create underlying connection" => "the SOCKS proxy cannot be reached",
-        "credentials not accepted" => "the SOCKS proxy does not accept the credentials",
+        "failed to create underlying connection" => "cannot connect to the SOCKS proxy",
+        "credentials not accepted" => REJECTED,
         // It says that too where there are none, and the proxy wants some.
         "server does not support user/pass authentication"
-        | "server implements authentication incorrectly" => {
-            "the SOCKS proxy wants other credentials, or none: check `username` and `password` of its Secret"
-        }
-        "failed parsing server response" => "what answers is no SOCKS 5 proxy",
-        "failed serialize request" => {
-            "user, password and host are longer together than the 249 bytes that there is room for"
-        }
+        | "server implements authentication incorrectly" => OTHER_METHOD,
+        "failed parsing server response" => "the server is not a SOCKS5 proxy",
+        "failed serialize request" => "user, password and host are longer than 249 bytes in total",
         _ => return None,
     })
 }
 
-/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to look at.
+/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to examine.
 pub(crate) fn is_refusal_of_proxy(cause: &str) -> bool {
     cause.contains("proxy authorization required")
-        || (cause.starts_with("the SOCKS proxy") && cause.contains("credentials"))
+        || [REJECTED, OTHER_METHOD].iter().any(|socks| cause.starts_with(socks))
 }
 
 #[cfg(test)]
@@ -201,23 +200,23 @@ mod tests {
         check(
             &[],
             &expect![
-                "the Secret of the proxy cannot be used: it needs `address`, such as `http://proxy.example.com:3128`"
+                "the Secret of the proxy is invalid: it requires `address`, such as `http://proxy.example.com:3128`"
             ],
         );
         check(
             &[("address", "hunter2")],
-            &expect!["the Secret of the proxy cannot be used: `address` is not a URL"],
+            &expect!["the Secret of the proxy is invalid: `address` is not a URL"],
         );
         check(
             &[("address", "ftp://me:hunter2@p")],
             &expect![
-                "the Secret of the proxy cannot be used: `address` must start with http://, https:// or socks5://"
+                "the Secret of the proxy is invalid: `address` must start with http://, https:// or socks5://"
             ],
         );
         check(
             &[("address", "socks4://p")],
             &expect![
-                "the Secret of the proxy cannot be used: `address` must start with http://, https:// or socks5://"
+                "the Secret of the proxy is invalid: `address` must start with http://, https:// or socks5://"
             ],
         );
         for address in [
@@ -230,7 +229,8 @@ mod tests {
             check(
                 &[("address", address)],
                 &expect![
-                    "the Secret of the proxy cannot be used: `address` is link-local or of a cloud's metadata, and those are not asked"
+                    "the Secret of the proxy is invalid: `address` is a link-local or cloud metadata address, \
+                     which is not allowed"
                 ],
             );
         }
@@ -238,14 +238,13 @@ mod tests {
         check(
             &[("address", address), ("username", "me"), ("password", &long)],
             &expect![
-                "the Secret of the proxy cannot be used: `username` or `password` is longer than the 255 bytes that SOCKS has room for"
+                "the Secret of the proxy is invalid: `username` and `password` must not be longer than 255 bytes \
+                 for SOCKS"
             ],
         );
         check(
             &[("address", "http://p"), ("password", "hunter2")],
-            &expect![
-                "the Secret of the proxy cannot be used: `password` needs `username` beside it"
-            ],
+            &expect!["the Secret of the proxy is invalid: `password` requires `username`"],
         );
     }
 }

@@ -46,11 +46,11 @@ pub fn unpack(download: Download) -> Result<Memory, Error> {
         return extract(packed, &options).map_err(unusable);
     }
     if let Some(claimed) = claimed_archive(&content_type, &name) {
-        return Err(format(format!("it is called {claimed}, and its bytes are something else")));
+        return Err(format(format!("its name or type says {claimed}, but its content is not")));
     }
     let is_page = start.trim_ascii_start().first() == Some(&b'<');
     if is_page || content_type == "text/html" {
-        return Err(format("it is a web page; such is often shown instead of a login".to_owned()));
+        return Err(format("it is an HTML page, perhaps a login page".to_owned()));
     }
     yaml(&file, &name, format, disk)
 }
@@ -64,7 +64,7 @@ fn yaml(
     let mut bytes = Vec::new();
     file.take(LARGEST_YAML + 1).read_to_end(&mut bytes).map_err(disk)?;
     if bytes.len() as u64 > LARGEST_YAML {
-        return Err(format(format!("YAML may have {LARGEST_YAML} bytes")));
+        return Err(format(format!("YAML files must not be larger than {LARGEST_YAML} bytes")));
     }
     let documents = goyaml::documents(&bytes, &goyaml::Limits::default())
         .map_err(|error| format(error.to_string()))?;
@@ -73,7 +73,7 @@ fn yaml(
         return Err(format("it is empty".to_owned()));
     }
     if let Some(other) = documents.iter().find(|document| !document.value.is_object()) {
-        return Err(format(format!("what stands at line {} is no object", other.line)));
+        return Err(format(format!("the document at line {} is not an object", other.line)));
     }
     let is_manifest = |ending: &&str| name.to_ascii_lowercase().ends_with(*ending);
     let is_named = [".yaml", ".yml", ".json"].iter().any(is_manifest);

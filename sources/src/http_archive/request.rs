@@ -62,8 +62,7 @@ impl Asking<'_> {
         let cause = root_cause(error);
         let why = match &self.remote.proxy {
             _ if is_distrust(error) => format!(
-                "its certificate is not trusted: {cause}; add its authority as `ca.crt` to the Secret of \
-                 spec.certSecretRef"
+                "its certificate is not trusted: {cause}; add its CA as `ca.crt` to the Secret of spec.certSecretRef"
             ),
             Some(proxy) => format!("{cause}, through the proxy {proxy}"),
             None => cause,
@@ -128,7 +127,7 @@ impl Asking<'_> {
             let Some(target) = target else { return Ok(answer) };
             at = self.next(&at, &String::from_utf8_lossy(target.as_bytes()))?;
         }
-        Err(self.astray(&at, "there are too many redirects".to_owned()))
+        Err(self.astray(&at, "too many redirects".to_owned()))
     }
 
     /// Where a redirect leads.
@@ -136,14 +135,16 @@ impl Asking<'_> {
         let Ok(mut to) = at.join(target) else {
             return Err(Error::Redirected {
                 url: self.url(),
-                to: "another place".to_owned(),
-                why: "it names no URL".to_owned(),
+                to: "an invalid URL".to_owned(),
+                why: "it is not a URL".to_owned(),
             });
         };
         match (at.scheme(), to.scheme()) {
             ("http" | "https", "https") | ("http", "http") => {}
-            ("https", "http") => return Err(self.astray(&to, "it would leave TLS".to_owned())),
-            _ => return Err(self.astray(&to, "only http:// and https:// are fetched".to_owned())),
+            ("https", "http") => {
+                return Err(self.astray(&to, "it downgrades from https to http".to_owned()));
+            }
+            _ => return Err(self.astray(&to, "only http:// and https:// are supported".to_owned())),
         }
         // Both fail only for URLs without a host.
         let _: Result<(), ()> = to.set_password(None);

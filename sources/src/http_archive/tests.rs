@@ -148,11 +148,11 @@ fn what_the_bytes_are_decides_and_names_only_where_they_do_not() {
             app.yml: app.yml
             app.json: app.json
             latest: manifest.yaml
-            b.tgz: `http://h/b.tgz` is not a tar.gz, zip or YAML file: it is called a tar archive, and its bytes are something else
-            c: `http://h/c` is not a tar.gz, zip or YAML file: it is called a zip archive, and its bytes are something else
-            login: `http://h/login` is not a tar.gz, zip or YAML file: it is a web page; such is often shown instead of a login
+            b.tgz: `http://h/b.tgz` is not a tar.gz, zip or YAML file: its name or type says a tar archive, but its content is not
+            c: `http://h/c` is not a tar.gz, zip or YAML file: its name or type says a zip archive, but its content is not
+            login: `http://h/login` is not a tar.gz, zip or YAML file: it is an HTML page, perhaps a login page
             readme: `http://h/readme` is not a tar.gz, zip or YAML file: yaml: line 1: did not find expected node content
-            list: `http://h/list` is not a tar.gz, zip or YAML file: what stands at line 1 is no object
+            list: `http://h/list` is not a tar.gz, zip or YAML file: the document at line 1 is not an object
             nothing: `http://h/nothing` is not a tar.gz, zip or YAML file: it is empty"#]]
         .assert_eq(&told.join("\n"));
     });
@@ -231,13 +231,13 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
         let told = told.join("\n");
         assert!(!told.contains("hunter2"), "{told}");
         expect_test::expect![[r#"
-            `http://h/round` redirects to `http://127.0.0.1`: there are too many redirects
-            `http://h/file` redirects to `file://`: only http:// and https:// are fetched
-            `http://h/ftp` redirects to `ftp://h`: only http:// and https:// are fetched
-            `http://h/link` redirects to `http://169.254.169.254`: `169.254.169.254` has a link-local address or one of a cloud's metadata, and those are not asked
-            `http://h/mapped` redirects to `http://[::ffff:a9fe:a9fe]`: `[::ffff:a9fe:a9fe]` has a link-local address or one of a cloud's metadata, and those are not asked
-            `http://h/nowhere` redirects to another place: it names no URL
-            `http://h/silent` is answered with HTTP status 302"#]]
+            redirect from `http://h/round` to `http://127.0.0.1` not allowed: too many redirects
+            redirect from `http://h/file` to `file://` not allowed: only http:// and https:// are supported
+            redirect from `http://h/ftp` to `ftp://h` not allowed: only http:// and https:// are supported
+            redirect from `http://h/link` to `http://169.254.169.254` not allowed: `169.254.169.254` resolves to a link-local or cloud metadata address, which is not allowed
+            redirect from `http://h/mapped` to `http://[::ffff:a9fe:a9fe]` not allowed: `[::ffff:a9fe:a9fe]` resolves to a link-local or cloud metadata address, which is not allowed
+            redirect from `http://h/nowhere` to an invalid URL not allowed: it is not a URL
+            cannot fetch `http://h/silent`: HTTP status 302"#]]
         .assert_eq(&told);
     });
 }
@@ -252,7 +252,7 @@ fn tls_is_never_left() {
         let left = request::next_for_tests(&remote, client, &budgets, &at, "http://h/a");
         assert_eq!(
             left.unwrap_err().to_string(),
-            "`https://h/a` redirects to `http://h`: it would leave TLS"
+            "redirect from `https://h/a` to `http://h` not allowed: it downgrades from https to http"
         );
     });
 }
@@ -264,8 +264,8 @@ fn urls_with_credentials_and_other_schemes_are_refused_and_not_shown() {
         ("https://hunter2@h/a", "credentials belong in the Secret"),
         ("file:///etc/passwd", "only http:// and https://"),
         ("oci://h/a", "only http:// and https://"),
-        ("h/a", "it is no URL"),
-        ("", "it is no URL"),
+        ("h/a", "it is not a URL"),
+        ("", "it is not a URL"),
     ] {
         let error = Remote::new(url).unwrap_err().to_string();
         assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
@@ -283,7 +283,8 @@ fn a_server_that_drips_or_does_not_stop_is_left() {
             ("/endless", [endless, body.clone()].concat()),
         ])
         .await;
-        for (path, wanted) in [("drip", "within"), ("large", "more than"), ("endless", "more than")]
+        for (path, wanted) in
+            [("drip", "timed out"), ("large", "larger than"), ("endless", "larger than")]
         {
             let mut remote = Remote::new(&format!("{base}/{path}")).unwrap();
             remote.limits = Limits { bytes: 5_000, time: Duration::from_millis(400) };
@@ -313,7 +314,7 @@ fn statuses_say_what_to_do() {
             ("500", "HTTP status 500"),
             ("206", "HTTP status 206"),
             ("304", "HTTP status 304"),
-            ("429", "answered with status 429; it is not asked before 20"),
+            ("429", "responded with HTTP status 429; next request at 20"),
         ] {
             let error = fetched(&format!("{base}/{path}")).await.unwrap_err().to_string();
             assert!(error.contains(wanted), "{path}: {error}");

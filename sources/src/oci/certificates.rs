@@ -17,7 +17,7 @@ pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
         some(key).or_else(|| some(older))
     };
     let alone = |given: &str, missing: &str| {
-        Err(Error::BadSecret(format!("`{given}` of the Secret needs `{missing}` beside it")))
+        Err(Error::BadSecret(format!("`{given}` of the Secret requires `{missing}`")))
     };
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some(certificate), Some(key)) => {

@@ -56,7 +56,7 @@ impl Service {
     pub(super) fn of(registry: &str) -> Result<Self, Error> {
         let none = || Error::InvalidUrl {
             reason: format!(
-                "`{registry}` is no registry of AWS, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com or \
+                "`{registry}` is not an AWS registry, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com or \
                  {PUBLIC}; correct spec.url or spec.provider"
             ),
         };
@@ -99,7 +99,7 @@ impl Service {
             if self.is_public { "AWS_ENDPOINT_URL_ECR_PUBLIC" } else { "AWS_ENDPOINT_URL_ECR" };
         for name in [own, "AWS_ENDPOINT_URL"] {
             if let Some(url) = env::var(name).ok().filter(|url| !url.is_empty()) {
-                let bad = |error| self.failed(&format!("{name} of the environment: {error}"));
+                let bad = |error| self.failed(&format!("environment variable {name}: {error}"));
                 return Url::parse(&url).map_err(bad);
             }
         }
@@ -122,19 +122,19 @@ pub(super) async fn login(
     let waiting = Waiting::default();
     let provider = credentials::provider(&machine, &service.region, None, budgets, &waiting);
     let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
-    let provider = provider.ok_or_else(|| service.failed("there are no credentials"))?;
+    let provider = provider.ok_or_else(|| service.failed("no credentials found"))?;
     let end = Instant::now() + limit;
-    let late = |who: &str| service.failed(&format!("{who} within {limit:?} (spec.timeout)"));
+    let late = |who: &str| service.failed(&format!("{who} within spec.timeout ({limit:?})"));
     let keys = timeout_at(end, provider.provide_credentials()).await;
-    let keys = keys.map_err(|_elapsed| late("the credentials of this machine did not come"))?;
+    let keys = keys.map_err(|_elapsed| late("the credentials of windlass were not available"))?;
     let keys = keys.map_err(|error| {
-        service.failed(&format!("no credentials of this machine: {}", root_cause(&error)))
+        service.failed(&format!("cannot get the credentials of windlass: {}", root_cause(&error)))
     })?;
     let url = service.url()?;
     let host = url.host_str().unwrap_or_default();
     let request = signed(service, &url, &keys.into())?;
     let asking = ask(service, host, request, budgets);
-    timeout_at(end, asking).await.map_err(|_elapsed| late(&format!("{host} did not answer")))?
+    timeout_at(end, asking).await.map_err(|_elapsed| late(&format!("{host} did not respond")))?
 }
 
 async fn ask(
@@ -149,16 +149,17 @@ async fn ask(
     let answer = budgets.execute(&client, request).await.map_err(|error| match error {
         SendError::Busy(busy) => Error::Busy(busy),
         SendError::Transport(error) => service
-            .failed(&format!("{host} cannot be reached: {}", root_cause(&error.without_url()))),
+            .failed(&format!("cannot connect to {host}: {}", root_cause(&error.without_url()))),
     })?;
     let status = answer.status();
     let text = whole(service, host, answer).await?;
     if !status.is_success() {
-        return Err(service.failed(&format!("{host} answers {status}{}", said(&text))));
+        return Err(service.failed(&format!("{host} responded with {status}{}", said(&text))));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    read(&text, now.as_secs_f64())
-        .ok_or_else(|| service.failed(&format!("the answer of {host} has no login in it")))
+    read(&text, now.as_secs_f64()).ok_or_else(|| {
+        service.failed(&format!("the response of {host} has no authorization token"))
+    })
 }
 
 fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error> {
@@ -168,7 +169,8 @@ fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error>
         "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
     };
     let name = if service.is_public { "ecr-public" } else { "ecr" };
-    let unsigned = |why: &dyn std::error::Error| service.failed(&format!("not signed: {why}"));
+    let unsigned =
+        |why: &dyn std::error::Error| service.failed(&format!("cannot sign the request: {why}"));
     let parameters = SigningParams::builder()
         .identity(keys)
         .region(&service.region)
@@ -200,13 +202,13 @@ async fn whole(service: &Service, host: &str, mut answer: Response) -> Result<Ve
     let mut text = Vec::new();
     let broken = |error: reqwest::Error| {
         let why = root_cause(&error.without_url());
-        service.failed(&format!("the answer of {host} broke off: {why}"))
+        service.failed(&format!("the response of {host} was interrupted: {why}"))
     };
     while let Some(chunk) = answer.chunk().await.map_err(broken)? {
         text.extend_from_slice(&chunk);
         if text.len() > LARGEST {
             return Err(
-                service.failed(&format!("the answer of {host} is larger than {LARGEST} bytes"))
+                service.failed(&format!("the response of {host} is larger than {LARGEST} bytes"))
             );
         }
     }

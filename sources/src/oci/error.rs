@@ -19,7 +19,7 @@ pub enum Error {
         reason: String,
     },
     /// A tag, a digest, a range of versions or a pattern is malformed.
-    #[error("`{name}` cannot be a {kind}: {reason}")]
+    #[error("`{name}` is not a valid {kind}: {reason}")]
     InvalidReference {
         /// What it should be.
         kind: &'static str,
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{0}")]
     BadSecret(String),
     /// The registry, or whoever gives tokens for it, does not accept our credentials, or wants some.
-    #[error("{request}: {said}; check the credentials of the registry")]
+    #[error("{request}: {said}; check the registry credentials")]
     Unauthorized {
         /// Method and URL.
         request: String,
@@ -61,8 +61,8 @@ pub enum Error {
         /// As it was given.
         range: String,
     },
-    /// The connection did not come about, or broke off.
-    #[error("{registry} cannot be reached: {cause}")]
+    /// The connection was not established, or was interrupted.
+    #[error("cannot connect to {registry}: {cause}")]
     Unreachable {
         /// Host and port.
         registry: String,
@@ -71,7 +71,7 @@ pub enum Error {
     },
     /// The certificate of the registry is not accepted.
     #[error(
-        "the certificate of {registry} is not accepted: {cause}; name the authority that vouches for it in `ca.crt` of \
+        "the certificate of {registry} is not trusted: {cause}; add its CA as `ca.crt` to the Secret of \
          spec.certSecretRef"
     )]
     Untrusted {
@@ -90,7 +90,7 @@ pub enum Error {
         /// When it wants to be asked again.
         retry_after: Option<Duration>,
     },
-    /// The registry is left alone, since it asked for that.
+    /// Requests to the registry are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] Busy),
     /// The registry refuses what was asked for another reason.
@@ -102,7 +102,7 @@ pub enum Error {
         said: String,
     },
     /// It took longer than it may.
-    #[error("{registry} did not answer in full within {}s; spec.timeout says how long it may take", limit.as_secs_f64())]
+    #[error("{registry} did not respond within {}s; increase spec.timeout", limit.as_secs_f64())]
     TimedOut {
         /// Host and port.
         registry: String,
@@ -122,7 +122,7 @@ pub enum Error {
         found: Digest,
     },
     /// There is more than may be.
-    #[error("{what} is larger than the {limit} that it may be")]
+    #[error("{what} is larger than the limit of {limit}")]
     TooLarge {
         /// What.
         what: String,
@@ -130,7 +130,7 @@ pub enum Error {
         limit: u64,
     },
     /// It is nothing that can be pulled.
-    #[error("{place} is of a kind that is not supported: {found}")]
+    #[error("{place} has an unsupported media type: {found}")]
     UnsupportedMediaType {
         /// What was asked for.
         place: String,
@@ -141,7 +141,7 @@ pub enum Error {
     #[error("{0}")]
     NoLayer(String),
     /// A redirect, or the address where tokens are given, leads where we do not go.
-    #[error("{request} leads to `{to}`, where windlass does not go: {reason}")]
+    #[error("redirect from {request} to `{to}` not allowed: {reason}")]
     Redirected {
         /// Method and URL.
         request: String,
@@ -151,7 +151,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The answer makes no sense.
-    #[error("the answer to {request} makes no sense: {reason}")]
+    #[error("invalid response to {request}: {reason}")]
     Protocol {
         /// Method and URL, or what it was about.
         request: String,
@@ -159,7 +159,7 @@ pub enum Error {
         reason: String,
     },
     /// The local disk.
-    #[error("cannot keep {what} in a temporary file: {why}")]
+    #[error("cannot store {what} in a temporary file: {why}")]
     Disk {
         /// What.
         what: String,

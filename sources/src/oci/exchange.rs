@@ -17,15 +17,15 @@ const MOST_REDIRECTS: usize = 5;
 /// Why no request goes to an address that somebody else named.
 pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
     if url.host().is_none() {
-        return Some("it names no host");
+        return Some("it has no host");
     }
     match url.scheme() {
         _ if Egress::with_loopback().admits(url).is_err() => {
-            Some("the address is link-local or of a cloud's metadata")
+            Some("it is a link-local or cloud metadata address")
         }
         "https" => None,
         "http" if is_plain => None,
-        "http" => Some("it is plain HTTP, the registry is not"),
+        "http" => Some("it downgrades from https to http"),
         _ => Some("it is neither http nor https"),
     }
 }
@@ -105,7 +105,8 @@ impl Session<'_> {
         let scheme = if is_plain { "http" } else { "https" };
         let repository = &self.remote.repository;
         let (registry, name) = (repository.registry(), repository.path());
-        let unusable = |_| Error::InvalidUrl { reason: format!("`{repository}` makes no URL") };
+        let unusable =
+            |_| Error::InvalidUrl { reason: format!("`{repository}` does not form a URL") };
         Url::parse(&format!("{scheme}://{registry}/v2/{name}/{path}")).map_err(unusable)
     }
 
@@ -179,7 +180,7 @@ impl Session<'_> {
             let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| url.join(to).ok());
             let Some(mut to) = to else {
-                let reason = "it redirects to no URL".to_owned();
+                let reason = "its redirect is not a URL".to_owned();
                 return Err(Error::Protocol { request: asked, reason });
             };
             // A name in a URL would be sent as a credential; both fail only for URLs without a host.
@@ -190,7 +191,7 @@ impl Session<'_> {
             }
             url = to;
         }
-        let reason = format!("it redirects more than {MOST_REDIRECTS} times");
+        let reason = format!("more than {MOST_REDIRECTS} redirects");
         Err(Error::Protocol { request: asked, reason })
     }
 }

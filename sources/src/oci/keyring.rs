@@ -48,7 +48,7 @@ impl Keyring {
     /// [`Error::BadSecret`] naming the key. No text of the Secret is repeated.
     pub fn add(&mut self, data: &BTreeMap<String, Vec<u8>>) -> Result<bool, Error> {
         let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` of the Secret {why}"));
-        let unread = |key: &str| bad(key, "is no JSON of a docker config");
+        let unread = |key: &str| bad(key, "is not a docker config in JSON");
         let (key, entries) = if let Some(text) = data.get(CONFIG) {
             let config: Config = serde_json::from_slice(text).map_err(|_| unread(CONFIG))?;
             (CONFIG, config.auths.unwrap_or_default())
@@ -58,9 +58,8 @@ impl Keyring {
             return Ok(false);
         };
         for (place, entry) in entries {
-            let auth = auth(entry).ok_or_else(|| {
-                bad(key, "has an `auth` that is not the base64 of a user, a colon and a password")
-            })?;
+            let auth = auth(entry)
+                .ok_or_else(|| bad(key, "has an `auth` that is not base64 of `user:password`"))?;
             self.0.push((normal(&place), auth));
         }
         // Parity(flux): the most specific place wins, which is the last in the order of strings; of two the same, the first.

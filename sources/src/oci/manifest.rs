@@ -107,7 +107,7 @@ struct Platform {
 pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parsed, Error> {
     let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
     let raw: Raw = serde_json::from_slice(bytes)
-        .map_err(|error| senseless(format!("it is no manifest: {error}")))?;
+        .map_err(|error| senseless(format!("it is not a manifest: {error}")))?;
     let sent = media_type.split(';').next().unwrap_or_default().trim();
     // What is in the bytes is what the digest vouches for.
     let kind = raw.media_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(sent);
@@ -125,7 +125,7 @@ fn image(raw: Raw, place: &str) -> Result<Manifest, Error> {
     let annotations = raw.annotations.unwrap_or_default();
     let length = annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     if length > MOST_ANNOTATED {
-        let what = format!("all that {place} has as annotations");
+        let what = format!("the annotations of {place}");
         return Err(Error::TooLarge { what, limit: MOST_ANNOTATED as u64 });
     }
     let layer = |raw: RawDescriptor| {

@@ -63,13 +63,13 @@ impl Repository {
             parsed.username().is_empty() && parsed.password().is_none() && parsed.path() == "/"
         });
         if !is_host || registry.contains(['?', '#', '\\', '%']) {
-            return Err(bad(format!("`{registry}` cannot be the host of a registry")));
+            return Err(bad(format!("`{registry}` is not a valid registry host")));
         }
         let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
         let is_known = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-' | '.' | '/');
         if path.len() > 255 || !path.chars().all(is_known) || !path.split('/').all(is_part) {
             return Err(bad(format!(
-                "`{path}` cannot be the name of a repository: it takes up to 255 of a-z, 0-9, `_`, `-`, `.` and `/`"
+                "`{path}` is not a valid repository name: use at most 255 of a-z, 0-9, `_`, `-`, `.` and `/`"
             )));
         }
         let is_official = registry == DOCKER_HUB && !path.contains('/');
@@ -116,9 +116,8 @@ impl Digest {
             name: text.chars().take(200).collect(),
             reason: reason.to_owned(),
         };
-        let digits = text
-            .strip_prefix("sha256:")
-            .ok_or_else(|| bad("only those that begin with `sha256:` are supported"))?;
+        let digits =
+            text.strip_prefix("sha256:").ok_or_else(|| bad("only `sha256:` is supported"))?;
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if digits.len() != 64 || !digits.bytes().all(is_digit) {
             return Err(bad("64 hexadecimal digits in lower case must follow `sha256:`"));
@@ -161,7 +160,8 @@ impl Reference {
     /// [`Error::InvalidReference`]: no registry can have such a tag.
     pub fn tag(tag: &str) -> Result<Self, Error> {
         if !is_tag(tag) {
-            let reason = "it takes up to 128 of a-z, A-Z, 0-9, `_`, `-` and `.`, and begins with none of the last two";
+            let reason =
+                "use at most 128 of a-z, A-Z, 0-9, `_`, `-` and `.`, not starting with `-` or `.`";
             return Err(Error::InvalidReference {
                 kind: "tag",
                 name: tag.chars().take(200).collect(),
@@ -221,15 +221,15 @@ mod tests {
             ("https://ghcr.io/org/app", "URL must be in format"),
             ("oci://ghcr.io/org/app:v1", "URL must not contain a tag; remove ':v1'"),
             ("oci://ghcr.io/org/app@sha256:1", "must not contain a digest"),
-            ("oci://ghcr.io/", "cannot be the name of a repository"),
-            ("oci://ghcr.io/Org/app", "cannot be the name of a repository"),
-            ("oci://ghcr.io/org/../app", "cannot be the name of a repository"),
-            ("oci://ghcr.io/org//app", "cannot be the name of a repository"),
-            ("oci://ghcr.io/org/app?x=1", "cannot be the name of a repository"),
+            ("oci://ghcr.io/", "is not a valid repository name"),
+            ("oci://ghcr.io/Org/app", "is not a valid repository name"),
+            ("oci://ghcr.io/org/../app", "is not a valid repository name"),
+            ("oci://ghcr.io/org//app", "is not a valid repository name"),
+            ("oci://ghcr.io/org/app?x=1", "is not a valid repository name"),
             ("oci://me:secret@ghcr.io/app", "credentials belong in the Secret"),
-            ("oci://ghcr.io:x/app", "cannot be the host"),
-            ("oci://gh%63r.io/app", "cannot be the host"),
-            ("oci://", "cannot be the name of a repository"),
+            ("oci://ghcr.io:x/app", "is not a valid registry host"),
+            ("oci://gh%63r.io/app", "is not a valid registry host"),
+            ("oci://", "is not a valid repository name"),
         ] {
             let error = Repository::parse(url).unwrap_err().to_string();
             assert!(error.contains(expected), "{url}: {error}");

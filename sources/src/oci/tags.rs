@@ -32,7 +32,7 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
         let bytes = read(client, &path, answer, limits.page).await?;
         let page: Page = serde_json::from_slice(&bytes).map_err(|error| Error::Protocol {
             request: what(),
-            reason: format!("a page is no list: {error}"),
+            reason: format!("a page is not a list: {error}"),
         })?;
         tags.extend(page.tags.unwrap_or_default().into_iter().filter(|tag| is_tag(tag)));
         if tags.len() > limits.tags {
@@ -52,7 +52,7 @@ fn next(headers: &HeaderMap, here: &Url, list: &Url) -> Result<Option<String>, S
     let Some((target, parameters)) =
         link.trim().strip_prefix('<').and_then(|it| it.split_once('>'))
     else {
-        return Err("its `Link` cannot be read".to_owned());
+        return Err("its `Link` header is invalid".to_owned());
     };
     if !parameters.replace(['"', ' '], "").contains("rel=next") {
         return Ok(None);

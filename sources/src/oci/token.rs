@@ -50,7 +50,7 @@ pub(super) async fn fetch(
     let about = format!("the challenge of {}", client.remote.repository.registry());
     let mut url = Url::parse(realm).map_err(|_unread| Error::Protocol {
         request: about.clone(),
-        reason: "it names no URL for tokens".to_owned(),
+        reason: "it has no token URL".to_owned(),
     })?;
     if let Some(reason) = is_off_limits(&url, is_plain) {
         return Err(Error::Redirected { request: about, to: shown(&bare(&url)), reason });
@@ -92,7 +92,7 @@ pub(super) async fn fetch(
     let bytes = read_text(client, &asked, answer, LARGEST).await?;
     parse(&bytes).ok_or_else(|| Error::Protocol {
         request: asked,
-        reason: "it is no token that can be sent".to_owned(),
+        reason: "its token is invalid".to_owned(),
     })
 }
 

@@ -6,7 +6,7 @@ use super::chart;
 use super::{Error, Reference};
 use crate::versions::Range;
 
-/// Which tags are looked at, and in which range of versions.
+/// Which tags are examined, and in which range of versions.
 #[derive(Debug)]
 pub struct Selection {
     range: Range,
@@ -27,8 +27,8 @@ impl Selection {
             name: name.chars().take(200).collect(),
             reason,
         };
-        let range = Range::parse(range)
-            .map_err(|error| bad("range of versions", range, error.to_string()))?;
+        let range =
+            Range::parse(range).map_err(|error| bad("version range", range, error.to_string()))?;
         let filter = filter.filter(|filter| !filter.is_empty());
         let read = |it: &str| {
             Regexp::new(it).map_err(|error| bad("regular expression", it, error.to_string()))

@@ -70,7 +70,7 @@ fn garbage(
     garbage
 }
 
-/// The finished artifacts in a directory, with the times when they were written; links are left alone.
+/// The finished artifacts in a directory, with the times when they were written; links are not touched.
 fn artifacts(dir: &Path) -> Result<Vec<(Timestamp, String)>, Error> {
     let mut found = Vec::new();
     for (name, metadata) in children(dir)? {

@@ -22,7 +22,7 @@ fn acquainted(
     (server, case)
 }
 
-/// Looks at a branch, which must be where it is, and says what the server was asked for that.
+/// Examines a branch, which must be where it is, and says what the server was asked for that.
 fn look(server: &Server, case: &Case, repository: &Repository) -> Vec<Seen> {
     let before = server.seen().len();
     let tip = case.tip(&main_branch()).unwrap();

@@ -34,7 +34,7 @@ fn limits_hold() {
     let mut narrow = case(&server);
     narrow.remote.limits.received = 10_000;
     let noise = Reference::Branch("noise".to_owned());
-    is_too_large(&narrow.fetch(&noise).unwrap_err(), "what was received");
+    is_too_large(&narrow.fetch(&noise).unwrap_err(), "the received data");
 
     let mut narrow = case(&server);
     narrow.remote.limits.entries = 1;

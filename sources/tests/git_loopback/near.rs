@@ -34,6 +34,6 @@ fn no_spec_leads_to_this_machine_over_http_or_ssh() {
     ] {
         let error = case.refused(&main_branch());
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-        assert!(error.to_string().contains("leads to windlass itself"), "{error}");
+        assert!(error.to_string().contains("resolves to windlass itself"), "{error}");
     }
 }

@@ -171,7 +171,7 @@ fn no_other_server_gets_the_credentials() {
     let error = check_out(&case, &whole()).unwrap_err();
     assert!(matches!(error, Error::BadSubmodule { .. }), "{error:?}");
     assert!(
-        error.to_string().contains("alone") && !error.to_string().contains("hunter2"),
+        error.to_string().contains("only") && !error.to_string().contains("hunter2"),
         "{error}"
     );
     assert!(closed.seen().iter().all(|seen| seen.authorization.is_none()));

@@ -62,8 +62,8 @@ impl Files for WithCharts<'_> {
         }
         self.limit.pause(|| self.pull(inflation)).map_err(|error| {
             Error::new(format!(
-                "{error}; charts of repositories are fetched by Helm's program: install it, name it with \
-                 --helm-command, or put the chart of {} into {}",
+                "{error}; charts from repositories are fetched by helm: install it, set --helm-command, or put the \
+                 chart of {} into {}",
                 without_credentials(&chart.repo),
                 path.display()
             ))

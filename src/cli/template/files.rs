@@ -40,7 +40,9 @@ pub(super) fn read(path: &str) -> Result<Vec<u8>, String> {
         return read.map(|_| text).map_err(|error| go_error("read", "/dev/stdin", &error));
     }
     if ["http://", "https://", "oci://"].iter().any(|scheme| path.starts_with(scheme)) {
-        return Err(format!("`{path}` is not fetched: store it in a file first"));
+        return Err(format!(
+            "`{path}` is a URL, which is not supported; download it to a file first"
+        ));
     }
     let act = if Path::new(path).is_dir() { "read" } else { "open" };
     std::fs::read(path).map_err(|error| go_error(act, path, &error))
@@ -60,7 +62,9 @@ pub(super) fn locate(reference: &str) -> Result<PathBuf, String> {
         return Err(format!("path {name:?} not found"));
     }
     if name.contains("://") {
-        return Err(format!("`{name}` is not fetched: name a folder or an archive"));
+        return Err(format!(
+            "`{name}` is a URL, which is not supported; use a directory or an archive"
+        ));
     }
     Err(match name.split_once('/') {
         Some((repository, _)) => format!("repo {repository} not found"),
@@ -70,7 +74,7 @@ pub(super) fn locate(reference: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// A path without `.` and `..`, as Go cleans it: without a look at links.
+/// A path without `.` and `..`, as Go cleans it: without reading links.
 fn cleaned(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for component in path.components() {
@@ -147,7 +151,7 @@ impl<'w> Walk<'w> {
 
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("folders of the chart are nested deeper than {MAX_DEPTH}"));
+            return Err(format!("directories of the chart are nested deeper than {MAX_DEPTH}"));
         }
         let shown = folder.to_string_lossy();
         let entries = std::fs::read_dir(folder)
@@ -197,7 +201,7 @@ impl<'w> Walk<'w> {
         self.bytes += known.len();
         if self.bytes > MAX_UNPACKED || self.places.len() >= MAX_ENTRIES {
             return Err(format!(
-                "the chart has more than {MAX_ENTRIES} files or {MAX_UNPACKED} bytes"
+                "the chart has more than {MAX_ENTRIES} files or is larger than {MAX_UNPACKED} bytes"
             ));
         }
         self.places.push(Place { path: path.to_owned(), name, length: known.len() });

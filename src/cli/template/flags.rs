@@ -15,12 +15,12 @@ use crate::cli::time_limit;
 
 /// Render the templates of a chart, as `helm template` does
 ///
-/// CHART is a folder or an archive. Nothing is asked of a cluster: `lookup` finds nothing, and Kubernetes and its API
-/// versions are what the flags say.
+/// CHART is a directory or an archive. No cluster is contacted: `lookup` returns nothing, and the Kubernetes version and
+/// API versions are set by flags.
 #[derive(Debug, Clone, Default, Args)]
 #[command(args_override_self = true, disable_version_flag = true)]
 pub(crate) struct Flags {
-    /// Name of the release, then the chart; the chart alone names the release `release-name`
+    /// Release name, then the chart; with the chart alone the release name is `release-name`
     #[arg(value_name = "[NAME] CHART")]
     pub(super) arguments: Vec<String>,
 
@@ -28,7 +28,7 @@ pub(crate) struct Flags {
     #[arg(short, long, allow_hyphen_values = true)]
     pub(super) namespace: Option<String>,
 
-    /// YAML file with values, `-` for standard input; may be repeated, later ones win
+    /// YAML file with values, `-` for standard input; may be repeated, later files take precedence
     #[arg(short = 'f', long, value_name = "FILES", allow_hyphen_values = true)]
     pub(super) values: Vec<String>,
 
@@ -40,7 +40,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "VALUES", allow_hyphen_values = true)]
     pub(super) set_string: Vec<String>,
 
-    /// Set strings to what files hold: key1=path1,key2=path2
+    /// Set values from files: key1=path1,key2=path2
     #[arg(long, value_name = "FILES", allow_hyphen_values = true)]
     pub(super) set_file: Vec<String>,
 
@@ -48,39 +48,39 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(super) set_json: Vec<String>,
 
-    /// Set a string exactly as it is written
+    /// Set a literal string: key=value
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub(super) set_literal: Vec<String>,
 
-    /// Template that gives the release its name
+    /// Template for the release name
     #[arg(long, value_name = "TEMPLATE", allow_hyphen_values = true)]
     pub(super) name_template: Option<String>,
 
-    /// Accepted as by Helm, where it only forbids a name
+    /// Accepted for compatibility with helm
     #[arg(short = 'g', long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true, hide_possible_values = true)]
     pub(super) generate_name: bool,
 
-    /// Version of Kubernetes that templates see
+    /// Kubernetes version for .Capabilities.KubeVersion
     #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     pub(super) kube_version: Option<String>,
 
-    /// More API versions that templates see: apps/v1,batch/v1/Job
+    /// Additional API versions for .Capabilities.APIVersions: apps/v1,batch/v1/Job
     #[arg(short = 'a', long, value_name = "VERSIONS", allow_hyphen_values = true)]
     api_versions: Vec<String>,
 
-    /// Print the definitions in crds/ too
+    /// Include the CRDs of the chart in the output
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) include_crds: bool,
 
-    /// Only show what these templates give: templates/a.yaml, templates/*.yaml
+    /// Only print the output of these templates: templates/a.yaml, templates/*.yaml
     #[arg(short = 's', long, value_name = "TEMPLATE", allow_hyphen_values = true)]
     pub(super) show_only: Vec<String>,
 
-    /// Leave out hooks that are tests
+    /// Skip test hooks
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) skip_tests: bool,
 
-    /// Leave out hooks
+    /// Skip hooks
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) no_hooks: bool,
 
@@ -88,39 +88,39 @@ pub(crate) struct Flags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) is_upgrade: bool,
 
-    /// Write a file for each template into this folder
+    /// Write one file per template to this directory
     #[arg(long, value_name = "FOLDER", allow_hyphen_values = true)]
     pub(super) output_dir: Option<String>,
 
-    /// Put the release's name into the paths below --output-dir
+    /// Use the release name in the paths below --output-dir
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) release_name: bool,
 
-    /// Take values without a look at the chart's schema
+    /// Skip validation of values against the chart's schema
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) skip_schema_validation: bool,
 
-    /// Let templates look up addresses of hosts
+    /// Enable DNS lookups in templates
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) enable_dns: bool,
 
-    /// How long the render may take, such as 2m; 0 is no limit
+    /// Maximum duration of the rendering, such as 2m; 0 for no limit
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
     pub(super) time_limit: Duration,
 
-    /// Say more, and show what was rendered when it is no YAML
+    /// Verbose output; prints rendered templates that are not valid YAML
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = truth, default_value = "false", hide_default_value = true)]
     pub(super) debug: bool,
 
-    /// Accepted as by Helm; a chart in a folder or archive has one version
+    /// Accepted for compatibility with helm; a directory or archive has one version
     #[arg(long, value_name = "VERSION", hide = true, allow_hyphen_values = true)]
     pub(super) version: Option<String>,
 
-    /// Name of the context in the kubeconfig whose namespace is taken
+    /// Context of the kubeconfig from which to take the namespace
     #[arg(long, value_name = "NAME", hide = true, allow_hyphen_values = true)]
     pub(super) kube_context: Option<String>,
 
-    /// The kubeconfig whose namespace is taken
+    /// Path to the kubeconfig from which to take the namespace
     #[arg(long, value_name = "FILE", hide = true, allow_hyphen_values = true)]
     pub(super) kubeconfig: Option<String>,
 
@@ -152,7 +152,7 @@ impl Flags {
                 "--dry-run is deprecated and should be replaced with '--dry-run=client'".to_owned(),
             ),
             Some("server") => {
-                Err("`--dry-run=server` is not supported: it needs a cluster".to_owned())
+                Err("`--dry-run=server` is not supported: it requires a cluster".to_owned())
             }
             Some(text) if parse_bool(text) == Ok(true) => warn(format!(
                 "boolean '--dry-run={text}' flag is deprecated and must be replaced with '--dry-run=client'"

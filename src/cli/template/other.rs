@@ -58,11 +58,11 @@ const VALUES: [&str; 23] = [
 
 /// Flags that are refused, each with what to do instead. The first ones may stand alone.
 const REFUSED: [(&str, bool, &str); 5] = [
-    ("validate", true, "it needs a cluster"),
-    ("verify", true, "check the archive's signature first"),
-    ("dependency-update", true, "put the dependencies into charts/"),
-    ("repo", false, "fetch the chart first and name its folder or archive"),
-    ("post-renderer", false, "pipe the output through the program"),
+    ("validate", true, "it requires a cluster"),
+    ("verify", true, "verify the archive before rendering"),
+    ("dependency-update", true, "put dependencies into charts/"),
+    ("repo", false, "download the chart first and use its directory or archive"),
+    ("post-renderer", false, "pipe the output to the program"),
 ];
 
 /// Flags of which Helm says that they should not be used, and why.

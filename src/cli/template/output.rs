@@ -29,20 +29,20 @@ pub(super) fn print(
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     let defined = if flags.include_crds { crds(&rendered.chart) } else { Vec::new() };
-    let definitions = defined.iter().map(|crd| (crd.path.as_str(), &*crd.file.data));
+    let crds = defined.iter().map(|crd| (crd.path.as_str(), &*crd.file.data));
     let manifests = rendered.manifests.iter();
     let manifests = manifests.map(|it| (it.path.as_str(), it.content.as_bytes()));
     let Some(folder) = folder(flags, release) else {
-        return finish(flags, None, text(definitions.chain(manifests)), &rendered.hooks, out);
+        return finish(flags, None, text(crds.chain(manifests)), &rendered.hooks, out);
     };
-    // Parity(helm 4): definitions go into the folder itself, whatever `--release-name` says.
+    // Parity(helm 4): CRDs go into the folder itself, whatever `--release-name` says.
     let top = flags.output_dir.as_deref().unwrap_or_default();
     let hint = |error: String| match flags.debug {
         true => error,
         false => format!("{error}{HINT}"),
     };
     let mut written = BTreeSet::new();
-    for (path, content) in definitions {
+    for (path, content) in crds {
         write(top, path, content, !written.insert(path), out).map_err(hint)?;
     }
     let mut written = BTreeSet::new();

@@ -27,7 +27,7 @@ pub(in crate::cli) fn render(
         let work = || super::render(&flags, Some(Within { values, stop }), &mut said);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
-            let broken = |_| ("the render ended with a panic".to_owned(), None);
+            let broken = |_| ("rendering panicked".to_owned(), None);
             thread.join().map_err(broken).and_then(|done| done)
         })
     });

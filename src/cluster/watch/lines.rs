@@ -26,7 +26,7 @@ impl Lines {
     /// The next line without its end; none at the end of the body, where half a line counts for nothing.
     ///
     /// # Errors
-    /// When the connection breaks off, and when a line is too long.
+    /// When the connection is interrupted, and when a line is too long.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, ClusterError> {
         let mut searched = self.at;
         loop {
@@ -44,7 +44,7 @@ impl Lines {
             self.at = 0;
             searched = self.buffer.len();
             if searched > self.limit {
-                let text = format!("an event of a watch is longer than {} bytes", self.limit);
+                let text = format!("a watch event is larger than {} bytes", self.limit);
                 return Err(ClusterError::NoAnswer(text));
             }
             match piece(&mut self.body).await {
@@ -77,7 +77,7 @@ mod tests {
         let error = lines(&"x".repeat(101), 100).next().await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the API server gave no usable answer: an event of a watch is longer than 100 bytes"
+            "request to the API server failed: a watch event is larger than 100 bytes"
         );
     }
 }

@@ -44,8 +44,8 @@ pub(crate) fn check(node: &Node, artifact: &Artifact, elsewhere: bool) -> Result
     }
     let (field, value) = if elsewhere { ("url", &artifact.url) } else { ("path", &artifact.path) };
     Err(format!(
-        "status.artifact.{field} of {node} is `{value}`, which is no artifact of this object; have it reconciled by \
-         the controller that provides it"
+        "status.artifact.{field} of {node} is `{value}`, which is not an artifact of this object; reconcile the \
+         object with the controller that provides it"
     ))
 }
 

@@ -80,6 +80,6 @@ async fn data(
     };
     let secret = references.secret(context, &namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;
-    let missing = || failed(format!("it does not exist; create it or correct {field}"));
+    let missing = || failed(format!("not found; create it or correct {field}"));
     secret.map(Some).ok_or_else(missing)
 }

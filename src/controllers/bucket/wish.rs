@@ -75,7 +75,7 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
         })?;
         if spec.prefix.is_some() {
             let text = format!(
-                "spec.prefix is of no use with the annotation {}, which names the whole key; remove one of them",
+                "spec.prefix cannot be combined with the annotation {}, which names the full key; remove one of them",
                 super::BUNDLE
             );
             return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
@@ -171,7 +171,7 @@ fn identity_of_s3(spec: &BucketSpec, resolved: &Resolved) -> Result<Identity, Re
 }
 
 /// Keys that would be used, and a service that gives others.
-const BOTH: &str = "spec.sts is of no use with spec.secretRef, whose keys are used as they are; remove one of them";
+const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has the credentials; remove one of them";
 
 /// The user that a token service gives keys to.
 ///
@@ -186,7 +186,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &Resolved) -> Result<Ldap,
     }
     let (Some(reference), Some(data)) = (&sts.secret_ref, &resolved.sts_secret) else {
         return wrong(
-            "spec.sts.provider `ldap` needs spec.sts.secretRef, a Secret with `username` and `password`",
+            "spec.sts.provider `ldap` requires spec.sts.secretRef, a Secret with `username` and `password`",
         );
     };
     // An empty password would be accepted by directories that know nobody by it.
@@ -237,7 +237,7 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
     let is_plain = url.scheme() == "https" && url.path() == "/" && url.username().is_empty();
     if !is_sts || !is_plain || url.query().is_some() {
         return wrong(format!(
-            "{field} `{}` is no token service of AWS, such as https://sts.eu-west-1.amazonaws.com",
+            "{field} `{}` is not an AWS STS endpoint, such as https://sts.eu-west-1.amazonaws.com",
             sts.endpoint
         ));
     }
@@ -251,7 +251,7 @@ fn tls(spec: &BucketSpec, data: Option<&Data>) -> Result<Tls, Rest> {
     let Some(data) = data else { return Ok(Tls::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     if spec.insecure {
-        let text = "spec.certSecretRef is of no use with spec.insecure; remove one of them";
+        let text = "spec.certSecretRef cannot be combined with spec.insecure; remove one of them";
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     certificates("TLS", name, data)

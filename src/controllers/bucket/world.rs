@@ -106,7 +106,7 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
         namespace = run.object.namespace(),
         objects = fetched.count,
         downloaded = fetched.downloaded,
-        "objects fetched"
+        "fetched objects"
     );
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing the objects", move || {
@@ -125,7 +125,7 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
             tracing::info!(
                 name = run.object.name_any(),
                 error = chain(&error),
-                "what the artifact was made of is not kept; the next change is fetched as a whole"
+                "failed to store the list of objects; the next change downloads all of them"
             );
         }
         let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);

@@ -1,7 +1,7 @@
 //! The threads on which expressions of specs are read and evaluated.
 //!
 //! Here: who is next. An expression needs more stack than an async worker has, and may take a processor for a while, so
-//! runs wait for these threads instead of doing it themselves; they hold no place of any other work meanwhile.
+//! runs wait for these threads instead of doing it themselves; they hold no permit for other work meanwhile.
 //! Elsewhere: how much the expressions of one run may use up (`super`).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,9 +16,9 @@ const THREADS: usize = 2;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// There was no thread, or the work broke off by a fault of ours.
+/// There was no thread, or the work panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expressions cannot be evaluated at the moment: {0}")]
+#[error("cannot evaluate expressions: {0}")]
 pub(crate) struct Broken(String);
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Threads {
                 Ok(_) => queue.started += 1,
                 // One is enough.
                 Err(_) if queue.started > 0 => {}
-                Err(error) => return Err(Broken(format!("no thread can be started: {error}"))),
+                Err(error) => return Err(Broken(format!("failed to start a thread: {error}"))),
             }
         }
         queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
@@ -96,7 +96,7 @@ impl Threads {
 /// Does work for a namespace on one of the threads. Nothing is done for a run that ended meanwhile.
 ///
 /// # Errors
-/// When there is no thread, or the work breaks off.
+/// When there is no thread, or the work panics.
 pub(super) async fn run<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -108,7 +108,7 @@ pub(super) async fn run<T: Send + 'static>(
         }
     });
     SHARED.put(namespace, work)?;
-    let broke_off = "a fault in windlass broke it off; please report it with the log of that time";
+    let broke_off = "evaluation panicked; this is a bug in windlass, please report it with the log of that time";
     outcome.await.map_err(|_| Broken(broke_off.to_owned()))
 }
 
@@ -138,7 +138,7 @@ mod tests {
     async fn work_that_panics_is_told_and_others_go_on() {
         for _ in 0..2 * THREADS {
             let broken = run("a", || -> u8 { panic!("on purpose") }).await.unwrap_err();
-            assert!(broken.to_string().contains("a fault in windlass"), "{broken}");
+            assert!(broken.to_string().contains("evaluation panicked"), "{broken}");
         }
         assert_eq!(run("a", || 7).await, Ok(7));
     }

@@ -103,7 +103,7 @@ impl Left {
         let entries = self.entries.checked_sub(1);
         let bytes = self.bytes.checked_sub(length);
         let (Some(entries), Some(bytes)) = (entries, bytes) else {
-            return Err("with it the archive is larger than one may be".to_owned());
+            return Err("the archive would exceed the maximum size".to_owned());
         };
         *self = Self { entries, bytes };
         Ok(())
@@ -122,7 +122,7 @@ fn copy(
     let Include { from, to, .. } = include;
     let body = |path: &RelPath| Body::Included(Arc::clone(tree), path.clone());
     match tree.entry(from) {
-        None => return Err(format!("the artifact has no `{from}`")),
+        None => return Err(format!("`{from}` not found in the artifact")),
         Some(Entry::File { len, executable }) => {
             left.take(len)?;
             return contents.file(to.clone(), executable, body(from)).map_err(|e| chain(&e));
@@ -130,7 +130,7 @@ fn copy(
         Some(Entry::Dir) => {}
     }
     if !contents.is_free(to) {
-        return Err(format!("there is something at `{to}` already; choose another toPath"));
+        return Err(format!("`{to}` already exists; choose another toPath"));
     }
     contents.dir(to.clone()).map_err(|e| chain(&e))?;
     for (path, entry) in tree.walk() {

@@ -55,7 +55,7 @@ pub(super) fn edges(context: &Context, node: &Node, object: &GitRepository) {
 
 /// Finds what is included, as the watch last saw it.
 ///
-/// Differs(flux): there a GitRepository may include itself, and grows at every look.
+/// Differs(flux): there a GitRepository may include itself, and grows at every run.
 pub(super) fn resolve(
     context: &Context,
     node: &Node,
@@ -86,7 +86,7 @@ pub(super) fn resolve(
         let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([node.clone()]));
         let missing = || {
             let text = format!(
-                "could not get resource for include '{other}': there is no GitRepository '{namespace}/{other}'; \
+                "could not get resource for include '{other}': GitRepository '{namespace}/{other}' not found; \
                  create it or correct spec.include"
             );
             blocked(NOT_FOUND, text)

@@ -68,7 +68,7 @@ impl Named<'_> {
         };
         let secret = references.secret(context, &namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
-        let missing = || failed(format!("it does not exist; create it or correct {}", self.field));
+        let missing = || failed(format!("not found; create it or correct {}", self.field));
         secret.map(Some).ok_or_else(missing)
     }
 }

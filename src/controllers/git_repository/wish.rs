@@ -85,8 +85,8 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
 fn proxy(url: &RemoteUrl, resolved: &Resolved) -> Result<Option<Proxy>, Rest> {
     let Some(data) = &resolved.proxy else { return Ok(None) };
     if url.scheme() == Scheme::Ssh {
-        let text = "spec.proxySecretRef is of no use with an ssh URL: connections go through proxies for http and \
-                    https only; remove it or change spec.url";
+        let text = "spec.proxySecretRef is not supported for ssh URLs, only for http and https; remove it or \
+                    change spec.url";
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     Proxy::from_secret(data).map(Some).map_err(|error| {

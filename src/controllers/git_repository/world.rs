@@ -57,7 +57,9 @@ fn included<'i>(
         bytes.insert(&artifact.digest, files.bytes());
         if bytes.values().sum::<u64>() > MOST_INCLUDED {
             let limit = MOST_INCLUDED >> 20;
-            return Err(failed(format!("with it more than {limit} MiB are included")));
+            return Err(failed(format!(
+                "the included artifacts are larger than {limit} MiB in total"
+            )));
         }
         Ok((include, files))
     };
@@ -82,7 +84,7 @@ fn fetch_and_store(
             revision = %checkout.revision,
             count = unreadable.len(),
             paths = ?unreadable.iter().take(8).collect::<Vec<_>>(),
-            "names that are not UTF-8 are left out of the artifact"
+            "files whose names are not UTF-8 are excluded from the artifact"
         );
     }
     let ignore = object.spec.ignore.as_deref();
@@ -139,7 +141,7 @@ pub(super) async fn ask(run: &Arc<Run<GitRepository>>) -> Result<String, Rest> {
         let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
         Ok(Revision::new(reference, &tip).to_string())
     };
-    blocking(GIT_OPERATION_FAILED, "asking the remote", tip).await
+    blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", tip).await
 }
 
 /// Fetches the remote as it is now, packs it and keeps it.

@@ -204,7 +204,7 @@ fn named(run: &Chart, is_it: impl Fn(&HelmRepository) -> bool) -> Option<Arc<Hel
 async fn download(repository: &Repository) -> Result<Arc<Index>, String> {
     let answer = repository.index(None).await.map_err(|error| chain(&error))?;
     let Answer::Index { file, .. } = answer else {
-        return Err("the server says that nothing changed, and was not asked that".to_owned());
+        return Err("unexpected response with HTTP status 304".to_owned());
     };
     let read = move || {
         let mut text = Vec::new();
@@ -213,7 +213,7 @@ async fn download(repository: &Repository) -> Result<Arc<Index>, String> {
         Index::parse(&text).map(Arc::new).map_err(|error| chain(&error))
     };
     let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|_| Err("reading the index broke off".to_owned()))
+    read.unwrap_or_else(|_| Err("reading the index was interrupted".to_owned()))
 }
 
 async fn from_git(
@@ -232,5 +232,5 @@ async fn from_git(
         dependency::from_git(&folder, &dependency, TIMEOUT, &working).map_err(|error| chain(&error))
     };
     let fetched = tokio::task::spawn_blocking(fetch).await;
-    fetched.unwrap_or_else(|_| Err("fetching broke off".to_owned()))
+    fetched.unwrap_or_else(|_| Err("fetching was interrupted".to_owned()))
 }

@@ -49,7 +49,7 @@ fn source_node(object: &HelmChart) -> Node {
     Node::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
 }
 
-/// Tells the hub which source it is, so that a new artifact there is looked at here.
+/// Tells the hub which source it is, so that a new artifact there is observed here.
 pub(super) fn edges(context: &Context, node: &Node, object: &HelmChart) {
     context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
 }
@@ -65,7 +65,7 @@ pub(super) async fn resolve(
     let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
     let missing = || {
         let text = format!(
-            "failed to get source: there is no {kind} '{}/{name}'; create it or correct spec.sourceRef",
+            "failed to get source: {kind} '{}/{name}' not found; create it or correct spec.sourceRef",
             source.namespace
         );
         blocked(SOURCE_UNAVAILABLE, text)

@@ -203,7 +203,7 @@ async fn in_tree(
 pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Stored, Rest> {
     match found {
         Found::Nothing => {
-            let text = "the artifact changed while it was looked at".to_owned();
+            let text = "the artifact changed while it was being read".to_owned();
             Err(failed(CHART_PULL_ERROR, text))
         }
         Found::Version { url, digest } => {
@@ -212,7 +212,7 @@ pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Sto
         }
         Found::Tag(version) => {
             let Origin::Registry(remote) = &run.work.origin else {
-                return Err(failed(CHART_PULL_ERROR, "there is no registry".to_owned()));
+                return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
             pulled(run, oci_registry::pull(run, remote, &version).await?).await
         }
@@ -258,7 +258,7 @@ async fn pull(
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
     let Origin::Index(_, repository) = &run.work.origin else {
-        return Err(pull_failed("there is no repository".to_owned()));
+        return Err(pull_failed("no repository configured".to_owned()));
     };
     let no_url =
         || pull_failed(format!("chart '{}' has no downloadable URLs", run.work.built().name));

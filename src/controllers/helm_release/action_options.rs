@@ -17,7 +17,7 @@ pub(super) struct RevisionOptions {
     pub(super) take_ownership: bool,
     /// What is done about the CRDs in the chart's `crds`.
     pub(super) crds: CrdsPolicy,
-    /// Whether values are taken without a look at the chart's schema.
+    /// Whether values are not validated against the chart's schema.
     pub(super) skip_schema: bool,
     /// Whether objects are not checked against the schemas of the cluster.
     pub(super) disable_openapi: bool,

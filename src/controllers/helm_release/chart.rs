@@ -127,7 +127,7 @@ pub(super) fn source(
     let Some(found) = context.sources.find(&node, &context.settings) else {
         let text = match object.spec.chart_ref {
             Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),
-            None => format!("{node} is not there yet"),
+            None => format!("{node} does not exist yet"),
         };
         return Err(blocked(reason::ARTIFACT_FAILED, text));
     };
@@ -167,7 +167,7 @@ pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
     let bytes = bytes.map_err(failed)?;
     let read = tokio::task::spawn_blocking(move || load::archive(&bytes)).await;
-    let read = read.map_err(|_| failed("reading it broke off".to_owned()))?;
+    let read = read.map_err(|_| failed("reading it was interrupted".to_owned()))?;
     let mut chart = read.map_err(|error| failed(error.to_string()))?.chart;
     let own_version = chart.metadata.version.clone();
     let (kind, revision) = (&source.node.kind, &source.artifact.revision);
@@ -201,7 +201,7 @@ fn has_digest(kind: &str, revision: &str) -> bool {
 fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, String> {
     let version = &chart.metadata.version;
     let own = Version::parse(version)
-        .map_err(|error| format!("chart version {version} cannot be read: {error}"))?;
+        .map_err(|error| format!("chart version {version} cannot be parsed: {error}"))?;
     let digest = match revision.split_once('@') {
         None => revision,
         Some((tag, digest)) => {

@@ -75,9 +75,9 @@ impl World {
                 false => Drift::Error(self.wish.masked(&faults.join("; "))),
             });
         }
-        // Differs(flux): what cannot be compared keeps nothing else from being corrected; the look after that tells of it.
+        // Differs(flux): what cannot be compared keeps nothing else from being corrected; the run after that tells of it.
         for fault in faults {
-            line(&mut text, &self.wish.masked(&format!("{fault} (it could not be compared)")));
+            line(&mut text, &self.wish.masked(&format!("{fault} (comparison failed)")));
         }
         self.known().drifted = drifted;
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));

@@ -110,7 +110,8 @@ impl Session {
                     severity: Severity::Error,
                     reason: release::status::UNINSTALL_FAILED.as_str().to_owned(),
                     message: format!(
-                        "unable to uninstall the release, because {kind} '{name}' does not exist; it stays"
+                        "unable to uninstall the release: {kind} '{name}' not found; the release is left in the \
+                         cluster"
                     ),
                     metadata: BTreeMap::new(),
                 });

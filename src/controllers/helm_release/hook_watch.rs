@@ -1,5 +1,5 @@
 //! Follows the object of the hook that is due, from before it is created until the operation goes on: how it ended is known
-//! also where it is gone before anybody looks (a Job with `ttlSecondsAfterFinished: 0`).
+//! also where it is gone before anybody observes (a Job with `ttlSecondsAfterFinished: 0`).
 //!
 //! The watch is a task of its own and holds nobody up. It is windlass's own and not the tenant's, but it takes note only of
 //! an object that carries the mark of this operation, which a request in the tenant's name created.
@@ -214,7 +214,7 @@ async fn follow(
             // What happens meanwhile comes after it, or with another list.
             Ok(Event::Live | Event::Interrupted) => continue,
             Err(error) => {
-                tracing::debug!(error = %error, "the watch of a hook failed, retrying");
+                tracing::debug!(error = %error, "watch of a hook failed, retrying");
                 seen.broken = is_first;
             }
         }

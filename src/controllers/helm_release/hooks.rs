@@ -1,4 +1,4 @@
-//! The objects of hooks: looked at, created, deleted.
+//! The objects of hooks: observed, created, deleted.
 //!
 //! Elsewhere: when (engine `release`, `operation`).
 
@@ -145,7 +145,7 @@ impl World {
         let uid = object.uid().to_owned();
         let health = match self.hook_health(record, member, &object).await {
             Health::Pending(_) if seen.is_gone || !watch.wakes() => Health::Failed(format!(
-                "{} was deleted before it was seen to end; it is not run twice",
+                "{} was deleted before its result was observed; hooks are not run twice",
                 member.id.subject()
             )),
             health => health,
@@ -181,7 +181,7 @@ impl World {
                 let secrets = contents_of_secrets(record);
                 let masked = |text: &str| secrets.mask(&self.wish.masked(text));
                 let line = culprit::last_line(&self.target.cluster, member, masked).await;
-                let line = line.map(|it| format!("; it last printed: {it}")).unwrap_or_default();
+                let line = line.map(|it| format!("; last log line: {it}")).unwrap_or_default();
                 Health::Failed(format!(
                     "failed early due to stalled resources: [{} status: 'Failed'{cause}{line}]",
                     member.id.subject()

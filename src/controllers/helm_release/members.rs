@@ -1,6 +1,6 @@
 //! The objects of a revision: its manifest read, with what Helm adds to each, and where each of them lives.
 //!
-//! Elsewhere: writing them (`write`), looking at them (`observe`).
+//! Elsewhere: writing them (`write`), observing them (`observe`).
 
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};

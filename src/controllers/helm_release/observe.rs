@@ -1,4 +1,4 @@
-//! Looks at the objects of a release: hooks, readiness, what a removal has left, drift.
+//! Observes the objects of a release: hooks, readiness, what a removal has left, drift.
 //!
 //! Elsewhere: what follows (engine `release`), writing (`write`, `hooks`).
 
@@ -19,7 +19,7 @@ use super::world::World;
 use crate::cluster::ClusterError;
 use crate::controllers::object_watcher::{Awaited, Labelled, Moment, RELEASE_NAME};
 
-/// How often an object is looked at that no watch tells of.
+/// How often an object is observed that no watch tells of.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An object on which a release waits, as Flux's waits name it.
@@ -147,7 +147,7 @@ impl World {
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
     }
 
-    /// Remembers an object as the API server answered a write, for the look that may follow.
+    /// Remembers an object as the API server answered a write, for the run that may follow.
     ///
     /// `since` is the moment before the write.
     pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: Moment) {
@@ -188,7 +188,7 @@ impl World {
         health::read(live, &[], jiff::Timestamp::now())
     }
 
-    /// Remembers in which version an object was seen by a look that began at `since`, for the wait that may follow.
+    /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
     pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
         let own = live.and_then(|it| it.label(RELEASE_NAME));
         let labelled = match own == Some(self.node.name.as_str()) {

@@ -53,7 +53,7 @@ impl Session {
         }
         let waiting = match is_ready {
             true => "the chart's new version".to_owned(),
-            false => "what the spec asks for".to_owned(),
+            false => "the changed spec".to_owned(),
         };
         Facts { waiting: Some(waiting), ..facts }
     }
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Has an operation that is under way come to the next place at which nothing is half done. Nothing else that the spec
-    /// says by now is looked at.
+    /// says by now is observed.
     pub(super) async fn stop(
         &self,
         object: &Arc<HelmRelease>,
@@ -191,9 +191,9 @@ impl Session {
         let text = match object.condition(RELEASED) {
             Some(released) => {
                 let before = &released.message;
-                format!("suspended before the next action began; before that: {before}")
+                format!("suspended before the next action; last action: {before}")
             }
-            None => "suspended before anything was released".to_owned(),
+            None => "suspended before the first install".to_owned(),
         };
         let (context, latest) = (&self.context, &self.latest);
         marks::show_suspended(context, latest, object, self.began, &status::OWNED, &text).await?;

@@ -36,7 +36,7 @@ use crate::time_limit::{TIME_LIMIT, TimeLimit};
 /// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often that is looked at.
+/// How often that is observed.
 const ESTABLISHED_POLL: Duration = Duration::from_millis(200);
 
 /// A revision before it has a record.
@@ -143,11 +143,11 @@ impl World {
         };
         let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(STACK);
         thread.spawn(work).map_err(|error| {
-            Refusal::Told(format!("no thread could be started to render the chart: {error}"))
+            Refusal::Told(format!("failed to start a thread to render the chart: {error}"))
         })?;
         let Ok((rendered, warnings)) = told.await else {
             return Err(Refusal::Told(
-                "a fault in windlass broke off rendering; please report it with the chart"
+                "rendering panicked; this is a bug in windlass, please report it with the chart"
                     .to_owned(),
             ));
         };
@@ -217,7 +217,7 @@ impl World {
                         namespace,
                         file,
                         object,
-                        "is no CustomResourceDefinition, and is left out"
+                        "ignored an object in crds/ that is not a CustomResourceDefinition"
                     );
                     continue;
                 }
@@ -407,7 +407,7 @@ impl Lookup for Finder {
         let found = self.waits.answer(LOOKUP_LIMIT, find(&self.cluster, wanted));
         found.unwrap_or_else(|| {
             let Wanted { api_version, kind, .. } = wanted;
-            Err(format!("the API server does not answer for {api_version}, Kind={kind}"))
+            Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
         })
     }
 }
@@ -442,7 +442,7 @@ impl Resolve for Names {
         let missing = |why: &str| format!("lookup {host}: {why}");
         let asked = async { tokio::net::lookup_host((host, 0)).await.map(|mut all| all.next()) };
         let found = self.0.answer(RESOLVE_LIMIT, asked);
-        let found = found.ok_or_else(|| missing("no answer in time"))?;
+        let found = found.ok_or_else(|| missing("timed out"))?;
         let address = found.ok().flatten();
         address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
     }

@@ -26,7 +26,7 @@ use crate::controllers::object_watcher::HELM_MANAGER;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StorageError {
     /// Somebody else wrote it since it was read.
-    #[error("release {0} was changed by somebody else meanwhile; it is looked at again")]
+    #[error("release {0} was modified by another client, retrying")]
     Conflict(String),
     /// The API server's refusal.
     #[error("cannot access the release records in namespace {1}: {0}")]
@@ -157,7 +157,7 @@ impl Storage {
         })
     }
 
-    /// The next look reads again.
+    /// The next run reads again.
     pub(super) fn forget(&self) {
         *self.known() = None;
     }
@@ -196,7 +196,7 @@ impl Storage {
 
     /// Deletes parts that we wrote and that belong to no revision: a crash between two writes left them.
     ///
-    /// It looks at all Secrets of the namespace, so it is done where there may be some: before parts are written, and
+    /// It observes all Secrets of the namespace, so it is done where there may be some: before parts are written, and
     /// once a release is gone.
     pub(super) async fn sweep(&self) -> Result<(), StorageError> {
         let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
@@ -224,7 +224,7 @@ impl Storage {
     ) -> Result<Result<Stored, String>, StorageError> {
         let annotations = strings(secret, "annotations");
         let Some(first) = data_of(secret) else {
-            return Ok(Err("it has no key `release` with data".to_owned()));
+            return Ok(Err("it has no data in key `release`".to_owned()));
         };
         let mut parts = vec![first];
         let count = match storage::part_count(&annotations) {
@@ -250,7 +250,7 @@ impl Storage {
             (record, journal, labels, digest, size)
         });
         let Ok((record, journal, labels, parts, size)) = read.await else {
-            return Ok(Err("reading it broke off".to_owned()));
+            return Ok(Err("reading it was interrupted".to_owned()));
         };
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
         Ok(record.map_err(|error| error.to_string()).map(|record| Stored {
@@ -265,7 +265,7 @@ impl Storage {
         }))
     }
 
-    /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next look.
+    /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.
     pub(super) async fn create(
         &self,
         record: Record,
@@ -512,7 +512,7 @@ async fn packed(record: Record) -> Result<(Arc<Record>, Packed), StorageError> {
     let record = Arc::new(record);
     let shared = record.clone();
     let packed = tokio::task::spawn_blocking(move || storage::pack(&shared)).await;
-    let broken = |_| ClusterError::NoAnswer("packing the record broke off".to_owned());
+    let broken = |_| ClusterError::NoAnswer("packing the record was interrupted".to_owned());
     let packed = packed.map_err(|it| StorageError::Cluster(broken(it), String::new()))?;
     Ok((record, packed?))
 }

@@ -261,8 +261,8 @@ fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Nod
 /// Differs(flux): there each of them changes the HelmChart in turn, and both release one chart.
 fn taken(context: &Context, chart: &Node, other: &Node) -> Rest {
     let text = format!(
-        "HelmChart '{}' belongs to HelmRelease '{}', whose namespace and name make the same one; rename one of the two, or \
-         make a HelmChart and name it in spec.chartRef",
+        "HelmChart '{}' belongs to HelmRelease '{}', whose namespace and name result in the same chart name; \
+         rename one of them, or create a HelmChart and reference it in spec.chartRef",
         place(chart),
         place(other)
     );
@@ -326,7 +326,8 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
             name,
             namespace,
             chart = place,
-            "a HelmChart stays, because its labels {OWNER_NAME} and {OWNER_NAMESPACE} do not name this HelmRelease"
+            "HelmChart not deleted, because its labels {OWNER_NAME} and {OWNER_NAMESPACE} do not name this \
+             HelmRelease"
         );
         return Ok(());
     }

@@ -130,11 +130,11 @@ fn told(error: &ReferenceError) -> String {
         _ if kind != "Secret" => None,
         ReferenceProblem::Yaml(error) => {
             let line = error.line().map(|line| format!(" at line {line}")).unwrap_or_default();
-            Some(format!("it is no YAML{line}"))
+            Some(format!("it is not valid YAML{line}"))
         }
         ReferenceProblem::TargetPath(_) => {
-            let advice = "correct either, or say `literal: true`, which takes the value as it is";
-            Some(format!("its value cannot be put at the target path as `--set` does it; {advice}"))
+            let advice = "correct either, or set `literal: true` to use the value as it is";
+            Some(format!("its value cannot be set at the target path as with `--set`; {advice}"))
         }
         _ => None,
     };
@@ -144,7 +144,7 @@ fn told(error: &ReferenceError) -> String {
     }
     match problem {
         ReferenceProblem::Absent(_) | ReferenceProblem::NoKey => {
-            format!("{text}; create it, or say `optional: true` in spec.valuesFrom")
+            format!("{text}; create it, or set `optional: true` in spec.valuesFrom")
         }
         _ => text,
     }

@@ -49,7 +49,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// The durations of a spec, with their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// Between two looks.
+    /// Between two runs.
     pub(super) interval: Duration,
     /// How soon a run is repeated that failed outside of the release.
     pub(super) retry: Duration,
@@ -231,7 +231,7 @@ pub(super) fn desired(
     }
 }
 
-/// When a release that is as it should be is looked at again.
+/// When a release that is as it should be is observed again.
 pub(super) fn interval(object: &HelmRelease, timeouts: &Timeouts, settings: &Settings) -> Duration {
     let seed = seed(&object.uid().unwrap_or_default());
     let interval = timeouts.interval.max(SHORTEST_INTERVAL);

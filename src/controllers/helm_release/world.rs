@@ -1,7 +1,7 @@
 //! The world of a HelmRelease: the records of its release, the objects of a cluster, and its own status.
 //!
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
-//! looking at objects (`observe`, `drift`), what to do (engine `release`).
+//! observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,13 +47,13 @@ pub(super) struct Known {
     ran: Ran,
     /// The objects of revisions, by what they are read from: another release may have the same number.
     members: BTreeMap<Text, Arc<Vec<Member>>>,
-    /// Objects that were ready at an earlier look.
+    /// Objects that were ready at an earlier run.
     pub(super) healthy: BTreeSet<ObjectId>,
-    /// Objects as the API server answered when they were written, with the moment before that, until they are looked at.
+    /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
     pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
     pub(super) awaited: BTreeMap<Node, Awaited>,
-    /// Whether an operation is under way; none where that was not looked at.
+    /// Whether an operation is under way; none where that was not observed.
     pub(super) under_way: Option<bool>,
     /// Follows the hook that is due.
     pub(super) hook_watch: Option<Arc<HookWatch>>,
@@ -185,7 +185,7 @@ impl World {
                 || (is_suspended && !desired.suspended && !desired.deleted))
     }
 
-    /// The records that a look is about.
+    /// The records that a run is about.
     async fn storage(&self) -> Result<Arc<Storage>, Rest> {
         let status = status::read(&self.object());
         let (namespace, name) = released(self.desired(), &status);
@@ -257,7 +257,9 @@ impl World {
     fn record(&self, version: i64) -> Result<Arc<Record>, Rest> {
         let found = self.known().revisions.get(version).map(|it| it.record.clone());
         found.ok_or_else(|| {
-            let text = format!("revision {version} of the release is gone; it is looked at again");
+            let text = format!(
+                "revision {version} of the release was deleted by another client, retrying"
+            );
             Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
         })
     }
@@ -280,8 +282,8 @@ impl World {
         let Some(other) = other.filter(|_| is_theirs && !desired.deleted) else { return Ok(()) };
         let (name, namespace) = (other.name_any(), other.namespace().unwrap_or_default());
         let text = format!(
-            "release {} belongs to HelmRelease {namespace}/{name}; give this one another spec.releaseName or \
-             spec.targetNamespace, or delete the other one",
+            "release {} belongs to HelmRelease {namespace}/{name}; set another spec.releaseName or \
+             spec.targetNamespace in this one, or delete the other one",
             last.record.full_name()
         );
         let node = crate::controllers::run::node_named::<HelmRelease>(&namespace, &name);
@@ -388,7 +390,7 @@ impl World {
             }
             (_, _, base) => {
                 let Some(prepared) = self.known().prepared.take() else {
-                    let text = "what was prepared is lost; it is prepared again".to_owned();
+                    let text = "the rendered release was lost; rendering it again".to_owned();
                     return Err(Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon())));
                 };
                 let target = &self.desired().target;
@@ -473,7 +475,7 @@ impl World {
 
     fn overtaken(&self) -> Rest {
         self.known().outdated = true;
-        let text = "the spec was changed meanwhile".to_owned();
+        let text = "the spec was changed during the run".to_owned();
         Rest::Running(reason::PROGRESSING, text, Wake::default())
     }
 }
@@ -518,7 +520,7 @@ impl reconcile::World<Release> for World {
             return Err(self.overtaken());
         }
         if matches!(step, Step::Open { .. } | Step::Write(_)) {
-            // Until the next look nobody knows what came of it.
+            // Until the next run nobody knows what came of it.
             self.known().under_way = None;
         }
         let outcome = self.done(step).await?;

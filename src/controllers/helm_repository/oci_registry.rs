@@ -77,15 +77,15 @@ fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &Repository) -> Result<Aut
     let text = |key: &str| {
         let value = data.get(key).filter(|value| !value.is_empty());
         let text = value.map(|value| String::from_utf8(value.clone()));
-        text.transpose().map_err(|_| format!("`{key}` of the Secret is not text"))
+        text.transpose().map_err(|_| format!("`{key}` of the Secret is not valid UTF-8"))
     };
     match (text("username")?, text("password")?) {
         (Some(username), Some(password)) => {
             Ok(Auth::Basic { username, password: Redacted::new(password) })
         }
         (None, None) => Ok(Auth::Anonymous),
-        (Some(_), None) => Err("`username` of the Secret needs `password` beside it".to_owned()),
-        (None, Some(_)) => Err("`password` of the Secret needs `username` beside it".to_owned()),
+        (Some(_), None) => Err("`username` of the Secret requires `password`".to_owned()),
+        (None, Some(_)) => Err("`password` of the Secret requires `username`".to_owned()),
     }
 }
 
@@ -110,6 +110,6 @@ mod tests {
         assert_eq!(told(&[("username", "u"), ("password", "p")]).unwrap(), "u:p");
         assert_eq!(told(&[]).unwrap(), "nobody");
         let half = told(&[("username", "u")]).unwrap_err();
-        assert_eq!(half, "`username` of the Secret needs `password` beside it");
+        assert_eq!(half, "`username` of the Secret requires `password`");
     }
 }

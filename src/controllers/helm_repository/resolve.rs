@@ -57,7 +57,7 @@ pub(crate) async fn secrets(
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
         let read = references.secret(context, &namespace, name).await;
-        let missing = || failed(format!("it does not exist; create it or correct {field}"));
+        let missing = || failed(format!("not found; create it or correct {field}"));
         found.push(
             read.map_err(|error| failed(error.to_string()))
                 .and_then(|data| data.map(Some).ok_or_else(missing)),

@@ -107,7 +107,7 @@ fn reached(reach: &Reach, object: &HelmRepository, secrets: &Secrets) -> Result<
         Credentials::from_secrets(secret, certificates)
     };
     let credentials =
-        credentials.map_err(|error| refused(format!("the Secret cannot be used: {error}")))?;
+        credentials.map_err(|error| refused(format!("the Secret is invalid: {error}")))?;
     let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {

@@ -54,7 +54,7 @@ pub(super) async fn ask(
             Ok(Asked { revision: kept.revision.clone(), found: None })
         }
         (Answer::Unchanged, None) => {
-            Err(failed("the server says that nothing changed, and was not asked that".to_owned()))
+            Err(failed("unexpected response with HTTP status 304".to_owned()))
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) async fn fetch(
 ) -> Result<Stored, Rest> {
     let run = run.clone();
     let Some(file) = index else {
-        return Err(failed("the index was not sent".to_owned()));
+        return Err(failed("the server did not send the index".to_owned()));
     };
     let store = move || {
         let (context, object) = (&run.context, &run.object);
@@ -133,7 +133,7 @@ pub(crate) async fn index(
         })
     };
     let loaded = tokio::task::spawn_blocking(load).await;
-    loaded.unwrap_or_else(|_| Err("reading it broke off".to_owned()))
+    loaded.unwrap_or_else(|_| Err("reading it was interrupted".to_owned()))
 }
 
 /// A size as Flux tells it: four digits and a decimal unit.

@@ -1,6 +1,6 @@
 //! The ExternalArtifact by which an HTTPArchive offers its artifact to what Flux's kinds may name.
 //!
-//! It has the name of the HTTPArchive, is owned by it and goes with it. One that somebody else made is left alone.
+//! It has the name of the HTTPArchive, is owned by it and goes with it. One with another owner is not changed.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const MANAGER: &str = "windlass";
 
 fn failed(name: &str, why: &str, wake: Wake) -> Rest {
     let text =
-        format!("the artifact is stored but cannot be offered as ExternalArtifact `{name}`: {why}");
+        format!("the artifact is stored, but ExternalArtifact `{name}` cannot be written: {why}");
     Rest::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
@@ -84,14 +84,14 @@ pub(super) async fn offer(
             // The watch has not shown it yet.
             Err(error) if error.code() == Some(409) => {
                 let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await;
-                let gone = || failed(&name, "it was just deleted", Wake::default());
+                let gone = || failed(&name, "it was deleted concurrently", Wake::default());
                 found.map_err(refused)?.ok_or_else(gone)?
             }
             Err(error) => return Err(refused(error)),
         },
     };
     if !is_of(&external, object) {
-        let why = "somebody else made one of that name; delete or rename either";
+        let why = "one with this name exists and is not owned by this HTTPArchive; delete or rename either";
         let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, &name)]);
         return Err(failed(&name, why, wake));
     }
@@ -127,7 +127,7 @@ pub(super) async fn unoffer(
     let conditions = json!([{
         "type": "Ready", "status": "False", "reason": "Progressing",
         "lastTransitionTime": crds::Time(jiff::Timestamp::now()),
-        "message": "the artifact is not in the store; it is fetched again",
+        "message": "artifact not found in storage, fetching it again",
         "observedGeneration": external.metadata.generation.unwrap_or_default(),
     }]);
     let patch = json!({"artifact": null, "conditions": conditions});

@@ -44,7 +44,7 @@ pub(super) async fn resolve(
         };
         let secret = references.secret(context, &namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
-        let missing = || failed(format!("it does not exist; create it or correct {field}"));
+        let missing = || failed(format!("not found; create it or correct {field}"));
         secret.map(Some).ok_or_else(missing)
     };
     let secret = read("spec.secretRef", &spec.secret_ref).await;

@@ -74,11 +74,11 @@ pub(super) async fn ask(
         }
         // Nothing is asked on a condition without something that is kept.
         (Answer::Unchanged, None) => {
-            let text = format!("`{}` is answered with HTTP status 304", remote.url());
+            let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
             return Err(Rest::Failed(FETCHING_FAILED, text, Wake::default()));
         }
     };
-    let found = blocking(FETCHING_FAILED, "taking the file apart", move || {
+    let found = blocking(FETCHING_FAILED, "extracting the file", move || {
         let (digest, validators) = (download.digest.clone(), download.validators.clone());
         let tree = http_archive::unpack(download).map_err(|error| classify(&error))?;
         let revision = http_archive::revision(&tree);
@@ -100,7 +100,7 @@ pub(super) async fn fetch(
 ) -> Result<Stored, Rest> {
     // What is unchanged is not fetched.
     let nothing = || {
-        let text = "the server did not give the file; it is asked again".to_owned();
+        let text = "the server did not send the file, retrying".to_owned();
         Rest::Failed(FETCHING_FAILED, text, Wake::default())
     };
     let Found { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(busy.wake().and_then(Wake::earliest), Some(until));
         assert_eq!(
             busy.text(),
-            "h:443 answered with status 429; it is not asked before 2026-11-22T10:00:00Z"
+            "h:443 responded with HTTP status 429; next request at 2026-11-22T10:00:00Z"
         );
     }
 }

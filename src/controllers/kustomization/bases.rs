@@ -144,7 +144,7 @@ struct Refusing<F>(F);
 
 fn refused(address: &str) -> Error {
     Error::new(format!(
-        "`{address}` is on another server, and --no-remote-bases refuses such bases"
+        "`{address}` is a remote base, and remote bases are disabled by --no-remote-bases"
     ))
 }
 

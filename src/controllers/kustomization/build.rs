@@ -36,7 +36,7 @@ pub(super) struct Seen<'a> {
 /// Kustomizations within each other cost stack, more than threads of the runtime have.
 const STACK: usize = 64 << 20;
 
-/// Runs on a thread with a stack for deep kustomizations; nothing if it broke off.
+/// Runs on a thread with a stack for deep kustomizations; nothing if it panicked.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
@@ -101,7 +101,7 @@ impl Session {
             Ok(Some(wish)) => wish.map(|wish| Built::Wish(Arc::new(wish))),
             Ok(None) | Err(_) => {
                 let text =
-                    "the build broke off by a fault in windlass; please report it".to_owned();
+                    "the build panicked; this is a bug in windlass, please report it".to_owned();
                 Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
             }
         }

@@ -94,7 +94,7 @@ impl Session {
             // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
             let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
                 Ok(found) => found.is_none(),
-                // A kubeconfig's user may act in its name without being allowed to look at it.
+                // A kubeconfig's user may act in its name without being allowed to observe it.
                 Err(error) if error.code() == Some(403) => false,
                 Err(error) => return Err(error),
             };
@@ -107,7 +107,8 @@ impl Session {
         }
         Ok(target.map(Some).map_err(|rest| match rest {
             Rest::Failed(reason, text, wake) => {
-                let advice = "its objects cannot be deleted there; to leave them, set spec.deletionPolicy: Orphan";
+                let advice = "its objects cannot be deleted; to leave them in the cluster, set \
+                              spec.deletionPolicy: Orphan";
                 Rest::Failed(reason, format!("{text}; {advice}"), wake)
             }
             other => other,

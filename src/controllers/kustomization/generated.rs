@@ -53,17 +53,18 @@ const FIELDS: [&str; 34] = [
     "buildMetadata",
 ];
 
-/// How many files and folders are looked at for manifests.
+/// How many files and folders are searched for manifests.
 const MAX_ENTRIES: usize = 200_000;
 
 /// Why there is none. `Display` names the file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "kustomization path not found: `{0}` is not in the artifact; correct spec.path or commit the folder"
+        "kustomization path not found: `{0}` does not exist in the artifact; correct spec.path or commit the \
+         directory"
     )]
     NoSuchFolder(String),
-    #[error("kustomization path `{0}` is a file; spec.path must name a folder")]
+    #[error("kustomization path `{0}` is a file; spec.path must be a directory")]
     NotAFolder(String),
     #[error("spec.path: {0}")]
     Path(PathError),
@@ -73,7 +74,7 @@ pub(super) enum Error {
     RemoteComponent(String),
     #[error(transparent)]
     Tree(#[from] TreeError),
-    #[error("more than {MAX_ENTRIES} files below {0}; name a folder with fewer in spec.path")]
+    #[error("more than {MAX_ENTRIES} files in {0}; set spec.path to a directory with fewer files")]
     TooMany(String),
 }
 

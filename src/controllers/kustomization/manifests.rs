@@ -30,7 +30,7 @@ pub(super) enum Error {
     Build(String),
     #[error("{what}: {problem}")]
     NotAnObject { what: String, problem: objects::ObjectError },
-    #[error("more than {MAX_OBJECTS} objects; divide the folder")]
+    #[error("more than {MAX_OBJECTS} objects; split the directory")]
     TooMuch,
 }
 

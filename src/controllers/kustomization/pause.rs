@@ -21,12 +21,11 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
     }
     let now = jiff::Timestamp::now();
     if hold::is_suspended(object, now) {
-        let text = format!(
-            "suspended while revision {revision} was being applied; it goes on when it is resumed"
-        );
+        let text =
+            format!("suspended while applying revision {revision}, which continues on resume");
         return Some(Rest::Blocked(reason::SUSPENDED, text, Wake::at(retry_at)));
     }
-    window::state(object, now)?.rest(&format!("the rest of revision {revision}"))
+    window::state(object, now)?.rest(&format!("the remainder of revision {revision}"))
 }
 
 impl Session {
@@ -45,7 +44,7 @@ impl Session {
         }
         let artifact = resolve::artifact(&self.context, object, self.began).ok();
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
-        // What was applied is looked at until it is well: that changes nothing. A step would be refused.
+        // What was applied is observed until it is well: that changes nothing. A step would be refused.
         if revision.is_some_and(|revision| awaits_health(object, revision)) {
             return Facts { window: None, ..facts };
         }
@@ -59,7 +58,7 @@ impl Session {
             return facts;
         }
         let waiting = revision.map_or_else(
-            || "what its source will have".to_owned(),
+            || "the next revision of its source".to_owned(),
             |revision| format!("revision {revision}"),
         );
         Facts { waiting: Some(waiting), ..facts }
@@ -104,14 +103,14 @@ fn where_stopped(object: &Kustomization) -> String {
     let is_awaiting = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");
     let place = match attempted {
         Some(revision) if is_awaiting => {
-            format!("while the health of revision {revision} was awaited")
+            format!("while waiting for the health of revision {revision}")
         }
         Some(revision) => {
-            format!("while a run was under way; the last revision tried is {revision}")
+            format!("during a reconciliation; last attempted revision: {revision}")
         }
-        None => "before any revision was applied".to_owned(),
+        None => "before the first revision was applied".to_owned(),
     };
-    format!("suspended {place}; it goes on when it is resumed")
+    format!("suspended {place}")
 }
 
 /// Whether a revision is being waited for: all of it was applied, or a stage of it.

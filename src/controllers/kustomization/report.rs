@@ -164,10 +164,10 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
     let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
     // Parity(flux): whoever shows a commit's state waits for an event about it, also where it touches nothing of ours.
-    // Differs(flux): a look that finds a revision as it was applied is no event.
+    // Differs(flux): a run that finds a revision as it was applied is no event.
     let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
-    // Differs(flux): history is written when something is new, not at every look.
+    // Differs(flux): history is written when something is new, not at every run.
     if let (true, Some(digest), false) = (is_new, run.digest, matches!(run.rest, Rest::Running(..)))
     {
         let mut history: History = before
@@ -222,7 +222,7 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
     let is_healthy = Condition::is(had, HEALTHY, Status::True);
     let conditions = match run.rest {
         Rest::Settled(..) if !run.has_health => conditions,
-        // A look that changed nothing says nothing new about health.
+        // A run that changed nothing says nothing new about health.
         Rest::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
         Rest::Settled(..) => {
             conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &health_passed(had, run))
@@ -291,7 +291,7 @@ pub(super) fn left_behind(object: &Kustomization, account: &str) -> Event {
         severity: Severity::Error,
         reason: reason::PRUNE_FAILED.to_string(),
         message: format!(
-            "unable to prune objects, because ServiceAccount '{account}' does not exist; they stay:\n{}",
+            "unable to prune objects: ServiceAccount '{account}' not found; objects left in the cluster:\n{}",
             ids.join("\n")
         ),
         metadata: facts_of_last(object),

@@ -82,7 +82,7 @@ impl Session {
     }
 }
 
-/// How long a request that failed through no fault of the spec is left alone; not the same for all that failed together.
+/// How long a request that failed through no fault of the spec is paused; not the same for all that failed together.
 pub(super) fn soon(object: &Kustomization, soon: Duration) -> Duration {
     reconcile::jittered(soon, 20, gate::seed(&object.uid().unwrap_or_default()))
 }

@@ -58,8 +58,8 @@ impl Substitution {
                 }
             };
             if is_there.is_none() && !source.optional {
-                let advice = "create it, or say `optional: true` in spec.postBuild.substituteFrom";
-                return Err(failed(format!("it does not exist; {advice}")));
+                let advice = "create it, or set `optional: true` in spec.postBuild.substituteFrom";
+                return Err(failed(format!("not found; {advice}")));
             }
         }
         Ok(Some(gathered.finish(spec, context.settings.strict_substitutions())))
@@ -97,7 +97,7 @@ impl Substitution {
             let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
             // What YAML cannot make sense of may be a part of a value.
             let problem = match self.has_secrets {
-                true => "with the values in it, it is no YAML",
+                true => "the result is not valid YAML",
                 false => error.problem(),
             };
             format!("YAMLToJSON: yaml: {line}{problem}")

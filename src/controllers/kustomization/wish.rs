@@ -196,7 +196,7 @@ pub(super) fn wish(
         if manifest.get("sops").is_some_and(|sops| sops.get("mac").is_some()) {
             let subject = manifest.id().subject();
             return Err(failed(format!(
-                "{subject} is encrypted with SOPS, and spec.decryption is not supported by this version of windlass"
+                "{subject} is encrypted with SOPS; spec.decryption is not supported by this version of windlass"
             )));
         }
         if let Some(substitution) = substitution {
@@ -210,7 +210,7 @@ pub(super) fn wish(
         // The API server would repeat such a value in its refusal, and so publish it.
         if let Some(key) = value_that_is_no_text(&manifest) {
             let subject = manifest.id().subject();
-            return Err(failed(format!("{subject} {key} must be a text; put it in quotes")));
+            return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
         }
         dress(&mut manifest, object);
         objects.push(manifest);

@@ -43,7 +43,7 @@ const SOON: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct Known {
     recorded: Inventory,
-    /// Manifests looked at in this run.
+    /// Manifests observed in this run.
     seen: BTreeMap<ObjectId, SeenState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
@@ -55,9 +55,9 @@ struct Known {
     rivals: BTreeMap<ObjectId, String>,
     /// Something was refused through no fault of the spec.
     is_transient: bool,
-    /// Something was refused for as long as nobody changes anything.
+    /// Something was refused until something changes.
     is_permanent: bool,
-    /// For how long the API server wants to be left alone.
+    /// For how long the API server wants no requests.
     retry_after: Option<Duration>,
     /// resourceVersions in which health was last read; 0 for what was not there.
     examined: BTreeMap<ObjectId, u64>,
@@ -96,7 +96,7 @@ pub(super) struct Wishes {
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Expressions that judge objects in place of the usual rules.
     pub(super) expressions: Arc<Expressions>,
-    /// Objects of this very build that were healthy at an earlier look, and the resourceVersions in which they were.
+    /// Objects of this very build that were healthy at an earlier run, and the resourceVersions in which they were.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
     /// The wait for this very wish that failed, until it is repeated.
     pub(super) failed_wait: Option<FailedWait>,
@@ -141,7 +141,7 @@ impl World {
         if !unreadable.is_empty() {
             // Going on would write the inventory without them, and so forget objects.
             let text = format!(
-                "status.inventory has entries that cannot be read: {}; correct or remove them",
+                "status.inventory has invalid entries: {}; correct or remove them",
                 unreadable.join(", ")
             );
             return Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
@@ -187,12 +187,12 @@ impl World {
         self.known().changes.clone()
     }
 
-    /// Objects that were healthy when last looked at, and the resourceVersions in which they were.
+    /// Objects that were healthy when last observed, and the resourceVersions in which they were.
     pub(super) fn healthy(&self) -> BTreeMap<ObjectId, u64> {
         self.known().healthy.clone()
     }
 
-    /// Whether what was refused will be for as long as nobody changes anything.
+    /// Whether what was refused will be until something changes.
     pub(super) fn is_permanent(&self) -> bool {
         let known = self.known();
         known.is_permanent && !known.is_transient
@@ -267,7 +267,7 @@ impl World {
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
 
-    /// Looks at every manifest of a stage, some at a time.
+    /// Observes every manifest of a stage, some at a time.
     async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Rest> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let observations: Vec<_> =
@@ -347,7 +347,7 @@ impl World {
         self.settings.contests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When everything seems to be well, what was so at an earlier look is read again if it moved since: it may have
+    /// When everything seems to be well, what was so at an earlier run is read again if it moved since: it may have
     /// fallen ill while others were awaited.
     async fn confirm(
         &self,
@@ -401,7 +401,7 @@ impl World {
         }
     }
 
-    /// Looks at the stages in order, as far as they are passed, and at what is waited for.
+    /// Observes the stages in order, as far as they are passed, and at what is waited for.
     async fn observe_stages(&self, desired: &Desired) -> Result<Observed, Rest> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();

@@ -45,7 +45,7 @@ pub(super) struct WatchKey {
     pub(super) selection: Selection,
 }
 
-/// A moment, before a look or a write begins: what is lost after it may have been there for the look.
+/// A moment, before a run or a write begins: what is lost after it may have been there for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
@@ -114,8 +114,8 @@ type Sort = (String, String, &'static str);
 pub(super) struct State {
     pub(super) losses: Recent,
     pub(super) tracked: BTreeMap<ObjectId, Tracked>,
-    /// The newest that watches by a label saw of every object, tracked or not: a look may be overtaken by what it
-    /// looks at.
+    /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
+    /// observes.
     sightings: BTreeMap<Sort, BTreeMap<ObjectId, (u64, Fingerprint)>>,
     /// Objects whose drift wakes nobody, because their owner comes back by itself.
     pub(super) hushed: BTreeSet<ObjectId>,

@@ -1,4 +1,4 @@
-//! What a person sees in `kubectl describe`, and when a look finds nothing new.
+//! What a person sees in `kubectl describe`, and when a run finds nothing new.
 
 use std::collections::BTreeMap;
 

@@ -108,7 +108,7 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
 /// The credentials for the registry, of all Secrets together.
 ///
 /// Parity(flux): image pull secrets of other types are passed over.
-/// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux asks as nobody.
+/// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
 fn auth(repository: &Repository, resolved: &Resolved) -> Result<Auth, Rest> {
     let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
     let mut keyring = Keyring::default();

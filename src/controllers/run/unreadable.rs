@@ -28,7 +28,7 @@ pub(super) fn permits() -> Arc<Semaphore> {
 
 fn text(object: &Unreadable) -> String {
     format!(
-        "the object cannot be read, and nothing is done about it until it is changed: {}",
+        "the object cannot be decoded and is not reconciled until it is changed: {}",
         object.why
     )
 }
@@ -45,7 +45,7 @@ pub(super) fn log<K: Controlled>(object: &Unreadable) {
         name = object.meta.name,
         namespace = object.meta.namespace,
         error = object.why,
-        "object cannot be read, and nothing is done about it"
+        "object cannot be decoded and is not reconciled"
     );
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn tell<K: Controlled>(
             }
             Err(error) => {
                 let (name, namespace) = (&meta.name, &meta.namespace);
-                tracing::info!(name, namespace, error = %error, "status not written");
+                tracing::info!(name, namespace, error = %error, "failed to write the status");
                 return;
             }
             Ok(()) => return,

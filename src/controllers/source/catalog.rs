@@ -70,7 +70,7 @@ fn not_current<K: OurKind + Reconciled>(object: &K) -> Option<String> {
         let is_false = object.condition("Ready").is_some_and(|it| it.status == "False");
         let told = if is_false { message("Ready") } else { None };
         let text = match object.is_suspended() {
-            true => "it was changed, and is suspended; resume it",
+            true => "its spec was changed while it is suspended; resume it",
             false => "its latest generation has not been reconciled",
         };
         return Some(told.unwrap_or_else(|| text.to_owned()));
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(told(false, [2, 1], &condition("Ready", "False")).as_deref(), Some("said"));
         let text = "its latest generation has not been reconciled";
         assert_eq!(told(false, [2, 1], &condition("Ready", "True")).as_deref(), Some(text));
-        let text = "it was changed, and is suspended; resume it";
+        let text = "its spec was changed while it is suspended; resume it";
         assert_eq!(told(true, [2, 1], &json!([])).as_deref(), Some(text));
         let external: ExternalArtifact = source("ExternalArtifact", false, [2, 1], &json!([]));
         assert_eq!(not_current(&external), None);

@@ -53,7 +53,7 @@ pub(super) async fn take_back<K: Sourced>(
         name = object.name_any(),
         namespace = object.namespace(),
         path = artifact.path,
-        "the artifact is not in the store, or is not what was stored; it is made again"
+        "artifact missing from storage or damaged, building it again"
     );
     K::unoffer(context, object).await?;
     let (before, after) = without(&**object, jiff::Timestamp::now());

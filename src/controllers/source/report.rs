@@ -175,7 +175,7 @@ impl Report {
                     name,
                     namespace,
                     error,
-                    "not fetched"
+                    "failed to fetch"
                 );
             }
             None if self.before != self.after => {
@@ -192,7 +192,7 @@ impl Report {
                 %controller_kind,
                 name,
                 namespace,
-                "nothing changed"
+                "no changes"
             ),
         }
     }

@@ -90,7 +90,7 @@ where
         tracing::info!(
             name = object.name_any(),
             error = chain(&error),
-            "old artifacts not removed"
+            "failed to remove old artifacts"
         );
     }
     Ok(Artifact {
@@ -104,14 +104,14 @@ where
     })
 }
 
-/// Does something that blocks on a thread of its own; `why` and `what` tell of one that broke off.
+/// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
 pub(crate) async fn blocking<T: Send + 'static>(
     why: Reason,
     what: &str,
     work: impl FnOnce() -> Result<T, Rest> + Send + 'static,
 ) -> Result<T, Rest> {
     let broken =
-        |_| Rest::Failed(why, format!("{what} broke off; it is tried again"), Wake::default());
+        |_| Rest::Failed(why, format!("{what} was interrupted, retrying"), Wake::default());
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }
 

@@ -353,7 +353,7 @@ impl Bed {
         Watch::begin(&self.client, &[deployments]).await
     }
 
-    /// Has a GitRepository look at its remote now.
+    /// Has a GitRepository reconciled now.
     ///
     /// # Errors
     /// When it does not exist.

@@ -19,7 +19,7 @@ use super::{process, samples};
 use crate::installation::Watch;
 use crate::progress::{bold, green, red, step};
 
-/// The interval of all objects: each is looked at several times while they are listened to.
+/// The interval of all objects: each is reconciled several times while they are listened to.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the work before may take.

@@ -54,7 +54,7 @@ struct Taken {
     /// Seconds from the first Kustomization until all were ready.
     install: f64,
     install_cpu: f64,
-    /// Seconds from the start of the process until every Kustomization was looked at.
+    /// Seconds from the start of the process until every Kustomization was reconciled.
     settle: f64,
     settle_cpu: f64,
     /// MiB, of the process that was started anew.
@@ -185,7 +185,7 @@ impl Scene<'_> {
         Ok(begun.elapsed())
     }
 
-    /// Ends the process and starts another; returns the time until each Kustomization was looked at.
+    /// Ends the process and starts another; returns the time until each Kustomization was reconciled.
     fn restart(&mut self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         self.installation.restart()?;
@@ -197,7 +197,7 @@ impl Scene<'_> {
             self.installation.check()?;
             ensure!(
                 begun.elapsed() < LIMIT,
-                "{} of {} were looked at",
+                "{} of {} were reconciled",
                 reconciliations(&page),
                 self.size
             );

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// Which sources; all by default
     #[arg(value_enum)]
     subjects: Vec<Subject>,
-    /// How often a change and a look without one are measured
+    /// How often a change and a run without one are measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
     /// How the figures are written
@@ -232,7 +232,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Has an object look at its remote now; gives what its status says once it did.
+    /// Has an object reconciled now; gives what its status says once it did.
     async fn request(&self, kind: &str, name: &str) -> anyhow::Result<String> {
         let token = format!("{:?}", std::time::SystemTime::now());
         let patch =
@@ -269,7 +269,7 @@ impl Scene {
         Ok(Fetch { seconds, passed: relay.passed(), requests: 0 })
     }
 
-    /// How long a look takes at which nothing is new.
+    /// How long a run takes at which nothing is new.
     async fn reconcile(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
         let token = std::cell::RefCell::new(None);
         let is_done = |seen: &Seen| {

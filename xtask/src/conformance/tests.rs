@@ -167,9 +167,9 @@ fn a_folder_in_which_nothing_is_recorded_is_an_error() {
 
 #[test]
 fn files_that_belong_to_no_topic_are_named() {
-    let folder = recorded("recorded/news.jsonl", "{}");
+    let folder = recorded("recorded/unknown.jsonl", "{}");
     std::fs::write(folder.path().join("recorded/yaml2-emit.jsonl"), "").unwrap();
     std::fs::write(folder.path().join("recorded/notes.txt"), "").unwrap();
-    let wanted = [("recorded/news.jsonl".to_owned(), "not a known topic")];
+    let wanted = [("recorded/unknown.jsonl".to_owned(), "not a known topic")];
     assert_eq!(without_engine(folder.path()).unwrap(), wanted);
 }

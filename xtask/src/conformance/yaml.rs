@@ -141,7 +141,7 @@ fn nodes(mut case: Case) -> Judgement {
     ])
 }
 
-/// How deep the recorder looks; it puts `…` for what is below.
+/// How deep the recorder goes; it puts `…` for what is below.
 const MAX_LISTED: usize = 200;
 
 /// A document as the recorder lists it, a line a node.

@@ -19,7 +19,7 @@ use crate::ownership::{absent, live, recorded, unrecorded};
 /// Within what time an act is done, counted from its beginning and again from a restart.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How often the state is looked at.
+/// How often the state is observed.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How long nothing may change after the end of an act.

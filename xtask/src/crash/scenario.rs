@@ -95,7 +95,7 @@ impl Stage {
         e2e::harness::flux::revision(self.revisions.last().map_or("", String::as_str))
     }
 
-    /// Has the GitRepository looked at.
+    /// Has the GitRepository reconciled.
     pub(super) async fn request(&self, source: &str) -> anyhow::Result<()> {
         self.story.request(&Target::git_repository(source)).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Rounds of a target: a process reads one input after the other, another one looks at it from outside.
+//! Rounds of a target: a process reads one input after the other, another one observes it from outside.
 //!
 //! The reader says which input it begins with before it does, so that whoever starts it knows what it died of, or what it
 //! does not come to an end with. It reads one after the other, since a process for each would take most of the time.
@@ -31,7 +31,7 @@ const END: u64 = 4 << 30;
 /// How many faults end the work.
 const ENOUGH: usize = 10;
 
-/// How often the reader is looked at.
+/// How often the reader is observed.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the reader is told.

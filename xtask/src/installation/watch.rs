@@ -357,7 +357,7 @@ mod tests {
         assert!(!deployment(2, 2, 1, 1).is_rolled_out());
         assert!(!deployment(2, 1, 1, 0).is_rolled_out());
         let none = json!({"metadata": {"name": "shop", "generation": 1}, "spec": {"replicas": 0}});
-        assert!(!seen(none).is_rolled_out(), "nobody has looked at it yet");
+        assert!(!seen(none).is_rolled_out(), "no controller has observed it yet");
     }
 
     #[tokio::test]

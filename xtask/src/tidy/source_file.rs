@@ -1,4 +1,4 @@
-//! How every source file looks: it says what it is, is not too long, has a name that means something.
+//! Rules for every source file: it says what it is, is not too long, has a name that means something.
 //!
 //! Here: rules about single files. Elsewhere: format, lints and function lengths (rustfmt, clippy).
 

@@ -53,7 +53,7 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     server.put(NAME, "a.yaml", "value: 1\n").await?;
     let address = server.endpoint().parse()?;
     let always = vec![("secretRef", keys(SECRET))];
-    let subject = subject(always, "does not accept the credentials", objects);
+    let subject = subject(always, "authentication failed at", objects);
     let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);

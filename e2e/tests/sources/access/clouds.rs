@@ -41,7 +41,7 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
     let refusing = WebServer::start().await?;
     refusing.protect("Bearer of somebody else");
     let refusing = refusing.address();
-    let subject = subject(Vec::new(), "does not accept the credentials", in_google);
+    let subject = subject(Vec::new(), "authentication failed at", in_google);
     let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
@@ -55,7 +55,7 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
         plain("key-wrong", refusing).with(field, key).fails(refused),
         plain("key-unusable", address)
             .with(field, json!({"serviceaccount": "n0-such-key"}))
-            .fails(unusable("is no JSON key")),
+            .fails(unusable("is not a JSON key")),
         plain("key-missing", address)
             .with(field, json!({"accesskey": "a"}))
             .fails(unusable("required fields 'serviceaccount'")),
@@ -73,7 +73,7 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     server.put(NAME, "a.yaml", "value: 1\n").await?;
     let address = server.address().parse()?;
     let always = vec![("secretRef", json!({"accountKey": KEY}))];
-    let subject = subject(always, "is denied", in_azure);
+    let subject = subject(always, "denied", in_azure);
     let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);

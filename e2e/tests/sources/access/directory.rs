@@ -40,10 +40,8 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
             refused: fails("LDAP server error: no such user"),
             untrusted: fails("spec.sts.certSecretRef"),
             unknown: DENIED,
-            unreachable: fails(
-                "the token service at 127.0.0.1 cannot be reached: Connection refused",
-            ),
-            stalled: fails("the token service at 127.0.0.1 did not answer within 2s"),
+            unreachable: fails("the STS endpoint 127.0.0.1 cannot be reached: Connection refused"),
+            stalled: fails("the STS endpoint 127.0.0.1 did not respond within 2s"),
             // No cell of it goes through a proxy.
             proxy_refuses: fails(""),
             proxy_unreachable: fails(""),

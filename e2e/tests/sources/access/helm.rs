@@ -31,7 +31,7 @@ fn in_bucket(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     all
 }
 
-/// The same, of which the chart is looked at.
+/// The same, of which the chart is observed.
 fn chart_last(objects: Box<super::Objects>) -> Box<super::Objects> {
     Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
 }
@@ -109,7 +109,7 @@ async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
     let (field, address) = ("secretRef", store.endpoint().parse()?);
     let subject = Subject {
         always: vec![(field, json!({"accesskey": ACCESS, "secretkey": SECRET, "region": REGION}))],
-        ..subject("does not accept the keys", in_bucket)
+        ..subject("authentication failed at", in_bucket)
     };
     let refused = subject.failures.refused;
     let ways = Ways::to(address).await?;

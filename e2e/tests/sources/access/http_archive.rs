@@ -28,7 +28,7 @@ fn subject() -> Subject {
             untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
             unknown: FAILED,
             unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "could not be fetched within 2s" },
+            stalled: Failure { reason: FAILED, says: "timed out after 2s" },
             proxy_refuses: Failure { reason: FAILED, says: "407" },
             proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
         },

@@ -85,7 +85,7 @@ impl Proxies {
         let refuses = |says| Failure { reason: failures.proxy_refuses.reason, says };
         let unreachable = Failure {
             reason: failures.proxy_unreachable.reason,
-            says: "the SOCKS proxy cannot be reached",
+            says: "cannot connect to the SOCKS proxy",
         };
         let name = format!("only-the-proxy-knows.test:{}", server.port());
         Ok(vec![
@@ -95,10 +95,10 @@ impl Proxies {
             over_tls.with(certificates, ca).with(FIELD, with(PASSWORD)),
             plain("socks-wrong", server)
                 .with(FIELD, with(WRONG))
-                .fails(refuses("does not accept the credentials")),
+                .fails(refuses("authentication failed at")),
             plain("socks-missing", server)
                 .with(FIELD, at(self.closed.address()))
-                .fails(refuses("wants other credentials")),
+                .fails(refuses("requires another authentication method")),
             plain("socks-unreachable", server).with(FIELD, at(nobody()?)).fails(unreachable),
             plain("socks-stalled", server)
                 .with(FIELD, at(self.stalled.address()))

@@ -68,7 +68,7 @@ pub(super) fn running_is_enough(object: &Object) -> Result<Report, HealthError> 
 
 /// The opinion that Flux waits by: a Job is Current when it has completed or is suspended.
 ///
-/// Parity(flux): neither deletion nor an unobserved generation is looked at.
+/// Parity(flux): neither deletion nor an unobserved generation is observed.
 pub fn job(object: &Object) -> Report {
     let suspended = lookup(object, &["spec", "suspend"]).ok().flatten();
     if suspended.and_then(serde_json::Value::as_bool) == Some(true) {

@@ -22,7 +22,7 @@ fn is_pod_controller(group: &str, kind: &str) -> bool {
 
 /// Judges an object of any kind but Job as Flux's waits do, with the objects related to it.
 ///
-/// `related` may hold more than is needed: what is of another kind, in another namespace or not selected is not looked at.
+/// `related` may hold more than is needed: what is of another kind, in another namespace or not selected is not observed.
 /// What a [`super::compute`] cannot understand is `Unknown` here.
 pub fn read(object: &Object, related: &[Object], now: Time) -> Report {
     judge(object, related, now).unwrap_or_else(Report::unknown)

@@ -119,7 +119,7 @@ pub(super) fn stateful_set(object: &Object) -> Report {
 
 /// A DaemonSet: scheduled, updated, available and ready on every node that wants it.
 pub(super) fn daemon_set(object: &Object) -> Result<Report, HealthError> {
-    // Its controller always sets both, so a DaemonSet without them has not been looked at.
+    // Its controller always sets both, so a DaemonSet without them has not been observed.
     for (path, reason) in [
         (["metadata", "generation"], "NoGeneration"),
         (["status", "observedGeneration"], "NoObservedGeneration"),

@@ -108,11 +108,11 @@ fn a_rule_that_cannot_be_read_is_told() {
         Rules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
     };
     let target = Target { kind: "(".into(), ..Target::default() };
-    assert!(told(target, "/a").starts_with("target.kind is no regular expression: "));
+    assert!(told(target, "/a").starts_with("target.kind is not a valid regular expression: "));
     let target = Target { labels: "a in".into(), ..Target::default() };
     assert!(told(target, "/a").starts_with("target.labelSelector: "));
     assert!(
-        told(Target::default(), "spec.replicas").contains("`spec.replicas` is no JSON pointer")
+        told(Target::default(), "spec.replicas").contains("`spec.replicas` is not a JSON pointer")
     );
 }
 

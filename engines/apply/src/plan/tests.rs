@@ -287,7 +287,7 @@ fn an_empty_build_deletes_nothing_unless_it_is_meant() {
     check(
         &sim.plan(&wish),
         &expect![[r#"
-        BuildFailed: the build gave no objects, and the 1 of the inventory would be given up; put manifests back or correct spec.path; to remove them all, delete the Kustomization
+        BuildFailed: the build has no objects, and the 1 in the inventory would be deleted; restore the manifests or correct spec.path; to delete them all, delete the Kustomization
         wake at Some(120) on []"#]],
     );
     wish.empty_is_intended = true;
@@ -321,7 +321,7 @@ fn a_stage_that_was_not_observed_is_not_in_sync() {
     check(
         &Apply::plan(&wish, &observed),
         &expect![[r#"
-        ReconciliationFailed: not looked at, so nothing can be decided: ConfigMap/shop/b
+        ReconciliationFailed: not observed: ConfigMap/shop/b
         wake at Some(120) on []"#]],
     );
 }
@@ -335,7 +335,7 @@ fn crds_are_waited_for_before_the_rest_is_observed() {
     check(
         &sim.plan(&wish),
         &expect![[r#"
-        Progressing: Waiting for the definitions of revision main@sha1:0f with a timeout of 1m0s
+        Progressing: Waiting for the CustomResourceDefinitions of revision main@sha1:0f with a timeout of 1m0s
         wake at Some(60) on ["CustomResourceDefinition/widgets"]"#]],
     );
     assert!(!sim.observe(&wish).objects.contains_key(&config("a").id()));
@@ -501,7 +501,7 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
     sim.health.insert(web, report(Health::InProgress, ""));
     assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
     sim.health.insert(foreign, Report::not_found());
-    // A StatefulSet's health is read from its Pods, so it is looked at every five seconds.
+    // A StatefulSet's health is read from its Pods, so it is observed every five seconds.
     check(
         &sim.plan(&wish),
         &expect![[r#"

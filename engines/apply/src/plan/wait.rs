@@ -12,7 +12,7 @@ use super::{Desired, FailedWait, Observed, later};
 use crate::StageKind;
 use crate::health::{Health, Report, related_kinds};
 
-/// How often objects are looked at whose health can change without a change of their own,
+/// How often objects are observed whose health can change without a change of their own,
 /// because it is read from their Pods or from the time; the interval is Flux's.
 const POLL: Duration = Duration::from_secs(5);
 
@@ -22,7 +22,7 @@ pub(super) enum Wait {
     Over,
     /// It goes on.
     On(Wake),
-    /// It has failed: why, and whose change would be worth another look.
+    /// It has failed: why, and whose change would be worth another run.
     Failed(FailedWait),
 }
 
@@ -35,7 +35,7 @@ pub fn health_text(revision: &str, timeout: Duration) -> String {
 /// The text while a stage is waited for; constant for a revision and a stage.
 pub fn stage_text(stage: StageKind, revision: &str, timeout: Duration) -> String {
     let what = match stage {
-        StageKind::Crds => "definitions",
+        StageKind::Crds => "CustomResourceDefinitions",
         StageKind::Classes => "classes",
         StageKind::Custom | StageKind::Rest => "objects",
     };

@@ -317,7 +317,7 @@ fn the_expressions_of_a_run_share_what_it_may_use_up() {
     assert!(held > 3 && held < 100, "{held}");
     let error = outcomes.last().unwrap().clone().unwrap_err().to_string();
     assert!(
-        error.contains("the expressions of one object need too many steps together"),
+        error.contains("the expressions of one object need too many steps in total"),
         "{error}"
     );
     // Nor is there an end to what they may read.

@@ -1,6 +1,6 @@
 //! Go's `path.Match`, and `filepath.Match` where paths have slashes.
 
-/// The pattern is malformed, in Go's words. What comes behind a mismatch is looked at too.
+/// The pattern is malformed, in Go's words. What comes behind a mismatch is examined too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
 pub struct BadPattern;

@@ -307,7 +307,7 @@ impl Count {
         }
     }
 
-    /// Parity(go): only repetitions by two or more are looked at.
+    /// Parity(go): only repetitions by two or more are examined.
     fn is_checked(self) -> bool {
         match self {
             Self::Sign(_) => false,
@@ -343,7 +343,7 @@ fn number(text: &str) -> Option<(u32, &str)> {
     Some((digits.parse().unwrap_or(u32::MAX), rest))
 }
 
-/// The first character and what follows; at the end, a NUL that no caller looks at.
+/// The first character and what follows; at the end, a NUL that no caller examines.
 fn first(text: &str) -> (char, &str) {
     let mut characters = text.chars();
     (characters.next().unwrap_or_default(), characters.as_str())

@@ -14,7 +14,7 @@ impl Value {
     /// Whether Go's `reflect.DeepEqual` takes both for the same: equal types and equal contents all the way down.
     ///
     /// No number equals one of another type, NaN equals nothing, and what is nil equals nothing that is merely empty.
-    /// `work` is called before each pair of values is looked at, with how much there is to be looked at in it, so that
+    /// `work` is called before each pair of values is examined, with how much there is to be examined in it, so that
     /// the caller can stop.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Value {
     }
 }
 
-/// How much there is to be looked at in a value, but for what is in what it holds.
+/// How much there is to be examined in a value, but for what is in what it holds.
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) | Value::Bytes(text) => text.len() / 64,

@@ -11,7 +11,7 @@ use crate::function::{Call, Callee};
 use crate::parse::{Id, Span};
 use crate::slot::Slot;
 
-/// Bytes of a text that are scanned in a step: each function is taken to look at all of the strings that it is given,
+/// Bytes of a text that are scanned in a step: each function is taken to examine all of the strings that it is given,
 /// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
 const SCANNED: usize = 64;
 
@@ -146,7 +146,7 @@ impl<'s> Run<'s, '_> {
         Ok(values)
     }
 
-    /// `and` and `or`, which look at no argument behind the one that decides.
+    /// `and` and `or`, which examine no argument behind the one that decides.
     fn junction(
         &mut self,
         dot: &Slot,

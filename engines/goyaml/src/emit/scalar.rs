@@ -1,6 +1,6 @@
 //! In which style a string is written: what go-yaml v2 wants, and what the text permits.
 //!
-//! Here: looking at the text and choosing.
+//! Here: examining the text and choosing.
 //! Elsewhere: writing in that style (`writer`), what a plain text would be read as
 //! (`crate::resolve`).
 
@@ -30,7 +30,7 @@ pub(super) struct Analysis {
 }
 
 impl Analysis {
-    /// Looks at a text once, character by character.
+    /// Examines a text once, character by character.
     pub(super) fn of(text: &str) -> Self {
         let mut found = Findings::default();
         let mut previous = None;

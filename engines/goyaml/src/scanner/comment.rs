@@ -290,7 +290,7 @@ impl Scanner<'_> {
         Ok(start)
     }
 
-    /// Decodes as far as a look ahead needs it.
+    /// Decodes as far as the lookahead needs it.
     fn can_look(&mut self, length: usize) -> bool {
         match self.reader.cache(length) {
             Ok(()) => true,

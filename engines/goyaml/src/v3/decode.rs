@@ -362,7 +362,7 @@ impl<'n> Decoder<'n> {
                 ));
             }
         }
-        // Its entries will not be decoded, but looking at them is work too.
+        // Its entries will not be decoded, but examining them is work too.
         if !pairs.is_empty() {
             self.count_keys(node)?;
         }

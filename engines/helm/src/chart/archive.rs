@@ -1,6 +1,6 @@
 //! Archives of charts: gzip around tar, taken apart in memory.
 //!
-//! Helm checks names before it looks at contents, and trusts the sizes that are written in the archive. So do we, and
+//! Helm checks names before it examines contents, and trusts the sizes that are written in the archive. So do we, and
 //! nothing is ever written to a disk.
 //! Here: bytes to files. Elsewhere: what looks like an archive (`chart/sniff.rs`), what the files mean (`chart/load.rs`).
 

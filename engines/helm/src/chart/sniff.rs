@@ -1,7 +1,7 @@
 //! What bytes look like: enough to tell somebody that a file is no archive, in the words of Go's
 //! `http.DetectContentType`.
 
-/// How many bytes Helm looks at. What a shorter file lacks counts as zeros, which no text has.
+/// How many bytes Helm examines. What a shorter file lacks counts as zeros, which no text has.
 const LOOKED_AT: usize = 512;
 
 /// What begins how; of strings only the mark before them.

@@ -89,7 +89,7 @@ impl UrlLoader for Nothing {
         if url.starts_with("urn:") {
             return Ok(Json::Bool(true));
         }
-        Err("a schema is never fetched; put what `$ref` means into `$defs` of values.schema.json"
+        Err("remote schemas are not supported; move what `$ref` refers to into `$defs` of values.schema.json"
             .into())
     }
 }

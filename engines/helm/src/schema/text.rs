@@ -376,7 +376,7 @@ fn number(number: &Number) -> String {
     let digits = format_float(float, FloatForm::Exponent, None);
     let (mantissa, exponent) = digits.split_once('e').unwrap_or((&digits, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // A number of up to 21 digits that are all known is never short for this rule: it looks at six.
+    // A number of up to 21 digits that are all known is never short for this rule: it examines six.
     if float == 0.0 {
         return "0".to_owned();
     }

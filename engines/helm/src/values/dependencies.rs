@@ -53,7 +53,7 @@ impl Run {
 
     /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
     fn choose(&mut self, chart: &mut Chart, user: &Map, path: &str) -> Result<(), Error> {
-        // Parity(helm): without a list nobody looks at the charts below either.
+        // Parity(helm): without a list nobody examines the charts below either.
         let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
         let unlisted = |sub: &&Chart| !listed.iter().any(|wanted| wanted.is_met_by(sub));
         let mut charts: Vec<Chart> = chart.charts.iter().filter(unlisted).cloned().collect();

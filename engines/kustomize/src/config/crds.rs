@@ -11,7 +11,7 @@ use crate::id::Gvk;
 /// How many definitions may lie within each other. Differs(kustomize): it has no limit but its stack.
 const MAX_DEPTH: usize = 100;
 
-/// How many properties are looked at, as definitions may refer to each other again and again.
+/// How many properties are examined, as definitions may refer to each other again and again.
 const MAX_PROPERTIES: usize = 100_000;
 
 /// The configuration that a file says.

@@ -119,7 +119,7 @@ impl<'b> Arena<'b> {
         &mut self.children[id.0]
     }
 
-    /// Counts nodes that are looked at.
+    /// Counts nodes that are examined.
     pub(super) fn count(&mut self, nodes: usize) -> Result<(), MergeError> {
         Ok(self.budget.steps(nodes)?)
     }

@@ -12,7 +12,7 @@ use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
 
-/// Steps that looking at an object costs.
+/// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
 /// Which subjects of role bindings get the namespace.

@@ -16,7 +16,7 @@ use crate::resource::{self, Resource};
 use crate::resources::Resources;
 use crate::transform::named;
 
-/// Steps that looking at one id of an object costs, or at a path.
+/// Steps that examining one id of an object costs, or at a path.
 const LOOKED_AT: usize = 64;
 
 const DEFAULT_PATH: &str = "metadata.name";

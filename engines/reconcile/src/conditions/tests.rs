@@ -179,9 +179,9 @@ fn an_object_that_is_suspended_in_the_middle_says_where() {
         condition("Healthy", Status::Unknown, "Progressing", "Running health checks", 50),
     ];
     let after = Conditions::since(&before, 2, at(100), OWNED)
-        .finish_suspended("suspended while the health of revision main@sha1:1 was awaited");
+        .finish_suspended("suspended while waiting for the health of revision main@sha1:1");
     expect![[r#"
-        Ready=False Suspended "suspended while the health of revision main@sha1:1 was awaited" generation 2 since 100
+        Ready=False Suspended "suspended while waiting for the health of revision main@sha1:1" generation 2 since 100
     "#]]
     .assert_eq(&lines(&after.unwrap()));
 }

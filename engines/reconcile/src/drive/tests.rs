@@ -91,7 +91,7 @@ fn a_run_observes_again_after_acting_until_the_plan_rests() {
     let world = World::default();
     let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
     assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
-    // Looks at 0, 1, 2 (two steps from there) and 4.
+    // Observes 0, 1, 2 (two steps from there) and 4.
     assert_eq!(*world.observations.lock().unwrap(), 4);
 }
 

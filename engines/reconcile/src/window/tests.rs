@@ -70,17 +70,17 @@ fn a_window_has_its_length_whatever_the_clocks_do() {
 #[test]
 fn what_is_no_window_is_refused_with_words() {
     for (text, expected) in [
-        ("0 22 * * 1-5", "a length is missing after `0 22 * * 1-5`"),
+        ("0 22 * * 1-5", "missing duration after `0 22 * * 1-5`"),
         ("0 22 * * 1-5 Europe/Berlin", "`Europe/Berlin` is not a duration"),
-        ("0 0 22 * * 1-5 4h", "after the five fields (there is none for seconds)"),
-        ("0 22 * * * 4h Berlin", "`Berlin` is not a time zone"),
-        ("0 22 * * * 4h Europe/Berlin 5", "`5` is too much"),
+        ("0 0 22 * * 1-5 4h", "the five cron fields (without seconds)"),
+        ("0 22 * * * 4h Berlin", "unknown time zone `Berlin`"),
+        ("0 22 * * * 4h Europe/Berlin 5", "unexpected `5`"),
         ("0 22 * * * 8d", "unknown unit `d`"),
-        ("0 22 * * * 169h", "may be open for 1s to 168h0m0s, not for 169h0m0s"),
-        ("0 22 * * * 0s", "not for 0s"),
+        ("0 22 * * * 169h", "must be between 1s and 168h0m0s, not 169h0m0s"),
+        ("0 22 * * * 0s", "not 0s"),
         ("0 22 * * * -1h", "is negative"),
-        ("0 0 31 2 * 1h", "`0 0 31 2 *` never happens"),
-        ("", "has not the five fields"),
+        ("0 0 31 2 * 1h", "`0 0 31 2 *` never occurs"),
+        ("", "does not have the five fields"),
     ] {
         let error = Windows::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
@@ -93,7 +93,7 @@ fn what_is_no_window_is_refused_with_words() {
 fn a_closed_window_says_what_waits_and_when_it_opens() {
     let closed = state(NIGHTS, None, "2026-11-23T20:00:00Z");
     let opening = time("2026-11-23T21:00:00Z");
-    let text = "outside its window '0 22 * * 1-5 4h Europe/Berlin': revision main@sha1:1 waits; the next \
+    let text = "outside the window '0 22 * * 1-5 4h Europe/Berlin': revision main@sha1:1 is pending; the next \
                 opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)";
     let rest = Rest::Blocked(reason::WINDOW_CLOSED, text.into(), Wake::at(opening));
     assert_eq!(closed.rest("revision main@sha1:1"), Some(rest));
@@ -118,7 +118,7 @@ fn breaking_the_glass_opens_until_its_time() {
     let noon = "2026-11-23T11:00:00Z";
     let broken = state(NIGHTS, Some("2026-11-23T13:00:00+01:00"), noon);
     let glass =
-        "windlass.dev/break-glass opens it until 2026-11-23T12:00:00Z (13:00 Europe/Berlin)";
+        "opened by windlass.dev/break-glass until 2026-11-23T12:00:00Z (13:00 Europe/Berlin)";
     let until = Some(time("2026-11-23T12:00:00Z"));
     assert_eq!(broken, WindowState::Open { until, text: glass.into() });
     // It ends in a window, which goes on.

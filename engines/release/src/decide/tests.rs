@@ -99,7 +99,7 @@ fn a_secret_that_cannot_be_read_is_named_and_nothing_is_done() {
     };
     let revisions = Revisions::new(revisions.all().to_vec(), vec![broken]);
     let text = told(&desired("1.0.0", "a"), &(status, revisions), None);
-    assert!(text.contains("Secret sh.helm.release.v1.web.v2 cannot be read: its key"), "{text}");
+    assert!(text.contains("Secret sh.helm.release.v1.web.v2 cannot be decoded: its key"), "{text}");
 }
 
 #[test]

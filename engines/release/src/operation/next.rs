@@ -13,7 +13,7 @@ use crate::step::Step;
 
 use super::{Task, Write, present};
 
-/// What has to be looked at before [`next`] can decide.
+/// What has to be observed before [`next`] can decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Nothing.
@@ -72,7 +72,7 @@ pub struct Live {
     pub objects: Option<Health>,
     /// What to watch meanwhile.
     pub on: BTreeSet<Node>,
-    /// When to look again at the latest.
+    /// When to observe again at the latest.
     pub again: Option<Time>,
 }
 
@@ -94,11 +94,11 @@ pub enum Next {
     Do(Step),
     /// Time; the text says what is waited for.
     Wait(String, Wake),
-    /// A look at what [`scope`] says: without it nothing can be decided.
+    /// An observation of what [`scope`] says: without it nothing can be decided.
     Blind,
 }
 
-/// What has to be looked at.
+/// What has to be observed.
 pub fn scope(journal: &Journal, record: &Record) -> Scope {
     match present(journal, record).filter(|_| journal.is_open()) {
         Some(Task::Clear { hook, .. }) => Scope::Hook(hook),
@@ -297,7 +297,7 @@ impl At<'_> {
                 match self.outcome.filter(|outcome| outcome.step == step) {
                     None => Next::Do(step),
                     Some(Outcome { error: Some(text), .. }) => self.failed(text),
-                    // Accepted, and the next look will show that it leaves.
+                    // Accepted, and the next run will show that it leaves.
                     Some(Outcome { error: None, .. }) => {
                         self.pending(&[self.hook_name(hook)], not_gone)
                     }
@@ -332,7 +332,7 @@ impl At<'_> {
 
     fn unknown(&self, hook: usize) -> Next {
         self.failed(&format!(
-            "the outcome of hook {} is unknown: its object is gone, and it is not run twice",
+            "the result of hook {} is unknown: its object was deleted, and hooks are not run twice",
             self.hook_name(hook)
         ))
     }
@@ -363,7 +363,7 @@ impl At<'_> {
                 self.failed(&format!("warning: Hook {event} {path} failed: {text}"))
             }
             Some(Outcome { error: None, .. }) => self.failed(&format!(
-                "hook {} was created and is not there, or not as it was created",
+                "hook {} was created, but its object is missing or was replaced",
                 self.hook_name(hook)
             )),
             None => Next::Do(step),

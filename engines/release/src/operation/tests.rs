@@ -141,7 +141,8 @@ fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
     assert_eq!(step(due(1, Some("u"), ours(Health::Done), 0)), "go to 2");
     let failed = Health::Failed("no".to_owned());
     assert_eq!(step(due(1, Some("u"), ours(failed), 0)), "fail: failed pre-install: no");
-    let unknown = "fail: failed pre-install: the outcome of hook Job/z is unknown: its object is gone, and it is not run twice";
+    let unknown = "fail: failed pre-install: the result of hook Job/z is unknown: its object was deleted, and \
+                   hooks are not run twice";
     assert_eq!(step(due(1, Some("u"), Some(HookObject::Missing), 0)), unknown);
     assert_eq!(step(due(1, Some("other"), ours(Health::Done), 0)), unknown);
 }

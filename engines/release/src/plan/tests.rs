@@ -467,7 +467,7 @@ fn another_name_is_another_release() {
     world.desired.generation = 2;
     world.desired.chart_name = "d".to_owned();
     world.desired.upgrade.in_place_chart_name_change = true;
-    // The cluster here makes records of chart `c` only, so one upgrade is all that is looked at.
+    // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
     let End::Rest(_) = world.run() else { panic!("a rest") };
     assert!(world.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", world.log);
     let mut world = World::new(desired("1.0.0", "a"));
@@ -541,11 +541,11 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
         &mut world,
         &expect![[r#"
 
-        ! InstallSucceeded Took over release apps/web.v1 with chart c@1.0.0, which is as it should be
-        = settled InstallSucceeded: Took over release apps/web.v1 with chart c@1.0.0, which is as it should be
-        = v1 deployed ()
-        = failures [0, 0, 0]
-    "#]],
+            ! InstallSucceeded Adopted release apps/web.v1 with chart c@1.0.0, which is up to date
+            = settled InstallSucceeded: Adopted release apps/web.v1 with chart c@1.0.0, which is up to date
+            = v1 deployed ()
+            = failures [0, 0, 0]
+        "#]],
     );
     let mut world = World::new(desired("1.0.0", "a"));
     world.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
@@ -839,7 +839,7 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
             world.crash = Some((at, is_done));
             // The world itself refuses to run a hook twice.
             let rest = world.settle();
-            let is_unknown = rest.text().contains("is unknown: its object is gone");
+            let is_unknown = rest.text().contains("is unknown: its object was deleted");
             unknown += usize::from(is_unknown);
             assert!(rest.is_settled() || is_unknown, "{at} {is_done}: {}", told(&mut world, &rest));
         }

@@ -174,7 +174,7 @@ fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
         while digits < 8 {
             let Some((byte, after)) = rest.split_first() else { return Err(place(rest) - digits) };
             rest = after;
-            // Parity(go): padding counts near the end only, and what follows it is not looked at.
+            // Parity(go): padding counts near the end only, and what follows it is not examined.
             if *byte == b'=' && digits >= 2 && rest.len() < 8 {
                 if rest.len() + digits < 7 {
                     return Err(text.len());

@@ -69,7 +69,7 @@ fn forgiving(outcome: Outcome) -> Outcome {
 struct Pair {
     target: Map,
     rest: std::vec::IntoIter<(Str, Value)>,
-    /// A map below that is merged before its own place is looked at.
+    /// A map below that is merged before its own place is examined.
     pending: Option<(Str, Value, Option<Value>)>,
 }
 

@@ -239,7 +239,7 @@ fn pattern<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Cow<'v, str>, F
     Ok(String::from_utf8_lossy(pattern))
 }
 
-/// The text that is searched, counted as the work of looking at each state of the pattern for each byte: that is what
+/// The text that is searched, counted as the work of examining each state of the pattern for each byte: that is what
 /// the worst strings take, and no search can be interrupted.
 fn searched<'v>(
     call: &mut Call<'_>,

@@ -139,7 +139,7 @@ fn a_reference_is_no_option_of_the_program() {
     let option = format!("--upload-pack=touch%20{}%3B", trace.display());
     let address = format!("file://{}?ref={option}", folder.path().display());
     let error = checkout(&Repository::parse(&address).unwrap()).unwrap_err();
-    assert!(error.to_string().contains("is no branch, tag or commit"), "{error}");
+    assert!(error.to_string().contains("is not a branch, tag or commit"), "{error}");
     assert!(!trace.exists());
 }
 

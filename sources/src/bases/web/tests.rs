@@ -86,7 +86,7 @@ fn a_file_without_end_is_given_up() {
     let address = format!("http://{server}/a");
     let limits = Limits { bytes: 1000, ..Limits::default() };
     let error = fetch(&address, limits).unwrap_err().to_string();
-    assert_eq!(error, format!("Get \"{address}\": the file has more than 1000 bytes"));
+    assert_eq!(error, format!("Get \"{address}\": the file is larger than 1000 bytes"));
     assert!(fetch(&address, Limits { bytes: 2000, ..limits }).is_ok());
 }
 
@@ -96,7 +96,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     let address = format!("http://{}/a", listener.local_addr().unwrap());
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let error = fetch(&address, limits).unwrap_err().to_string();
-    assert_eq!(error, format!("Get \"{address}\": no complete answer within 50ms"));
+    assert_eq!(error, format!("Get \"{address}\": no complete response within 50ms"));
 }
 
 #[test]

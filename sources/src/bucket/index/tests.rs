@@ -67,7 +67,7 @@ fn keys_become_files_inside_or_are_refused() {
         assert!(matches!(error, Error::Key { .. }), "{key:?}: {error:?}");
         assert!(error.to_string().len() < 1000, "{error}");
     }
-    expect![[r"object 'a/../../b' cannot be a file: it has a part `.` or `..`; rename it, or choose a spec.prefix without it"]]
+    expect![[r"object 'a/../../b' cannot be a file: it has a segment `.` or `..`; rename it, or choose a spec.prefix without it"]]
         .assert_eq(&place("a/../../b").unwrap_err().to_string());
 }
 

@@ -119,20 +119,20 @@ impl WebIdentity {
             let value = env::var(name).ok().filter(|value| !value.is_empty());
             value.ok_or_else(|| {
                 CredentialsError::not_loaded(format!(
-                    "spec.sts exchanges a web identity, and the environment of windlass has no {name}"
+                    "spec.sts requires a web identity, and the environment variable {name} of windlass is not set"
                 ))
             })
         };
         let (role, file) = (given("AWS_ROLE_ARN")?, given("AWS_WEB_IDENTITY_TOKEN_FILE")?);
         let token = tokio::fs::read_to_string(&file).await.map_err(|error| {
-            CredentialsError::provider_error(format!("the token {file} cannot be read: {error}"))
+            CredentialsError::provider_error(format!("cannot read the token {file}: {error}"))
         })?;
         let session = env::var("AWS_ROLE_SESSION_NAME").unwrap_or_else(|_| "windlass".to_owned());
         let exchange = self.client.assume_role_with_web_identity();
         let exchange = exchange.role_arn(role).role_session_name(session);
         let answer = exchange.web_identity_token(token.trim()).send().await;
         let answer = answer.map_err(CredentialsError::provider_error)?;
-        let none = || CredentialsError::unhandled("the token service gave no credentials");
+        let none = || CredentialsError::unhandled("the STS endpoint returned no credentials");
         let given = answer.credentials.ok_or_else(none)?;
         let expiry = SystemTime::try_from(given.expiration).map_err(CredentialsError::unhandled)?;
         let token = Some(given.session_token);

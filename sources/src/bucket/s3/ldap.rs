@@ -51,7 +51,7 @@ impl LdapUser {
 
     /// What the service is called.
     pub(super) fn place(&self) -> String {
-        format!("the token service at {}", self.ldap.endpoint.host_str().unwrap_or_default())
+        format!("the STS endpoint {}", self.ldap.endpoint.host_str().unwrap_or_default())
     }
 
     async fn credentials(&self) -> provider::Result {
@@ -60,7 +60,7 @@ impl LdapUser {
         self.budgets
             .egress()
             .admits(url)
-            .map_err(|refused| failed(format!("is not asked: {refused}")))?;
+            .map_err(|refused| failed(format!("is not allowed: {refused}")))?;
         let form = Serializer::new(String::new())
             .append_pair("Action", "AssumeRoleWithLDAPIdentity")
             .append_pair("Version", "2011-06-15")
@@ -76,7 +76,7 @@ impl LdapUser {
             let cause = root_cause(&error);
             failed(match is_distrust(&error) {
                 true => format!(
-                    "is not trusted: {cause}; put its authority as `ca.crt` into the Secret of spec.sts.certSecretRef"
+                    "is not trusted: {cause}; add its CA as `ca.crt` to the Secret of spec.sts.certSecretRef"
                 ),
                 false => format!("cannot be reached: {cause}"),
             })
@@ -84,19 +84,19 @@ impl LdapUser {
         let status = answer.status();
         let mut text = Vec::new();
         let broken = |error: reqwest::Error| {
-            failed(format!("broke off: {}", root_cause(&error.without_url())))
+            failed(format!("closed the connection: {}", root_cause(&error.without_url())))
         };
         while let Some(chunk) = answer.chunk().await.map_err(broken)? {
             text.extend_from_slice(&chunk);
             if text.len() > LARGEST {
-                return Err(failed(format!("answered more than {LARGEST} bytes")));
+                return Err(failed(format!("sent more than {LARGEST} bytes")));
             }
         }
         let text = String::from_utf8_lossy(&text);
         if !status.is_success() {
-            return Err(failed(format!("answered {status}{}", said(&text, &self.ldap))));
+            return Err(failed(format!("responded with {status}{}", said(&text, &self.ldap))));
         }
-        read(&text).ok_or_else(|| failed("gave no keys".to_owned()))
+        read(&text).ok_or_else(|| failed("returned no credentials".to_owned()))
     }
 }
 

@@ -108,7 +108,7 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
 
 /// Why nothing was answered.
 #[derive(Debug, thiserror::Error)]
-#[error("{who} cannot be reached: {why}")]
+#[error("cannot connect to {who}: {why}")]
 pub(super) struct Unanswered {
     who: String,
     pub(super) why: String,
@@ -122,7 +122,7 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
     let body = answer.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| std::io::Error::other(error.without_url()))?;
         left = left.checked_sub(chunk.len() as u64).ok_or_else(|| {
-            std::io::Error::other(format!("it is longer than {LARGEST_ANSWER} bytes"))
+            std::io::Error::other(format!("it is larger than {LARGEST_ANSWER} bytes"))
         })?;
         Ok::<_, std::io::Error>(chunk)
     });

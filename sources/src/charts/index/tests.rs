@@ -51,9 +51,9 @@ fn the_version_that_is_asked_for_is_found_in_yaml_and_in_json() {
             ("app", "1.10.0+mid", "1.10.0+mid mid"),
             ("app", "1.1", "1.1 nowhere"),
             ("app", "3.x", "no 'app' chart with version matching '3.x' found"),
-            ("other", "*", "the repository has no chart `other`"),
-            ("empty", "*", "the repository has no version of the chart `empty`"),
-            ("none", "*", "the repository has no version of the chart `none`"),
+            ("other", "*", "chart `other` not found in the repository"),
+            ("empty", "*", "no version of chart `empty` found in the repository"),
+            ("none", "*", "no version of chart `none` found in the repository"),
         ] {
             assert_eq!(chosen(&index, chart, range), expected, "{chart} {range}");
         }
@@ -69,9 +69,12 @@ fn what_is_no_index_is_refused() {
     for (text, expected) in [
         ("", "the index is empty"),
         ("# nothing", "the index is empty"),
-        ("null", "the index has no `apiVersion`, so it is none of a chart repository"),
-        ("entries: {}", "the index has no `apiVersion`, so it is none of a chart repository"),
-        ("{\"entries\": {}}", "the index has no `apiVersion`, so it is none of a chart repository"),
+        ("null", "the index has no `apiVersion`; it is not the index of a chart repository"),
+        ("entries: {}", "the index has no `apiVersion`; it is not the index of a chart repository"),
+        (
+            "{\"entries\": {}}",
+            "the index has no `apiVersion`; it is not the index of a chart repository",
+        ),
         ("apiVersion: v1\nentries: {a: [], a: []}", "the index lists the chart `a` twice"),
         ("{\"entries\": {\"a\": [], \"a\": []}}", "the index lists the chart `a` twice"),
     ] {

@@ -50,7 +50,7 @@ impl Store {
         }
         if url.port().is_some() || url.query().is_some() {
             return Err(bad(
-                "it must be s3://bucket/prefix; a server belongs in `endpoint` of the Secret",
+                "it must be s3://bucket/prefix; set the server as `endpoint` in the Secret",
             ));
         }
         let Credentials { basic: _, tls, bucket: of } = credentials;
@@ -104,7 +104,7 @@ impl Store {
         let refused = |why| self.refused(&url, why);
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
         if url.scheme() != SCHEME || bucket.is_empty() {
-            return Err(refused("it is neither in a bucket nor on a web server"));
+            return Err(refused("it is neither an s3:// nor an http(s):// URL"));
         }
         if bucket != self.remote.bucket && !self.pass_credentials {
             return Err(refused("it is in another bucket, and spec.passCredentials is not set"));
@@ -126,7 +126,7 @@ impl Store {
         // Servers over a file system may go where that leads.
         let leads_out = key.split('/').any(|part| part == "..");
         if key.is_empty() || leads_out || key.contains('\0') {
-            return Err(self.refused(url, "it names no object"));
+            return Err(self.refused(url, "it has no object key"));
         }
         Ok(key)
     }
@@ -180,7 +180,7 @@ mod tests {
             ["s3://", "s3:///charts", "s3://me:hunter2@charts", "s3://charts:80/", "s3://a/?x=1"]
         {
             let error = store(text, false).unwrap_err().to_string();
-            assert!(error.contains("cannot be the address of a chart repository"), "{error}");
+            assert!(error.contains("is not a valid chart repository URL"), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
     }
@@ -189,9 +189,9 @@ mod tests {
     async fn keys_are_for_their_own_bucket_unless_they_are_passed_on() {
         for (reference, pass, expected) in [
             ("s3://other/a.tgz", false, "it is in another bucket"),
-            ("gs://charts/a.tgz", true, "neither in a bucket nor on a web server"),
-            ("file:///etc/passwd", true, "neither in a bucket nor on a web server"),
-            ("a/%2e%2e/%2e%2e%2fa.tgz", false, "names no object"),
+            ("gs://charts/a.tgz", true, "neither an s3:// nor an http(s):// URL"),
+            ("file:///etc/passwd", true, "neither an s3:// nor an http(s):// URL"),
+            ("a/%2e%2e/%2e%2e%2fa.tgz", false, "has no object key"),
             ("http://169.254.169.254/a.tgz", true, "link-local"),
         ] {
             let error = store("s3://charts/a", pass).unwrap().chart(reference, None).await;

@@ -154,8 +154,8 @@ impl Web {
             match location.map(|location| location.to_str().ok().and_then(|it| url.join(it).ok())) {
                 Some(Some(next)) => url = next,
                 Some(None) => {
-                    let target = "an address that is none".to_owned();
-                    return Err(Error::Redirect { url: first, target, why: "it is no URL" });
+                    let target = "an invalid URL".to_owned();
+                    return Err(Error::Redirect { url: first, target, why: "it is not a URL" });
                 }
                 None if status.is_success() => return Ok(answer),
                 None if known && status == StatusCode::NOT_MODIFIED => return Ok(answer),
@@ -171,7 +171,7 @@ impl Web {
             }
         }
         let target = format!("`{}`", shown(&url));
-        Err(Error::Redirect { url: first, target, why: "there were too many redirects before" })
+        Err(Error::Redirect { url: first, target, why: "too many redirects" })
     }
 
     /// Whether somebody else may be asked: whoever writes an index or a redirect is not whoever runs this program.

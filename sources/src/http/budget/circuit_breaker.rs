@@ -62,7 +62,7 @@ pub(super) struct Open {
 pub(super) enum Said {
     /// It serves.
     Fine,
-    /// It wants to be left alone: the status, and for how long if it says so.
+    /// It wants no requests: the status, and for how long if it says so.
     Later(StatusCode, Option<Duration>),
 }
 

@@ -74,7 +74,7 @@ fn a_host_that_says_later_is_not_asked_again_and_others_are() {
         assert_eq!(answer.status(), 429);
         let busy = answer.check().unwrap_err();
         drop(answer);
-        assert!(busy.to_string().contains("answered with status 429; it is not asked before 2"));
+        assert!(busy.to_string().contains("responded with HTTP status 429; next request at 2"));
         for _ in 0..3 {
             match budgets.send(client.get(url.clone())).await {
                 Err(SendError::Busy(again)) => assert_eq!(again, busy),

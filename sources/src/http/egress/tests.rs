@@ -14,8 +14,11 @@ fn nets(nets: &[&str]) -> Vec<IpNet> {
 fn an_address_is_checked_however_it_is_written() {
     let public = Egress::Public(Arc::default());
     for url in ["http://127.1/", "http://2130706433/", "http://0x7f.1/", "https://[::1]:1/"] {
-        assert!(told(&public, url).ends_with("has no public address, and others are not asked"));
-        assert!(told(&Egress::Named(Arc::default()), url).contains("leads to windlass itself"));
+        assert!(
+            told(&public, url)
+                .ends_with("does not resolve to a public address; others are not allowed")
+        );
+        assert!(told(&Egress::Named(Arc::default()), url).contains("resolves to windlass itself"));
         assert_eq!(told(&Egress::with_loopback(), url), "");
         assert_eq!(told(&Egress::Anywhere, url), "");
     }
@@ -24,7 +27,7 @@ fn an_address_is_checked_however_it_is_written() {
     }
     // Of which only web addresses know that they are numbers.
     for url in ["ssh://git@127.0.0.1/a", "socks5://0x7f000001:1080", "ssh://[::ffff:127.0.0.1]/"] {
-        assert!(told(&Egress::Named(Arc::default()), url).contains("leads to windlass itself"));
+        assert!(told(&Egress::Named(Arc::default()), url).contains("resolves to windlass itself"));
     }
 }
 
@@ -48,7 +51,8 @@ fn metadata_are_refused_whatever_is_allowed() {
         }
     }
     let error = told(&Egress::Named(Arc::default()), "http://168.63.129.16/");
-    let expected = "`168.63.129.16` has a link-local address or one of a cloud's metadata, and those are not asked";
+    let expected =
+        "`168.63.129.16` resolves to a link-local or cloud metadata address, which is not allowed";
     assert_eq!(error, expected);
 }
 
@@ -62,7 +66,7 @@ fn a_private_network_may_be_named_and_what_windlass_is_may_not() {
     }
     rules.learn_own(vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]);
     for url in ["http://10.0.0.1:9090/a", "http://[::ffff:10.0.0.1]/", "http://[fd00::1]/"] {
-        assert!(told(&egress, url).contains("leads to windlass itself"), "{url}");
+        assert!(told(&egress, url).contains("resolves to windlass itself"), "{url}");
     }
     assert_eq!(told(&egress, "http://192.168.1.1/"), "");
 }
@@ -79,7 +83,7 @@ fn services_are_refused_where_that_was_learned_and_exceptions_are_made() {
     assert_eq!(told(&egress, "http://10.96.7.9:3000/"), "");
     assert_eq!(told(&egress, "http://10.112.0.1/"), "");
     // What is allowed is an exception for Services, and not for what is never asked.
-    assert!(told(&egress, "http://127.0.0.1/").contains("leads to windlass itself"));
+    assert!(told(&egress, "http://127.0.0.1/").contains("resolves to windlass itself"));
 }
 
 #[test]
@@ -91,10 +95,13 @@ fn a_name_is_checked_by_where_it_leads_and_a_proxy_is_not() {
     };
     let public = Egress::Public(Arc::default());
     let error = found(&public, Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "`localhost` has no public address, and others are not asked");
+    assert_eq!(
+        error.to_string(),
+        "`localhost` does not resolve to a public address; others are not allowed"
+    );
     assert!(refusal(&*error).is_some());
     let error = found(&Egress::Named(Arc::default()), Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("`localhost` leads to windlass itself"), "{error}");
+    assert!(error.contains("`localhost` resolves to windlass itself"), "{error}");
     let proxy = host_of_proxy("localhost:3128").unwrap();
     assert!(found(&public, vec![proxy]).unwrap() > 0);
     assert!(found(&Egress::with_loopback(), Vec::new()).unwrap() > 0);

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{Data, name_of_secret, text, unusable};
 
-/// Without a Secret Google's own hosts are asked with the credentials of the machine, and others as nobody.
+/// Without a Secret Google's own hosts get the credentials of windlass itself, and others are accessed anonymously.
 ///
 /// Differs(flux): there those are sent to Google whatever the endpoint; here the endpoint counts, and whoever names one must
 /// not get the token of windlass by that.
@@ -30,7 +30,7 @@ pub(super) fn google(
     Ok(google::Identity::ServiceAccount(Redacted::new(key.to_owned())))
 }
 
-/// Without a Secret Azure's own hosts are asked with the credentials of the machine, and others as nobody.
+/// Without a Secret Azure's own hosts get the credentials of windlass itself, and others are accessed anonymously.
 ///
 /// Parity(flux): the first of these that the Secret has: an application, a managed identity, the key of the account, a
 /// signature.
@@ -69,14 +69,16 @@ pub(super) fn azure(
     if let Some(client) = get("clientId") {
         if !endpoint.is_azure() {
             return Err(invalid(
-                "'clientId' alone names an identity of the machine, which is for hosts of Azure only",
+                "'clientId' alone selects a managed identity, which is used for Azure hosts only",
             ));
         }
         return Ok(azure::Identity::Environment { client: Some(client.to_owned()) });
     }
     if let Some(key) = get("accountKey") {
         let account = get("accountName").or_else(|| endpoint.account()).ok_or_else(|| {
-            invalid("'accountName' is missing, and spec.endpoint does not begin with it")
+            invalid(
+                "'accountName' is missing, and spec.endpoint does not start with an account name",
+            )
         })?;
         let (account, key) = (account.trim().to_owned(), Redacted::new(key.to_owned()));
         return Ok(azure::Identity::Key { account, key });

@@ -240,8 +240,11 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
     assert!(!format!("{identity:?}").contains("hunter2"));
     for (more, expected) in [
         (json!({"sts": named, "provider": "aws"}), "for the 'generic' bucket provider only"),
-        (json!({"sts": named, "secretRef": {"name": "s"}}), "of no use with spec.secretRef"),
-        (json!({"sts": ldap(&json!({}))}), "needs spec.sts.secretRef"),
+        (
+            json!({"sts": named, "secretRef": {"name": "s"}}),
+            "cannot be combined with spec.secretRef",
+        ),
+        (json!({"sts": ldap(&json!({}))}), "requires spec.sts.secretRef"),
         (
             json!({"sts": ldap(&json!({"secretRef": {"name": "u"}, "endpoint": "https://a:hunter2@b"}))}),
             "without credentials",

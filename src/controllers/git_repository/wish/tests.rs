@@ -83,7 +83,7 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("commit", "commit `0123456789abcdef0123456789abcdef01234567`"),
         ("name", "reference `refs/pull/1/head`"),
         ("tag", "tag `v1`"),
-        ("semver", "tag in the range `1.x`"),
+        ("semver", "tag in range `1.x`"),
         ("branch", "branch `main`"),
         ("none", "branch `master`"),
     ] {
@@ -114,7 +114,7 @@ fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
 
     let rest = wished(&json!({"url": "ssh://example.com/app.git"}), Some(&keys)).err().unwrap();
     assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-    assert!(rest.text().starts_with("spec.proxySecretRef is of no use with an ssh URL"));
+    assert!(rest.text().starts_with("spec.proxySecretRef is not supported for ssh URLs"));
 
     let rest = wished(&json!({}), Some(&keys[1..])).err().unwrap();
     assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");

@@ -73,7 +73,7 @@ fn what_is_missing_is_named_unless_it_is_optional() {
         let from = json!([{"kind": kind, "name": name, "optional": optional}]);
         composed(&json!({"valuesFrom": from, "values": {"b": 1}}), &objects)
     };
-    let advice = "; create it, or say `optional: true` in spec.valuesFrom";
+    let advice = "; create it, or set `optional: true` in spec.valuesFrom";
     let absent = "could not resolve Secret chart values reference 'shop/gone' with key 'values.yaml': secrets \"gone\" \
                   not found";
     assert_eq!(from("Secret", "gone", false).unwrap_err(), format!("{absent}{advice}"));
@@ -108,13 +108,13 @@ fn no_error_shows_what_a_secret_holds() {
         problem
     };
     for text in ["a: *hunter2", "hunter2: [}", "a: hunter2: b"] {
-        assert_eq!(told(text, None), "it is no YAML at line 1", "{text}");
+        assert_eq!(told(text, None), "it is not valid YAML at line 1", "{text}");
     }
     for text in ["- hunter2", "hunter2"] {
         assert!(told(text, None).contains("cannot unmarshal"), "{text}");
     }
     for text in ["x,hunter2", "x,a.b.c=hunter2", "x,a[99999999]=hunter2"] {
-        assert!(told(text, Some("a.b")).starts_with("its value cannot be put at"), "{text}");
+        assert!(told(text, Some("a.b")).starts_with("its value cannot be set at"), "{text}");
     }
 }
 

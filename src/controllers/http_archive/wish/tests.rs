@@ -92,7 +92,7 @@ fn a_secret_that_says_nothing_is_told_by_its_field() {
         (Resolved { proxy: nothing, ..Resolved::default() }, "`address`"),
         (
             Resolved { certificates: data(&[("tls.crt", "x")]), ..Resolved::default() },
-            "`tls.crt` needs `tls.key`",
+            "`tls.crt` requires `tls.key`",
         ),
         // Certificates of the one Secret are not those of the other.
         (Resolved { secret: data(&[("ca.crt", "x")]), ..Resolved::default() }, "spec.secretRef"),

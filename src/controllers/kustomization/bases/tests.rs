@@ -117,7 +117,10 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
     let resource = format!("\"http://{address}/far.yaml\"");
     let (names, is_remote) = built(Bed::new().bases(Egress::Public(Arc::default())), &resource);
     let told = names.unwrap_err();
-    assert!(told.contains("has no public address, and others are not asked"), "{told}");
+    assert!(
+        told.contains("does not resolve to a public address; others are not allowed"),
+        "{told}"
+    );
     assert!(is_remote);
     server.set_nonblocking(true).unwrap();
     assert!(server.accept().is_err(), "it was asked");

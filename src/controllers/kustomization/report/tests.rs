@@ -258,5 +258,5 @@ fn phases_are_told_of_what_is_new_and_of_nothing_else() {
     assert!(!new(&status("True", "True", 3)), "the interval");
     assert!(!is_new(&status("True", "True", 2), ""), "a deletion");
     assert!(!new(&status("False", "False", 3)), "an alarm on False does not end by an attempt");
-    assert!(!new(&status("Unknown", "Unknown", 3)), "a look at what is awaited");
+    assert!(!new(&status("Unknown", "Unknown", 3)), "an observation of what is awaited");
 }

@@ -1,4 +1,4 @@
-//! Looks at one object: how it compares with its manifest, how it is, whether it may go.
+//! Observes one object: how it compares with its manifest, how it is, whether it may go.
 
 use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
@@ -78,7 +78,7 @@ impl World {
             Err(error) => return Err(error),
         };
         if resource.namespaced && id.namespace.is_empty() {
-            let text = "give it metadata.namespace, or set spec.targetNamespace";
+            let text = "set metadata.namespace or spec.targetNamespace";
             return Ok(SeenState::Refused(format!(
                 "{} namespace not specified: {text}",
                 id.subject()
@@ -86,7 +86,7 @@ impl World {
         }
         if !resource.namespaced && !id.namespace.is_empty() {
             let text = format!(
-                "{} has a namespace, and {} objects have none; remove metadata.namespace",
+                "{} has a namespace, but {} is cluster-scoped; remove metadata.namespace",
                 id.subject(),
                 id.kind
             );
@@ -111,7 +111,7 @@ impl World {
             return self.compare_if_there(manifest, &resource).await;
         }
         let since = watcher.now();
-        // The dry-run itself tells whether the object is there, so a new one costs no look of its own.
+        // The dry-run itself tells whether the object is there, so a new one costs no request of its own.
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
             Ok(dry) if would_be_created(&dry) => Ok(SeenState::Missing),

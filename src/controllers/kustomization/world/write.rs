@@ -140,7 +140,7 @@ impl World {
         Ok((written, since))
     }
 
-    /// Makes fields that other tools left behind ours; whoever writes in between makes us look again.
+    /// Makes fields that other tools left behind ours; whoever writes in between makes us observe again.
     async fn take_over(
         &self,
         manifest: &Manifest,
@@ -187,7 +187,7 @@ impl World {
             }
             if tokio::time::Instant::now() >= deadline {
                 let text = format!(
-                    "it was deleted to be recreated, and is still there after {GONE_LIMIT:?}"
+                    "it was deleted in order to be recreated, but still exists after {GONE_LIMIT:?}"
                 );
                 return Err(ClusterError::NoAnswer(text));
             }

@@ -97,7 +97,7 @@ fn version(number: usize) -> Vec<(String, String)> {
         ),
         ("templates/after.yaml", named("after", "post-install,post-upgrade", "", last)),
         ("templates/back.yaml", named("back", "post-rollback", "", Pods::Ready)),
-        ("templates/farewell.yaml", named("farewell", "pre-delete", "hook-succeeded", Pods::Ready)),
+        ("templates/goodbye.yaml", named("goodbye", "pre-delete", "hook-succeeded", Pods::Ready)),
         ("templates/test.yaml", test_pod(&format!("hook-test-{number}"), Pods::Ready)),
     ];
     if number == 1 {

@@ -77,7 +77,7 @@ fn keys_are_strings_at_the_root_and_must_be_below() {
 #[test]
 fn keys_that_are_set_twice_are_listed() {
     let error = read("a: 1\nb: {c: 1, c: 2}\na: 3\n").unwrap_err();
-    // What is below a map with such keys is not looked at.
+    // What is below a map with such keys is not examined.
     assert_eq!(
         error,
         "yaml: unmarshal errors:\n  line 3: mapping key \"a\" already defined at line 1",

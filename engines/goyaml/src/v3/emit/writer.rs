@@ -308,7 +308,7 @@ impl Writer {
 
     /// Writes the lines behind `>`.
     pub(super) fn folded(&mut self, text: &str) {
-        // Parity(go-yaml v3): for each line feed it looks at the first line of the text where it
+        // Parity(go-yaml v3): for each line feed it examines the first line of the text where it
         // means the next one.
         let first = text.chars().find(|c| !is_break(*c));
         let doubles = first.is_some_and(|c| !matches!(c, ' ' | '\t' | '\0'));

@@ -37,7 +37,7 @@ const OF_GO: [(&str, usize); 17] = [
     ("urlquery", 1),
 ];
 
-/// Functions that look at no item of a list or map that they are given, or at one, and make nothing of it.
+/// Functions that examine no item of a list or map that they are given, or at one, and make nothing of it.
 ///
 /// A function is here because somebody has read it, and not because the test fails otherwise.
 const LOOK_AT_NO_ITEM: &[&str] = &[

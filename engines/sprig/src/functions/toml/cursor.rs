@@ -41,7 +41,7 @@ impl<'t> Cursor<'t> {
         let rest = &self.text[self.pos..];
         let Some(first) = rest.first() else { return Ok(None) };
         let (character, width) = decode(rest);
-        // A line feed counts as soon as it is looked at.
+        // A line feed counts as soon as it is examined.
         let line = self.line + usize::from(*first == b'\n');
         if character == char::REPLACEMENT_CHARACTER && width == 1 {
             return Err(Fault { line, message: format!("invalid UTF-8 byte: 0x{first:02x}") });

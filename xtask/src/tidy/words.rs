@@ -1,0 +1,161 @@
+//! Words that a Kubernetes engineer would neither search for nor understand at once, and what to write instead.
+//!
+//! Here: the lists, and where they apply: Rust sources, pages and `crds/yaml`. Elsewhere: the terms that we use
+//! (`docs/glossary.md`), and how messages are written (`CONTRIBUTING.md`).
+
+use super::{assert_none, files, read};
+
+/// Phrases that appear nowhere: neither in names and comments nor in messages.
+const NOWHERE: &[(&str, &str)] = &[
+    ("a look", "an observation, a run or a check"),
+    ("as nobody", "anonymously"),
+    ("breaks off", "is interrupted, or panics"),
+    ("broke off", "was interrupted, or panicked"),
+    ("farewell", "finalize"),
+    ("left alone", "not changed, paused or excluded"),
+    ("leaver", "prune candidate"),
+    ("leavers", "prune candidates"),
+    ("look at", "observe, compare or check"),
+    ("looked at", "observed, compared or checked"),
+    ("looking at", "observing, comparing or checking"),
+    ("looks at", "observes, compares or checks"),
+    ("news", "event, or change"),
+    ("of no use", "no effect, or cannot be combined"),
+    ("refused us", "authentication failed, or rejected"),
+    ("refused with", "rejected; the status names it"),
+    ("the cluster refused", "the request failed"),
+    ("worldly", "impure"),
+];
+
+/// Phrases that users do not read: in messages, on pages and in descriptions of fields.
+const UNREAD: &[(&str, &str)] = &[
+    ("a fault in windlass", "a bug in windlass"),
+    ("again and again", "repeatedly"),
+    ("are asked", "receive requests"),
+    ("asked again", "retried"),
+    ("be had", "be obtained"),
+    ("beside it", "requires"),
+    ("cannot be told", "cannot tell whether"),
+    ("does not answer", "did not respond"),
+    ("goes on when", "continues on resume"),
+    ("is not asked", "is not allowed, or is paused"),
+    ("it is no", "it is not a"),
+    ("not asked", "not allowed, or paused"),
+    ("our own", "of windlass"),
+    ("refuses us", "rejects the request"),
+    ("somebody", "another client, user or controller"),
+    ("texts", "strings, or messages"),
+    ("tried again", "retried"),
+    ("whoever", "who"),
+];
+
+/// Where a phrase stays, and why.
+const EXEMPT: &[(&str, &str, &str)] = &[
+    ("xtask/src/tidy/words.rs", "", "the lists themselves"),
+    ("docs/decisions/", "", "decisions are not rewritten"),
+    ("CHANGELOG.md", "", "entries of the past are not rewritten"),
+    ("CONTRIBUTING.md", "our own", "it speaks to those who write the project"),
+    ("ARCHITECTURE.md", "our own", "it speaks to those who write the project"),
+];
+
+/// Crates whose messages users read.
+const SPEAKING: [&str; 4] = ["src/", "sources/src/", "engines/", "crds/src/"];
+
+fn is_exempt(path: &str, phrase: &str) -> bool {
+    EXEMPT.iter().any(|(start, it, _)| path.starts_with(start) && (it.is_empty() || *it == phrase))
+}
+
+/// Whether a text has a phrase whose ends are ends of words; `_` ends a word, too.
+fn has(text: &str, phrase: &str) -> bool {
+    let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    text.match_indices(phrase).any(|(at, _)| {
+        is_end(text[..at].chars().next_back()) && is_end(text[at + phrase.len()..].chars().next())
+    })
+}
+
+/// The phrases of a list in some lines, each with its number.
+fn faults<'t>(
+    path: &str,
+    lines: impl Iterator<Item = (usize, &'t str)>,
+    list: &[(&str, &str)],
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in lines {
+        let text = line.to_lowercase();
+        for (phrase, instead) in list {
+            if has(&text, phrase) && !is_exempt(path, phrase) {
+                faults.push(format!("{path}:{number}: `{phrase}`: write {instead}"));
+            }
+        }
+    }
+    faults
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(at, line)| (at + 1, line))
+}
+
+/// The lines of a Rust file that users may read: code, whose phrases with a space are messages, and the comments that
+/// become help and descriptions of fields.
+fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
+    let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
+    let has_help = ["src/settings", "src/cli", "crds/src/"].iter().any(|it| path.starts_with(it));
+    let is_read = |line: &str| match line.trim_start() {
+        line if line.starts_with("/// ") => has_help,
+        line => !line.starts_with("//") && !line.contains("reason = "),
+    };
+    numbered(code).filter(|(_, line)| is_read(line)).collect()
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("/testing.rs")
+}
+
+#[test]
+fn names_comments_and_messages_use_the_terms_of_the_field() {
+    let mut found = Vec::new();
+    for path in files("", ".rs") {
+        let text = read(&path);
+        found.extend(faults(&path, numbered(&text), NOWHERE));
+        if SPEAKING.iter().any(|start| path.starts_with(start)) && !is_test(&path) {
+            found.extend(faults(&path, read_by_users(&path, &text).into_iter(), UNREAD));
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn pages_and_descriptions_use_the_terms_of_the_field() {
+    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+    let pages = pages.map(str::to_owned).into_iter().chain(files("docs", ".md"));
+    let mut found = Vec::new();
+    for path in pages.chain(files("crds/yaml", ".yaml")) {
+        let text = read(&path);
+        found.extend(faults(&path, numbered(&text), NOWHERE));
+        found.extend(faults(&path, numbered(&text), UNREAD));
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn words_are_found_with_file_line_and_what_to_write() {
+    let check = |text: &str| faults("a.rs", numbered(text), NOWHERE);
+    assert_eq!(
+        check("fn a() {}\nfn target_of_farewell() {}\n"),
+        ["a.rs:2: `farewell`: write finalize"]
+    );
+    assert_eq!(check("// Whoever Looked at it").len(), 1);
+    assert_none(&check("// newsletters, a lookup"));
+    let users =
+        |text: &str| faults("src/a.rs", read_by_users("src/a.rs", text).into_iter(), UNREAD);
+    assert_eq!(users("// somebody\nlet text = \"somebody\";\n").len(), 1);
+    assert_none(&users("#[cfg(test)]\nmod tests {\n    const A: &str = \"somebody\";\n}\n"));
+    let help =
+        faults("src/cli.rs", read_by_users("src/cli.rs", "/// Somebody").into_iter(), UNREAD);
+    assert_eq!(help.len(), 1);
+}
+
+#[test]
+fn exemptions_are_few_and_have_a_reason() {
+    assert!(EXEMPT.len() <= 10 && EXEMPT.iter().all(|(.., reason)| !reason.is_empty()));
+}
