@@ -65,7 +65,7 @@ async fn what_the_account_may_not_do_is_told_and_done_once_it_may() -> Result<()
     story.delete(&app).await?;
     story.await_gone(&app, SOON).await?;
     story.expect(&Target::config_map("app-config")).await?;
-    story.await_event("HelmRelease", "app", "ServiceAccount 'tenant' does not exist").await?;
+    story.await_event("HelmRelease", "app", "ServiceAccount 'tenant' not found").await?;
     story.end().await
 }
 
