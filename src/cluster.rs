@@ -14,6 +14,7 @@ pub(crate) mod discovery;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod item;
+pub(crate) mod kind;
 pub(crate) mod kubeconfig;
 pub(crate) mod leadership;
 pub(crate) mod lease;

@@ -20,7 +20,6 @@ use sources::http::Egress;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-use super::Cluster;
 use super::bounded::{ANSWER_LIMIT, Bounded};
 use super::error::chain;
 use super::events::Outbox;
@@ -29,6 +28,7 @@ use super::leadership::{Leadership, Silenced};
 use super::pool::Pool;
 use super::resolver::Resolver;
 use super::retry::Listen;
+use super::{Cluster, ClusterError};
 use crate::metrics::{ApiRequests, Metrics};
 
 /// Longest time that a request with an answer may take.
@@ -157,8 +157,9 @@ impl Connection {
         let this = self.clone();
         Pool::new(move || {
             let proxy = this.proxy.as_ref();
-            let http = http(&this.config, proxy, &this.egress, &this.leadership)?;
-            this.client(&http, None, None)
+            let client = http(&this.config, proxy, &this.egress, &this.leadership)
+                .and_then(|http| this.client(&http, None, None));
+            client.map_err(|error| ClusterError::NoAnswer(chain(&error)))
         })
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use super::Cluster;
-use super::status::OurKind;
+use super::kind::OurKind;
 
 /// Longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;

@@ -90,7 +90,7 @@ pub(crate) trait Wire: Sized + Send + 'static {
     fn version(&self) -> &str;
 }
 
-impl<K: super::status::OurKind> Wire for Item<K> {
+impl<K: super::kind::OurKind> Wire for Item<K> {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         match object(json) {
             Ok(object) => Ok(Self::Read(object)),

@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use kube::Client;
 
 use super::ClusterError;
-use super::client::ConnectionError;
-use super::error::chain;
 
 /// How many watches share a connection: fewer than any server allows that is known, with room for their lists.
 const STREAMS: usize = 64;
@@ -24,7 +22,7 @@ pub(super) struct Pool {
 }
 
 /// Makes a client with a connection of its own.
-type Open = dyn Fn() -> Result<Client, ConnectionError> + Send + Sync;
+type Open = dyn Fn() -> Result<Client, ClusterError> + Send + Sync;
 
 #[derive(Default)]
 struct Members(Mutex<Vec<Weak<Member>>>);
@@ -43,7 +41,7 @@ pub(super) struct Place {
 
 impl Pool {
     pub(super) fn new(
-        open: impl Fn() -> Result<Client, ConnectionError> + Send + Sync + 'static,
+        open: impl Fn() -> Result<Client, ClusterError> + Send + Sync + 'static,
     ) -> Self {
         Self { open: Arc::new(open), members: Arc::default() }
     }
@@ -53,8 +51,7 @@ impl Pool {
     /// # Errors
     /// When no connection can be made of the configuration.
     pub(super) fn place(&self) -> Result<Place, ClusterError> {
-        let place = self.members.place(|| (self.open)());
-        place.map_err(|error| ClusterError::NoAnswer(chain(&error)))
+        self.members.place(|| (self.open)())
     }
 }
 

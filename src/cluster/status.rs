@@ -2,36 +2,11 @@
 
 use http::Request;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::{NamespaceResourceScope, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::core::ResourceExt as _;
 use serde_json::{Value, json};
 
+use super::kind::OurKind;
 use super::{Cluster, ClusterError};
-
-/// A kind of ours: typed, namespaced, with a static API.
-pub(crate) trait OurKind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + std::fmt::Debug
-    + DeserializeOwned
-    + serde::Serialize
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> OurKind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + serde::Serialize
-        + Send
-        + Sync
-        + 'static
-{
-}
 
 impl Cluster {
     fn api<K: OurKind>(&self, namespace: &str) -> Api<K> {

@@ -19,9 +19,9 @@ use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
 use super::error::chain;
 use super::item::{Item, Line, Page, Sighted, Whole, Wire};
+use super::kind::OurKind;
 use super::objects::url_encode;
 use super::pool::{Place, Pool};
-use super::status::OurKind;
 use super::{Cluster, ClusterError};
 
 /// What to watch among the objects of a kind.

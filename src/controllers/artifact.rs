@@ -1,8 +1,6 @@
 //! The files of a source's artifact, from our store or from the shard that has it.
 //!
-//! Elsewhere: whether an artifact is the source's own ([`own`]), which [`super::source::catalog`] asks.
-
-pub(crate) mod own;
+//! Elsewhere: whether an artifact is the source's own ([`own`]), which `catalog.rs` asks.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -35,7 +33,7 @@ pub(crate) async fn files(
     elsewhere: bool,
 ) -> Result<Arc<tree::Memory>, String> {
     let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
-    let egress = context.artifact_egress.clone();
+    let egress = context.remotes.artifacts.clone();
     let Artifact { path, digest, url, .. } = artifact.clone();
     let runtime = tokio::runtime::Handle::current();
     let loaded = tokio::task::spawn_blocking(move || {
@@ -65,7 +63,7 @@ pub(crate) async fn bytes(
     let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
     let Artifact { path, digest, url, .. } = artifact.clone();
     if elsewhere {
-        let egress = context.artifact_egress.clone();
+        let egress = context.remotes.artifacts.clone();
         let (remote, limits) = (Remote { url, digest, egress }, Limits { bytes: limit, time });
         let file = sources::artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| chain(&error))?, limit).await;

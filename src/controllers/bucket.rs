@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::{Context, Memories};
+use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
+use super::source::{LATEST_ARCHIVE, Sourced, Wished, fields, latest_url};
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
-pub(super) const BUNDLE: &str = "windlass.dev/bundle";
+const BUNDLE: &str = "windlass.dev/bundle";
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -39,6 +39,7 @@ fn bundle(object: &Bucket) -> Option<&str> {
 
 impl Sourced for Bucket {
     const FOLDER: &'static str = "bucket";
+    const ANNOTATIONS: &'static [&'static str] = &[BUNDLE];
     const CONDITIONS: Conditions = Conditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
@@ -46,10 +47,6 @@ impl Sourced for Bucket {
 
     type Work = world::Work;
     type Found = world::Found;
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.bucket_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())

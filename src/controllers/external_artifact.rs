@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Source as _;
 use crds::source::ExternalArtifact;
+use crds::windlass::HTTPArchive;
+use crds::{Artifact, Source as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use reconcile::Node;
+use kube::core::ResourceExt as _;
 
+use super::catalog::Provider;
 use super::context::Context;
-use super::run::Controlled;
+use super::kept::ByType;
+use super::kind::Controlled;
+use crate::settings::Settings;
 
 impl Controlled for ExternalArtifact {
     const CONTROLLER: &'static str = "source-controller";
     const APPLIES: bool = false;
 
-    fn trigger(&self) -> String {
-        String::new()
-    }
+    type Memory = ();
 
     fn announcement(&self) -> String {
         let artifact = self.artifact();
@@ -28,6 +30,19 @@ impl Controlled for ExternalArtifact {
     fn run(self: Arc<Self>, _context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
         std::future::ready(None).boxed()
     }
+}
 
-    fn forget(_node: &Node, _context: &Context) {}
+impl Provider for ExternalArtifact {
+    const IS_RUN: bool = false;
+
+    /// Parity(flux): its files are with whoever wrote it. Those of an HTTPArchive of this process are here.
+    fn is_elsewhere(&self, settings: &Settings, kept: &ByType) -> bool {
+        let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
+        let Some(archive) = kept.seen::<HTTPArchive>(&namespace, &name) else { return true };
+        let place = |artifact: &Artifact| (artifact.path.clone(), artifact.digest.clone());
+        let is_offered = settings.selects(archive.labels())
+            && self.artifact().is_some()
+            && archive.artifact().map(place) == self.artifact().map(place);
+        !is_offered
+    }
 }

@@ -1,8 +1,7 @@
-//! What the gate and every wish need to know about any object: dependencies, unsupported fields, jitter.
+//! What the gate needs to know about any object: the state of its dependencies.
 
 use std::sync::Arc;
 
-use crds::kustomize::Kustomization;
 use crds::{DependencyReference, Reconciled};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -10,41 +9,8 @@ use reconcile::{Dependency, DependencyState};
 
 use super::context::Context;
 use super::expressions::{Expressions, Readiness};
-use super::run::node_named;
-use crate::cluster::status::OurKind;
-
-/// How a refusal of fields reads.
-pub(crate) fn unsupported_text(fields: &[&str]) -> String {
-    let (are, them) = if fields.len() == 1 { ("is", "it") } else { ("are", "them") };
-    format!(
-        "{} {are} not supported by this version of windlass; remove {them} or upgrade",
-        fields.join(", ")
-    )
-}
-
-/// A number that differs from object to object and is the same in every process.
-pub(crate) fn seed(uid: &str) -> u64 {
-    uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// The state of what a Kustomization's `dependsOn` names, from what the watch last saw.
-///
-/// Parity(flux): a dependency with the same source must also have applied the revision that is about to be applied.
-pub(crate) async fn dependencies(
-    context: &Context,
-    object: &Arc<Kustomization>,
-    revision: &str,
-    expressions: &Expressions,
-) -> Vec<Dependency> {
-    let store = &context.kustomizations;
-    let depends_on = &object.spec.depends_on;
-    named_by(context, store, object, depends_on, expressions, |other| {
-        stale(other, object, revision)
-    })
-    .await
-}
+use super::kind::node_named;
+use crate::cluster::kind::OurKind;
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.
@@ -154,21 +120,10 @@ fn not_ready<K: OurKind + Reconciled>(other: &K) -> Option<DependencyState> {
     Some(DependencyState::NotReady(text))
 }
 
-/// Whether a dependency has still to apply what both get from one source.
-fn stale(other: &Kustomization, object: &Kustomization, revision: &str) -> Option<DependencyState> {
-    let source = |k: &Kustomization| {
-        let of = &k.spec.source_ref;
-        let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
-        (of.kind, namespace, of.name.clone())
-    };
-    let applied =
-        other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
-    let is_stale = source(other) == source(object) && applied != revision;
-    is_stale.then(|| DependencyState::Stale(format!("it is at revision {applied}")))
-}
-
 #[cfg(test)]
 mod tests {
+    use crds::kustomize::Kustomization;
+
     use super::*;
     use crate::controllers::expressions::Kept;
     use serde_json::{Value, json};

@@ -19,10 +19,10 @@ use sources::reason::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
 };
 
-use super::context::{Context, Memories};
+use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished, fields};
+use super::source::{Sourced, Wished, fields};
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
@@ -52,10 +52,6 @@ impl Sourced for GitRepository {
 
     type Work = world::Work;
     type Found = ();
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.git_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())

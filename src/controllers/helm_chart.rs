@@ -22,11 +22,11 @@ use sources::reason::{
     VALUES_FILES_ERROR,
 };
 
-use super::context::{Context, Memories};
-use super::source::catalog::currency;
+use super::catalog::currency;
+use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished};
+use super::source::{Sourced, Wished};
 
 const BUILD_FAILED: &str = "BuildFailed";
 
@@ -65,10 +65,6 @@ impl Sourced for HelmChart {
 
     type Work = world::Work;
     type Found = world::Found;
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.helm_chart_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())

@@ -47,7 +47,6 @@ use release::settings::DriftMode;
 use release::{Desired, Release};
 
 use self::action_options::ActionOptions;
-pub(crate) use self::chart::Charts;
 use self::chart::Loaded;
 use self::hook_watch::HookWatch;
 use self::postrender::PostRenderers;
@@ -56,12 +55,24 @@ use self::wish::{Parts, Timeouts};
 use self::world::{Held, World};
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
+use super::kept::Memories;
+use super::kind::{Controlled, REQUESTED_AT, node_named, node_of};
+use super::object_watcher::Ownership;
 use super::record::Latest;
 use super::reference::References;
-use super::run::{Controlled, REQUESTED_AT, node_named, node_of, usual_trigger};
 use super::target::{Target, Wanted};
 use super::{gate, hold, window};
 use crate::cluster::ClusterError;
+
+/// Field manager of what HelmReleases apply.
+const MANAGER: &str = <HelmRelease as Controlled>::CONTROLLER;
+
+/// The marks on the objects of a release.
+pub(super) const OWNERSHIP: Ownership = Ownership {
+    name: "helm.toolkit.fluxcd.io/name",
+    namespace: "helm.toolkit.fluxcd.io/namespace",
+    manager: MANAGER,
+};
 
 /// What a HelmRelease remembers between runs.
 #[derive(Default)]
@@ -150,12 +161,9 @@ impl Wish {
 impl Controlled for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";
     const APPLIES: bool = true;
+    const ANNOTATIONS: &'static [&'static str] = &[wish::FORCE_AT, wish::RESET_AT];
 
-    fn trigger(&self) -> String {
-        let annotations = [wish::FORCE_AT, wish::RESET_AT];
-        let asked = annotations.map(|key| self.annotations().get(key));
-        format!("{} {asked:?}", usual_trigger(self))
-    }
+    type Memory = Memory;
 
     fn announcement(&self) -> String {
         let generation = self.meta().generation.unwrap_or_default();
@@ -170,12 +178,12 @@ impl Controlled for HelmRelease {
     }
 
     fn forget(node: &Node, context: &Context) {
-        let memory = context.helm_release_memory.of(node);
+        let memory = context.shared::<Memories<Memory>>().of(node);
         let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
         if let Some(target) = target {
             target.watcher().forget(node);
         }
-        context.helm_release_memory.forget(node);
+        context.shared::<Memories<Memory>>().forget(node);
     }
 }
 
@@ -223,10 +231,10 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 async fn run(seen: Arc<HelmRelease>, context: Arc<Context>) -> Option<Duration> {
     // After a start a source may only seem to be missing; an error means that the process ends.
-    context.sources.wait_until_ready().await.ok()?;
-    context.helm_releases.wait_until_ready().await.ok()?;
+    context.sources.listed().await?;
+    context.store::<HelmRelease>().wait_until_ready().await.ok()?;
     let node = node_of(&*seen);
-    let memory = context.helm_release_memory.of(&node);
+    let memory = context.shared::<Memories<Memory>>().of(&node);
     let (latest, kept) = {
         let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
         (memory.latest.clone(), memory.expressions.clone())
@@ -350,7 +358,7 @@ impl Session {
         };
         let requeue = self.in_future(self.context.settings.requeue_dependency);
         let depends_on = &object.spec.depends_on;
-        let store = &self.context.helm_releases;
+        let store = &self.context.store::<HelmRelease>();
         let expressions = &self.expressions;
         let dependencies =
             gate::named_by(&self.context, store, object, depends_on, expressions, |_| None).await;
@@ -412,12 +420,13 @@ impl Session {
     async fn named(&self, object: &HelmRelease) -> Result<(Arc<Target>, values::Values), Rest> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        let wanted =
+            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
         // All of it is watched before any of it is missed.
-        let mut references = References::default();
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
-        let values = values::read(&self.context, object, &mut references).await;
-        references.watch(&self.context, &self.node);
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&wanted, &mut references).await;
+        let values = values::read(object, &mut references).await;
+        references.watch(&self.node);
         let target = target?;
         self.moved(&target);
         Ok((target, values?))

@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::{Context, Memories};
+use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished};
+use super::source::{Sourced, Wished};
 
 pub(crate) use oci_registry::registry;
 pub(crate) use resolve::secrets;
@@ -55,10 +55,6 @@ impl Sourced for HelmRepository {
     type Work = world::Work;
     /// The index, if it was sent.
     type Found = Option<File>;
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.helm_repository_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_ref().map_or(DEFAULT_INTERVAL, |interval| interval.as_str()))

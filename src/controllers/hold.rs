@@ -10,8 +10,8 @@ use kube::core::{Resource, ResourceExt as _};
 use reconcile::{HOLD, Hold, Mark, Status, Time, reason};
 
 use super::context::Context;
+use super::kind::Controlled;
 use super::record::Latest;
-use super::run::Controlled;
 use crate::cluster::ClusterError;
 use crate::cluster::events::{Event, Severity};
 

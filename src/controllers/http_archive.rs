@@ -18,10 +18,10 @@ use sources::http_archive::Validators;
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::{Context, Memories};
+use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Memory, Sourced, Wished, fields};
+use super::source::{Sourced, Wished, fields};
 use crate::cluster::ClusterError;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
@@ -49,10 +49,6 @@ impl Sourced for HTTPArchive {
 
     type Work = world::Work;
     type Found = Option<world::Found>;
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.http_archive_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())

@@ -13,7 +13,7 @@ mod report;
 mod resolve;
 mod retry;
 mod substitution;
-pub(super) mod wish;
+mod wish;
 mod world;
 
 use std::collections::BTreeMap;
@@ -36,18 +36,29 @@ use tree::Trace;
 use self::build::Built;
 use self::retry::Judged;
 use self::substitution::Substitution;
-pub(super) use self::wish::ALLOW_EMPTY;
-use self::wish::{Timeouts, Wish};
+use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
 use super::contest::Contests;
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
+use super::kept::Memories;
+use super::kind::{Controlled, node_of};
+use super::object_watcher::Ownership;
 use super::record::Latest;
 use super::reference::References;
-use super::run::{Controlled, node_of, usual_trigger};
 use super::target::{Target, Wanted};
-use super::{artifact, gate, hold, marks, progress, window};
+use super::{artifact, hold, marks, progress, window};
 use crate::cluster::ClusterError;
+
+/// Field manager of what Kustomizations apply.
+const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
+
+/// The marks on the objects of a Kustomization.
+pub(super) const OWNERSHIP: Ownership = Ownership {
+    name: apply::meta::OWNER_NAME,
+    namespace: apply::meta::OWNER_NAMESPACE,
+    manager: MANAGER,
+};
 
 /// What a Kustomization remembers between runs.
 #[derive(Default)]
@@ -112,10 +123,9 @@ struct SettledBuild {
 impl Controlled for Kustomization {
     const CONTROLLER: &'static str = "kustomize-controller";
     const APPLIES: bool = true;
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY];
 
-    fn trigger(&self) -> String {
-        usual_trigger(self)
-    }
+    type Memory = Memory;
 
     fn announcement(&self) -> String {
         let generation = self.meta().generation.unwrap_or_default();
@@ -130,12 +140,12 @@ impl Controlled for Kustomization {
     }
 
     fn forget(node: &Node, context: &Context) {
-        let memory = context.kustomization_memory.of(node);
+        let memory = context.shared::<Memories<Memory>>().of(node);
         let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
         if let Some(target) = target {
             target.watcher().forget(node);
         }
-        context.kustomization_memory.forget(node);
+        context.shared::<Memories<Memory>>().forget(node);
     }
 }
 
@@ -184,9 +194,9 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration> {
     // After a start a source may only seem to be missing; an error means that the process ends.
-    context.sources.wait_until_ready().await.ok()?;
+    context.sources.listed().await?;
     let node = node_of(&*seen);
-    let memory = context.kustomization_memory.of(&node);
+    let memory = context.shared::<Memories<Memory>>().of(&node);
     let (latest, kept) = {
         let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
         (memory.latest.clone(), memory.expressions.clone())
@@ -284,7 +294,7 @@ impl Session {
         let requeue = self.context.settings.requeue_dependency;
         let revision = &artifact.revision;
         let dependencies =
-            gate::dependencies(&self.context, object, revision, &self.expressions).await;
+            resolve::dependencies(&self.context, object, revision, &self.expressions).await;
         let facts = Facts { dependencies, ..facts };
         match after_resolve(&facts, self.in_future(requeue)) {
             // Suspension and windows were asked about before anything was resolved.
@@ -311,12 +321,13 @@ impl Session {
     ) -> Result<(Arc<Target>, Option<Substitution>), Rest> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        let wanted =
+            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
         // All of it is watched before any of it is missed.
-        let mut references = References::default();
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&wanted, &mut references).await;
         let substitution = Substitution::read(&self.context, object, &mut references).await;
-        references.watch(&self.context, &self.node);
+        references.watch(&self.node);
         let target = target?;
         self.memory().moved(&self.node, &target);
         Ok((target, substitution?))
@@ -467,7 +478,7 @@ impl Session {
 
     fn interval(&self, object: &Kustomization, timeouts: Timeouts) -> Duration {
         let percent = self.context.settings.interval_jitter_percentage;
-        let seed = gate::seed(&object.uid().unwrap_or_default());
+        let seed = reconcile::seed(&object.uid().unwrap_or_default());
         reconcile::jittered(timeouts.interval.max(SHORTEST_INTERVAL), percent, seed)
     }
 

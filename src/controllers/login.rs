@@ -23,7 +23,7 @@ pub(crate) async fn login(
     if provider != Some(RegistryProvider::Aws) || has_secret {
         return Ok(());
     }
-    let login = context.oci_known.login_to_aws(&remote.repository, remote.timeout).await;
+    let login = context.remotes.oci.login_to_aws(&remote.repository, remote.timeout).await;
     remote.auth = login.map_err(|error| match &error {
         Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, chain(&error)),
         Error::Busy(said) => busy(AUTHENTICATION_FAILED, said),

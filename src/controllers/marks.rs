@@ -10,21 +10,19 @@ use reconcile::{Conditions, Mark, Time};
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::kind::{Controlled, REQUESTED_AT};
 use super::record::{Latest, conditions_of};
-use super::run::{Controlled, REQUESTED_AT};
-use super::{bucket, hold, kustomization, window};
+use super::{hold, window};
 use crate::cluster::ClusterError;
 
-/// Annotations that change what an object's runs do.
-pub(super) const ANNOTATIONS: [&str; 8] = [
+/// Annotations that change what the runs of an object of any kind do.
+pub(super) const ANNOTATIONS: [&str; 6] = [
     window::WINDOW,
     window::BREAK_GLASS,
     window::SCHEDULE_ANNOTATION,
     hold::BY,
     hold::REASON,
     hold::UNTIL,
-    bucket::BUNDLE,
-    kustomization::ALLOW_EMPTY,
 ];
 
 /// The conditions that an object should have now.

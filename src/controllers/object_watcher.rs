@@ -8,7 +8,7 @@ mod references;
 mod state;
 mod task;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use apply::fingerprint::fingerprint;
@@ -25,26 +25,44 @@ use crate::cluster::watch::Selection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::metrics::WakeReason;
 
-/// Field manager of what Kustomizations apply; Flux's, so that its fields stay ours.
-pub(crate) const MANAGER: &str = "kustomize-controller";
-/// Field manager of what HelmReleases apply; Flux's as well.
-pub(crate) const HELM_MANAGER: &str = "helm-controller";
+/// The marks on the objects that a kind applies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ownership {
+    /// Label with the owner's name, by which they are watched.
+    pub(crate) name: &'static str,
+    /// Label with the owner's namespace.
+    pub(crate) namespace: &'static str,
+    /// Field manager whose fields are ours; Flux's, so that what it applied stays ours.
+    pub(crate) manager: &'static str,
+}
 
-/// Label that names the HelmRelease whose release has an object.
-pub(crate) const RELEASE_NAME: &str = "helm.toolkit.fluxcd.io/name";
-/// Label that gives the namespace of that HelmRelease.
-pub(crate) const RELEASE_NAMESPACE: &str = "helm.toolkit.fluxcd.io/namespace";
+/// The marks by kind.
+type Owners = BTreeMap<String, Ownership>;
 
-/// Field managers whose fields are ours.
-const MANAGERS: [&str; 2] = [MANAGER, HELM_MANAGER];
+/// The marks of all kinds.
+#[derive(Debug, Default)]
+struct Marks {
+    all: Owners,
+    managers: Vec<&'static str>,
+    labels: Vec<&'static str>,
+}
 
-/// Labels that say whose an object is.
-const LABELS: [&str; 4] =
-    [apply::meta::OWNER_NAME, apply::meta::OWNER_NAMESPACE, RELEASE_NAME, RELEASE_NAMESPACE];
+impl Marks {
+    fn new(all: Owners) -> Self {
+        let managers = all.values().map(|it| it.manager).collect();
+        let labels = all.values().flat_map(|it| [it.name, it.namespace]).collect();
+        Self { all, managers, labels }
+    }
 
-/// The label by which the objects of a node are watched.
-fn label_of(owner: &Node) -> &'static str {
-    if owner.kind == "HelmRelease" { RELEASE_NAME } else { apply::meta::OWNER_NAME }
+    /// The label by which the objects of a node are watched; nothing has it where its kind owns none.
+    fn label_of(&self, owner: &Node) -> &'static str {
+        self.all.get(&owner.kind).map_or("", |it| it.name)
+    }
+
+    /// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
+    fn print_of(&self, metadata: &Value) -> (u64, Fingerprint) {
+        (version_of(metadata), fingerprint(metadata, &self.managers, &self.labels))
+    }
 }
 
 type Fingerprint = u64;
@@ -53,6 +71,7 @@ type Fingerprint = u64;
 pub(crate) struct ObjectWatcher {
     cluster: Cluster,
     hub: Arc<Hub>,
+    marks: Arc<Marks>,
     state: Mutex<State>,
     myself: Weak<Self>,
 }
@@ -65,11 +84,6 @@ impl Drop for ObjectWatcher {
     }
 }
 
-/// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
-fn print_of(metadata: &Value) -> (u64, Fingerprint) {
-    (version_of(metadata), fingerprint(metadata, &MANAGERS, &LABELS))
-}
-
 fn version_of(metadata: &Value) -> u64 {
     let version = metadata.get("resourceVersion").and_then(Value::as_str);
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
@@ -77,13 +91,25 @@ fn version_of(metadata: &Value) -> u64 {
 
 impl ObjectWatcher {
     /// Watches nothing yet.
-    pub(crate) fn new(cluster: Cluster, hub: Arc<Hub>) -> Arc<Self> {
+    pub(crate) fn new(cluster: Cluster, hub: Arc<Hub>, owners: Owners) -> Arc<Self> {
+        let marks = Arc::new(Marks::new(owners));
         Arc::new_cyclic(|myself| Self {
             cluster,
             hub,
-            state: Mutex::default(),
+            state: Mutex::new(State::of(marks.clone())),
+            marks,
             myself: myself.clone(),
         })
+    }
+
+    /// The same for another cluster.
+    pub(crate) fn of_another(&self, cluster: Cluster) -> Arc<Self> {
+        Self::new(cluster, self.hub.clone(), self.marks.all.clone())
+    }
+
+    /// The cluster that is watched.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,10 +183,10 @@ impl ObjectWatcher {
         since: Moment,
     ) {
         let metadata = live.get("metadata").cloned().unwrap_or_default();
-        let applied = print_of(&metadata);
+        let applied = self.marks.print_of(&metadata);
         let id = live.id();
         let mut state = self.state();
-        let label = label_of(owner);
+        let label = self.marks.label_of(owner);
         let seen = state.sighted(label, &id);
         // A watch may have been faster than the answer, with this change or already with a later one.
         let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1)
@@ -182,7 +208,7 @@ impl ObjectWatcher {
         let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
             return false;
         };
-        let seen = state.sighted(label_of(owner), id);
+        let seen = state.sighted(self.marks.label_of(owner), id);
         seen.is_some_and(|(seen, _)| seen <= version) && state.is_watched(tracked)
     }
 
@@ -233,11 +259,11 @@ impl ObjectWatcher {
         for Awaited { resource, id, labelled, version, since } in awaited {
             state.wait(owner, id);
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
-            let seen = state.sighted(label_of(owner), id);
+            let seen = state.sighted(self.marks.label_of(owner), id);
             moved |= seen.is_some_and(|(seen, _)| seen > *version);
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
-                Labelled::Yes => Selection::Labelled(label_of(owner)),
+                Labelled::Yes => Selection::Labelled(self.marks.label_of(owner)),
                 Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
             };
             self.ensure(&mut state, owner, resource, selection);
@@ -329,7 +355,7 @@ impl ObjectWatcher {
 
     /// A watch saw an object.
     fn saw(&self, key: &WatchKey, id: &ObjectId, metadata: &Value) {
-        let print = print_of(metadata);
+        let print = self.marks.print_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
         if let Selection::Labelled(label) = key.selection {
@@ -370,7 +396,7 @@ impl ObjectWatcher {
         }
         state.losses.add(id, None);
         let tracked = state.tracked.get_mut(id);
-        if let Some(tracked) = tracked.filter(|it| key.is_of(label_of(&it.owner))) {
+        if let Some(tracked) = tracked.filter(|it| key.is_of(self.marks.label_of(&it.owner))) {
             tracked.dirty = true;
             if !tracked.writing {
                 drifted = Some(tracked.owner.clone());

@@ -16,12 +16,12 @@ use serde_json::{Map, Value, json};
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::{Context, Memories};
+use super::catalog::currency;
+use super::context::Context;
 use super::login::login;
-use super::source::catalog::currency;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Memory, Sourced, Wished, fields, latest_url};
+use super::source::{LATEST_ARCHIVE, Sourced, Wished, fields, latest_url};
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -46,10 +46,6 @@ impl Sourced for OCIRepository {
 
     type Work = world::Work;
     type Found = world::Found;
-
-    fn memories(context: &Context) -> &Memories<Memory<Self>> {
-        &context.oci_memory
-    }
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())

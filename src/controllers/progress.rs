@@ -13,8 +13,8 @@ use reconcile::{Conditions, Time, reason};
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::kind::Controlled;
 use super::record::{Latest, conditions_of};
-use super::run::Controlled;
 
 /// How long a phase may take until it is told of.
 const LONG: Duration = Duration::from_secs(2);

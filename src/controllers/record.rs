@@ -9,9 +9,9 @@ use reconcile::Condition;
 use serde_json::{Map, Value};
 
 use super::context::Context;
-use super::run::Controlled;
+use super::kind::Controlled;
 use crate::cluster::ClusterError;
-use crate::cluster::status::OurKind;
+use crate::cluster::kind::OurKind;
 
 /// The newest object that a write of ours returned.
 pub(crate) struct Latest<K>(Mutex<Option<Arc<K>>>);
@@ -165,7 +165,7 @@ fn changes(before: &Value, after: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::run::REQUESTED_AT;
+    use crate::controllers::kind::REQUESTED_AT;
     use crds::Reconciled as _;
     use crds::kustomize::Kustomization;
     use kube::core::Resource as _;

@@ -9,62 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryStreamExt as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::controller::{self, Action, Config, applier};
-use kube::runtime::reflector::{ObjectRef, store::Writer};
+use kube::runtime::reflector::ObjectRef;
 use reconcile::Node;
 use tokio::sync::Semaphore;
 
 use self::keeper::Keeper;
 use super::context::Context;
+use super::kept::Shelf;
+use super::kind::{Controlled, REQUESTED_AT, node_named, node_of};
 use crate::cluster::ClusterError;
 use crate::cluster::item::Unreadable;
-use crate::cluster::status::OurKind;
 use crate::metrics::WakeReason;
 
-/// A kind of ours that has runs.
-pub(crate) trait Controlled: OurKind {
-    /// Name under which it reports: Flux's controller for the kind.
-    const CONTROLLER: &'static str;
-
-    /// Whether it applies objects, so that windows are about it.
-    const APPLIES: bool;
-
-    /// What a person may have changed to make it run: a hash or text of spec generation, requests, deletion.
-    fn trigger(&self) -> String;
-
-    /// What others depend on: while it stays the same nobody is woken.
-    fn announcement(&self) -> String;
-
-    /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>>;
-
-    /// The object is gone: forget what is known about it.
-    fn forget(node: &Node, context: &Context);
-}
-
-/// What an object of ours is called in the graph.
-pub(crate) fn node_of<K: OurKind>(object: &K) -> Node {
-    node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
-}
-
-/// The same, for one that is known by name only.
-pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
-    Node::new(&K::group(&()), &K::kind(&()), namespace, name)
-}
-
-/// Annotation that asks for a run now.
-pub(crate) const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
-
-/// The usual trigger: generation, the request annotation, windows and holds, deletion.
-pub(crate) fn usual_trigger<K: OurKind>(object: &K) -> String {
+/// What a person may have changed to make an object run: generation, requests, annotations, deletion.
+fn trigger<K: Controlled>(object: &K) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
-    let asked = super::marks::ANNOTATIONS.map(|key| object.annotations().get(key));
+    let keys = super::marks::ANNOTATIONS.iter().chain(K::ANNOTATIONS);
+    let asked: Vec<_> = keys.map(|key| object.annotations().get(*key)).collect();
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
 
@@ -151,7 +118,7 @@ impl Notices {
         let node = node_of(object);
         self.is_readable_again(&node);
         let now = Noticed {
-            trigger: object.trigger(),
+            trigger: trigger(object),
             announcement: object.announcement(),
             ours: is_ours(object, &self.context),
         };
@@ -216,13 +183,12 @@ impl Notices {
     }
 }
 
-/// Runs a kind until `stop` says so; then runs under way end and no new one begins.
+/// Runs a kind until `stop` says so; then runs under way end and no new one begins. A kind is run once.
 pub(crate) async fn run_kind<K: Controlled>(
     context: Arc<Context>,
-    writer: Writer<K>,
-    concurrency: u16,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
+    let Some(writer) = context.shared::<Shelf<K>>().writer() else { return };
     let store = writer.as_reader();
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
@@ -253,7 +219,7 @@ pub(crate) async fn run_kind<K: Controlled>(
     });
     let events = stream::select(Box::pin(begin), Box::pin(watched));
     let queue = stream::select(events, Box::pin(wakes)).take_until(stop);
-    let config = Config::default().concurrency(concurrency);
+    let config = Config::default().concurrency(UNBOUNDED);
     let hub = context.hub.clone();
     applier(
         |object: Arc<K>, context: Arc<Context>| isolated(object, context).boxed(),
@@ -273,6 +239,10 @@ pub(crate) async fn run_kind<K: Controlled>(
     .for_each(|_| async {})
     .await;
 }
+
+/// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
+/// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
+const UNBOUNDED: u16 = 0;
 
 /// When a run that panicked is retried.
 const AFTER_PANIC: Duration = Duration::from_secs(60);

@@ -2,10 +2,9 @@
 //!
 //! Here: what a kind has to say about itself ([`Sourced`]) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), artifacts
-//! that are not where they should be (`lost`), every source by kind and name ([`catalog`]). Elsewhere: the kinds (a folder each beside this one), protocols and the
+//! that are not where they should be (`lost`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
 //! decision whether to fetch (`sources`).
 
-pub(crate) mod catalog;
 mod lost;
 pub(crate) mod report;
 pub(crate) mod world;
@@ -23,12 +22,14 @@ use sources::http::Busy;
 use sources::plan::{self, Desired, Kept, Shape};
 use sources::store::Store;
 
-use super::context::{Context, Memories};
+use super::catalog::Provider;
+use super::context::Context;
+use super::kept::Memories;
+use super::kind::{Controlled, node_of};
 use super::record::{FINALIZER, Latest};
-use super::run::{Controlled, node_of, usual_trigger};
-use super::{gate, hold, marks};
+use super::{hold, marks};
 use crate::cluster::ClusterError;
-use crate::cluster::status::OurKind;
+use crate::cluster::kind::OurKind;
 use report::Conditions;
 use world::{Asked, Run, Stored, World};
 
@@ -43,14 +44,13 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     const FOLDER: &'static str;
     /// The conditions that tell of its failures.
     const CONDITIONS: Conditions;
+    /// Annotations that change what runs of this kind alone do.
+    const ANNOTATIONS: &'static [&'static str] = &[];
 
     /// A spec that was checked, together with what it names.
     type Work: Send + Sync + 'static;
     /// What asking the remote found that fetching can use.
     type Found: Send + 'static;
-
-    /// What objects of the kind remember.
-    fn memories(context: &Context) -> &Memories<Memory<Self>>;
 
     /// `spec.interval`; `None` if it is not repeated.
     fn interval(&self) -> Option<&str>;
@@ -190,13 +190,14 @@ impl<K> Default for Memory<K> {
     }
 }
 
+impl<K: Sourced> Provider for K {}
+
 impl<K: Sourced> Controlled for K {
     const CONTROLLER: &'static str = "source-controller";
     const APPLIES: bool = false;
+    const ANNOTATIONS: &'static [&'static str] = <K as Sourced>::ANNOTATIONS;
 
-    fn trigger(&self) -> String {
-        usual_trigger(self)
-    }
+    type Memory = Memory<K>;
 
     fn announcement(&self) -> String {
         // The time tells of an artifact that was lost and made again, equal to the last byte.
@@ -210,10 +211,6 @@ impl<K: Sourced> Controlled for K {
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
         async move { run(self, &context).await }.boxed()
     }
-
-    fn forget(node: &Node, context: &Context) {
-        K::memories(context).forget(node);
-    }
 }
 
 /// Longest delay until a run is repeated that the API server refused to record.
@@ -222,7 +219,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 /// One run; returns when to run again.
 async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
-    let memory = K::memories(context).of(&node);
+    let memory = context.shared::<Memories<Memory<K>>>().of(&node);
     let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
@@ -420,6 +417,6 @@ const SOONEST: Duration = Duration::from_secs(1);
 fn jittered<K: Sourced>(context: &Context, object: &K, interval: &str) -> Duration {
     let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
     let percent = context.settings.interval_jitter_percentage;
-    let seed = gate::seed(&object.uid().unwrap_or_default());
+    let seed = reconcile::seed(&object.uid().unwrap_or_default());
     reconcile::jittered(interval.max(reconcile::SHORTEST_INTERVAL), percent, seed)
 }

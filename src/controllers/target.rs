@@ -8,18 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crds::KubeConfigReference;
 use reconcile::{Rest, Wake, reason};
+use sources::http::Budgets;
 use tokio::task::AbortHandle;
 
-use super::context::Context;
+use super::crd_watch::follow_crds;
 use super::hub::Hub;
-use super::kinds;
 use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::reference::References;
+use super::unsupported::unsupported_text;
 use crate::cluster::Cluster;
 use crate::cluster::client::connect_to;
 use crate::cluster::kubeconfig::{Allowed, Remote};
 use crate::metrics::Metrics;
+use crate::settings::Settings;
 
 /// How many objects of ours are applied to one cluster at the same moment.
 ///
@@ -87,6 +89,9 @@ pub(crate) struct Targets {
     home: Arc<Target>,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,
+    budgets: Arc<Budgets>,
+    /// What may be in a kubeconfig.
+    allowed: Allowed,
     destinations: Mutex<BTreeMap<Key, Weak<Destination>>>,
     targets: Mutex<BTreeMap<Key, Weak<Target>>>,
 }
@@ -105,13 +110,13 @@ pub(crate) struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// Parity(flux): the flag's ServiceAccount counts wherever the spec names none, remote clusters included.
     pub(crate) fn new(
-        context: &'a Context,
+        settings: &'a Settings,
         namespace: &'a str,
         kube_config: Option<&'a KubeConfigReference>,
         service_account: Option<&'a str>,
     ) -> Self {
         let given = service_account.filter(|name| !name.is_empty());
-        let default = context.settings.default_service_account.as_deref();
+        let default = settings.default_service_account.as_deref();
         let service_account = given.or(default.filter(|name| !name.is_empty()));
         Self { namespace, kube_config, service_account }
     }
@@ -141,18 +146,24 @@ fn failed(text: String) -> Rest {
 impl Targets {
     /// Only windlass's own cluster, as itself.
     pub(crate) fn new(
-        cluster: Cluster,
-        watcher: Arc<ObjectWatcher>,
+        settings: &Settings,
+        watcher: &Arc<ObjectWatcher>,
         hub: Arc<Hub>,
+        budgets: Arc<Budgets>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let applying = Permits::new(APPLYING_AT_ONCE);
-        let destination =
-            Destination { cluster: cluster.clone(), watcher, applying, crd_watch: None };
+        let (applying, cluster) = (Permits::new(APPLYING_AT_ONCE), watcher.cluster().clone());
+        let destination = Destination {
+            cluster: cluster.clone(),
+            watcher: watcher.clone(),
+            applying,
+            crd_watch: None,
+        };
         let key = Key { destination: String::new(), user: String::new() };
         let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
         let (destinations, targets) = (Mutex::default(), Mutex::default());
-        Self { home, hub, metrics, destinations, targets }
+        let allowed = Allowed { insecure_tls: settings.insecure_kubeconfig_tls };
+        Self { home, hub, metrics, budgets, allowed, destinations, targets }
     }
 
     /// The target that a spec asks for. The Secret that it names is among the references then.
@@ -161,13 +172,12 @@ impl Targets {
     /// Says which Secret or name cannot be used, and why.
     pub(crate) async fn of(
         &self,
-        context: &Context,
         wanted: &Wanted<'_>,
         references: &mut References,
     ) -> Result<Arc<Target>, Rest> {
         let user = wanted.user()?;
         let remote = match wanted.kube_config {
-            Some(named) => Some(remote(context, references, wanted.namespace, named).await?),
+            Some(named) => Some(remote(self.allowed, references, wanted.namespace, named).await?),
             None => None,
         };
         let destination =
@@ -186,7 +196,7 @@ impl Targets {
                 let cluster = cluster.map_err(|error| failed(error.to_string()))?;
                 (self.home.destination.clone(), cluster)
             }
-            Some((remote, secret)) => self.reach(context, remote, user.as_deref(), secret).await?,
+            Some((remote, secret)) => self.reach(remote, user.as_deref(), secret).await?,
         };
         let target = Arc::new(Target { cluster, destination, key: key.clone() });
         keep(&self.targets, key, &target);
@@ -196,7 +206,6 @@ impl Targets {
     /// A remote cluster and a client of it in a user's name.
     async fn reach(
         &self,
-        context: &Context,
         remote: &Remote,
         user: Option<&str>,
         secret: &str,
@@ -207,11 +216,11 @@ impl Targets {
             Some(destination) => destination,
             None => {
                 let cluster =
-                    connect_to(remote, context.budgets.egress(), &self.home.cluster, &self.metrics)
+                    connect_to(remote, self.budgets.egress(), &self.home.cluster, &self.metrics)
                         .await
                         .map_err(|e| told(&e))?;
-                let watcher = ObjectWatcher::new(cluster.clone(), self.hub.clone());
-                let follow = kinds::follow_crds(cluster.clone(), self.hub.clone());
+                let watcher = self.home.watcher().of_another(cluster.clone());
+                let follow = follow_crds(cluster.clone(), self.hub.clone());
                 let crd_watch = Some(tokio::spawn(follow).abort_handle());
                 let applying = Permits::new(APPLYING_AT_ONCE);
                 let destination = Arc::new(Destination { cluster, watcher, applying, crd_watch });
@@ -243,22 +252,21 @@ fn keep<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: Key, value: &Arc<T>) {
 
 /// The cluster that a Secret describes, and the Secret's name for messages.
 async fn remote(
-    context: &Context,
+    allowed: Allowed,
     references: &mut References,
     namespace: &str,
     reference: &KubeConfigReference,
 ) -> Result<(Remote, String), Rest> {
     let Some(secret_ref) = &reference.secret_ref else {
-        let text = super::gate::unsupported_text(&["spec.kubeConfig.configMapRef"]);
+        let text = unsupported_text(&["spec.kubeConfig.configMapRef"]);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     };
     let secret = format!("{namespace}/{}", secret_ref.name);
     let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
-    let data = references.secret(context, namespace, &secret_ref.name).await;
+    let data = references.secret(namespace, &secret_ref.name).await;
     let data = data.map_err(|error| told(error.to_string()))?;
     let missing = || told("not found; create it or correct spec.kubeConfig".to_owned());
     let data = data.ok_or_else(missing)?;
-    let allowed = Allowed { insecure_tls: context.settings.insecure_kubeconfig_tls };
     let remote = Remote::from_secret(&data, secret_ref.key.as_deref(), allowed);
     Ok((remote.map_err(|error| told(error.to_string()))?, secret))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::core::{Resource, ResourceExt as _};
 use reconcile::{Mark, SCHEDULE, ScheduleTimes, Status, Time, WindowState, reason};
 
-use super::run::Controlled;
+use super::kind::Controlled;
 
 /// When an applier may apply, correct and prune.
 pub(super) const WINDOW: &str = "windlass.dev/window";

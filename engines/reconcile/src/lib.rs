@@ -45,7 +45,7 @@ pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
 pub use retries::Retries;
-pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout};
+pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
 pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
 pub use time::Time;
 pub use window::{Until, WindowError, WindowState, Windows};

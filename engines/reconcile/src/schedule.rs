@@ -9,6 +9,13 @@ use std::time::Duration;
 /// Differs(flux): an interval of zero there keeps a worker busy for ever.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A number that differs from object to object, by its uid, and is the same in every process.
+pub fn seed(uid: &str) -> u64 {
+    uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// An interval × (1 ± percent %), so that what was created together does not run together for ever.
 ///
 /// The same seed gives the same result; percentages over 99 count as 99.

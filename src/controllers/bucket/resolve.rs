@@ -39,7 +39,7 @@ pub(super) async fn resolve(
     let sts = spec.sts.as_ref();
     let (sts_secret, sts_certificates) =
         (sts.and_then(|it| it.secret_ref.clone()), sts.and_then(|it| it.cert_secret_ref.clone()));
-    let mut references = References::default();
+    let mut references = References::new(&context.watcher);
     // All are watched before one is missed.
     let mut read = Vec::new();
     for (field, what, reference) in [
@@ -49,9 +49,9 @@ pub(super) async fn resolve(
         ("spec.sts.secretRef", "failed to get STS secret: ", &sts_secret),
         ("spec.sts.certSecretRef", "failed to get STS TLS config: ", &sts_certificates),
     ] {
-        read.push(data(context, object, &mut references, field, what, reference.as_ref()).await);
+        read.push(data(object, &mut references, field, what, reference.as_ref()).await);
     }
-    references.watch(context, node);
+    references.watch(node);
     let mut read = read.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut next = || read.next().flatten();
     Ok(Resolved {
@@ -65,7 +65,6 @@ pub(super) async fn resolve(
 
 /// The data of a Secret; `None` if the spec names none.
 async fn data(
-    context: &Context,
     object: &Bucket,
     references: &mut References,
     field: &str,
@@ -78,7 +77,7 @@ async fn data(
         let text = format!("{what}failed to get secret '{namespace}/{name}': {why}");
         Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
     };
-    let secret = references.secret(context, &namespace, name).await;
+    let secret = references.secret(&namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;
     let missing = || failed(format!("not found; create it or correct {field}"));
     secret.map(Some).ok_or_else(missing)

@@ -50,7 +50,7 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::gate::unsupported_text(&fields);
+        let text = crate::controllers::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let endpoint =

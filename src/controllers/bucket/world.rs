@@ -58,7 +58,7 @@ async fn note(run: &Arc<Run<Bucket>>) -> Result<Note, Rest> {
 
 /// The revision that the bucket has now.
 pub(super) async fn ask(run: &Arc<Run<Bucket>>) -> Result<Asked<Found>, Rest> {
-    let (Work { remote, bundle }, known) = (&run.work, &run.context.buckets_known);
+    let (Work { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     if let Some(key) = bundle {
         let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
         return Ok(Asked { revision, found: Found::Bundle });
@@ -98,7 +98,7 @@ async fn previous(run: &Arc<Run<Bucket>>, note: Note) -> Result<Previous, Rest> 
 
 async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<Stored, Rest> {
     let previous = previous(run, note).await?;
-    let (remote, known) = (&run.work.remote, &run.context.buckets_known);
+    let (remote, known) = (&run.work.remote, &run.context.remotes.buckets);
     let fetched = bucket::fetch(remote, listed, previous, known).await;
     let fetched = fetched.map_err(|error| classify(&error))?;
     tracing::debug!(
@@ -135,7 +135,7 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
 }
 
 async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
-    let (Work { remote, bundle }, known) = (&run.work, &run.context.buckets_known);
+    let (Work { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();
     let bundle = bundle::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;

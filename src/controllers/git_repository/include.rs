@@ -8,15 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crds::source::{GitRepository, GitRepositoryInclude};
 use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
 use reconcile::{Edge, Node, Rest, Wake};
 use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
-use crate::controllers::artifact::own;
+use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
-use crate::controllers::run::node_named;
+use crate::controllers::kind::node_named;
 
 /// One entry of `spec.include`, ready to be copied.
 #[derive(Debug, Clone)]
@@ -62,8 +61,7 @@ pub(super) fn resolve(
     object: &GitRepository,
 ) -> Result<Vec<Include>, Rest> {
     let (namespace, name) = (&node.namespace, object.name_any());
-    let find =
-        |name: &str| context.sources.git_repositories.get(&ObjectRef::new(name).within(namespace));
+    let find = |name: &str| context.seen::<GitRepository>(namespace, name);
     let names = |object: &GitRepository| {
         object.spec.include.iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
     };

@@ -37,10 +37,10 @@ pub(super) async fn resolve(
     let what = "failed to configure proxy options: ";
     let proxy = Named { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
     // Both are watched before either is missed.
-    let mut references = References::default();
-    let secret = credentials.read(context, object, &mut references).await;
-    let proxy = proxy.read(context, object, &mut references).await;
-    references.watch(context, node);
+    let mut references = References::new(&context.watcher);
+    let secret = credentials.read(object, &mut references).await;
+    let proxy = proxy.read(object, &mut references).await;
+    references.watch(node);
     let (proxy, secret) = (proxy?, secret?.unwrap_or_default());
     Ok(Resolved { secret, proxy, include: include::resolve(context, node, object)? })
 }
@@ -56,7 +56,6 @@ impl Named<'_> {
     /// The data of the Secret; `None` if the spec names none.
     async fn read(
         &self,
-        context: &Context,
         object: &GitRepository,
         references: &mut References,
     ) -> Result<Option<Data>, Rest> {
@@ -66,7 +65,7 @@ impl Named<'_> {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
-        let secret = references.secret(context, &namespace, name).await;
+        let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
         let missing = || failed(format!("not found; create it or correct {}", self.field));
         secret.map(Some).ok_or_else(missing)

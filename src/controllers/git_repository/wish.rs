@@ -48,7 +48,7 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::gate::unsupported_text(&fields);
+        let text = crate::controllers::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let url = RemoteUrl::parse(&spec.url)

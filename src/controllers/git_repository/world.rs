@@ -129,7 +129,7 @@ fn working(context: &Context) -> sources::git::Context {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: context.artifacts.scratch(),
-        known: context.git_known.clone(),
+        known: context.remotes.git.clone(),
     }
 }
 

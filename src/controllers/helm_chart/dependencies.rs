@@ -22,10 +22,10 @@ use tree::{Memory, RelPath};
 
 use super::{oci_registry, package};
 use crate::cluster::error::chain;
-use crate::controllers::artifact::own;
+use crate::controllers::catalog::own;
 use crate::controllers::helm_repository::{self, is_registry, world};
+use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
-use crate::controllers::run::node_named;
 use crate::controllers::source::world::{Run, blocking};
 
 /// Most dependencies of one chart that are fetched.
@@ -134,10 +134,10 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
         Arc::new(HelmRepository::new("", spec))
     });
     // Not watched: a failed build is repeated anyway.
-    let mut references = References::default();
-    let secrets = helm_repository::secrets(context, &object, &mut references).await;
+    let mut references = References::new(&context.watcher);
+    let secrets = helm_repository::secrets(&object, &mut references).await;
     let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
-    let (remote, known) = (remote.map_err(said)?, &context.oci_known);
+    let (remote, known) = (remote.map_err(said)?, &context.remotes.oci);
     let chosen = oci_registry::version(&remote, known, version).await.map_err(|error| {
         format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
     })?;
@@ -167,8 +167,8 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
     let repository = match &found {
         Some(object) => {
             // Not watched: a failed build is repeated anyway.
-            let mut references = References::default();
-            let secrets = helm_repository::secrets(context, object, &mut references).await;
+            let mut references = References::new(&context.watcher);
+            let secrets = helm_repository::secrets(object, &mut references).await;
             helm_repository::repository(context, object, &secrets.map_err(said)?).map_err(said)?
         }
         None => {
@@ -195,7 +195,7 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
 
 /// The first HelmRepository by name that is the one.
 fn named(run: &Chart, is_it: impl Fn(&HelmRepository) -> bool) -> Option<Arc<HelmRepository>> {
-    let all = run.context.sources.helm_repositories.state();
+    let all = run.context.store::<HelmRepository>().state();
     let is_near = |object: &HelmRepository| object.namespace() == run.object.namespace();
     let found = all.into_iter().filter(|object| is_near(object) && is_it(object));
     found.min_by_key(|object| object.name_any())
@@ -225,7 +225,7 @@ async fn from_git(
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: run.context.artifacts.scratch(),
-        known: run.context.git_known.clone(),
+        known: run.context.remotes.git.clone(),
     };
     let dependency = dependency.clone();
     let fetch = move || {

@@ -77,7 +77,7 @@ pub(super) async fn pull(
     version: &str,
 ) -> Result<Vec<u8>, Rest> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
-    let layer = layer(remote, &run.context.oci_known, version).await.map_err(refused)?;
+    let layer = layer(remote, &run.context.remotes.oci, version).await.map_err(refused)?;
     let read = move || read(layer).map_err(|error| failed(CHART_PULL_ERROR, error.to_string()));
     blocking(CHART_PULL_ERROR, "reading the chart", read).await
 }

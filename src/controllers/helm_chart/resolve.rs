@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 
 use crds::Artifact;
-use crds::source::{ChartSourceKind, HelmChart};
+use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
 use kube::core::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
 use reconcile::{Edge, Node, Rest, Wake};
 use sources::charts::Repository;
 use sources::oci::Remote;
 use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
 
+use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
 use crate::controllers::reference::References;
-use crate::controllers::source::catalog::SOURCES;
 
 /// What a source has for others.
 pub(super) struct Held {
@@ -70,20 +69,19 @@ pub(super) async fn resolve(
         );
         blocked(SOURCE_UNAVAILABLE, text)
     };
-    let mut references = References::default();
+    let mut references = References::new(&context.watcher);
     let mut reached = None;
     if object.spec.source_ref.kind == ChartSourceKind::HelmRepository {
-        let place = ObjectRef::new(name).within(&source.namespace);
-        let found = context.sources.helm_repositories.get(&place).ok_or_else(missing)?;
-        let read = secrets(context, &found, &mut references).await;
-        references.watch(context, node);
+        let found = context.seen::<HelmRepository>(&source.namespace, name).ok_or_else(missing)?;
+        let read = secrets(&found, &mut references).await;
+        references.watch(node);
         if is_registry(&found) {
             let remote = registry(context, &found, &read?, &object.spec.chart).await?;
             return Ok(Origin::Registry(Box::new(remote)));
         }
         reached = Some(repository(context, &found, &read?)?);
     } else {
-        references.watch(context, node);
+        references.watch(node);
     }
     let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
     let denied = found.denied;

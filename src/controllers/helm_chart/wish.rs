@@ -41,7 +41,7 @@ pub(super) fn check(object: &HelmChart) -> Result<(), Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::gate::unsupported_text(&fields);
+        let text = crate::controllers::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {

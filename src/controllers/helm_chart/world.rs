@@ -117,7 +117,7 @@ pub(super) async fn ask(
         Origin::Index(held, _) => choose(run, held).await?,
         Origin::Tree(held) => in_tree(run, held).await?,
         Origin::Registry(remote) => {
-            let (known, spec) = (&run.context.oci_known, &object.spec);
+            let (known, spec) = (&run.context.remotes.oci, &object.spec);
             let range = spec.version.as_deref().unwrap_or_default();
             let (found, name, version) =
                 oci_registry::choose(remote, known, &spec.chart, range).await?;

@@ -15,8 +15,8 @@ use reconcile::{Node, Rest, Time, Wake, reason};
 
 use super::template;
 use crate::controllers::artifact;
+use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::source::catalog::SOURCES;
 
 /// Longest archive of a chart.
 const BYTES: u64 = 64 << 20;
@@ -157,7 +157,7 @@ const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutat
 /// Reads the chart of an artifact.
 pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loaded>, Rest> {
     let key = source.key();
-    if let Some(known) = context.charts.find(&key) {
+    if let Some(known) = context.shared::<Charts>().find(&key) {
         return Ok(known);
     }
     let failed = |text: String| {
@@ -181,7 +181,7 @@ pub(super) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     }
     let bytes = chart.size();
     let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
-    context.charts.keep(key, &loaded, bytes);
+    context.shared::<Charts>().keep(key, &loaded, bytes);
     Ok(loaded)
 }
 

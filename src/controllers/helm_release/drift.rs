@@ -14,12 +14,13 @@ use release::decide::Drift;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::MANAGER;
 use super::members::Member;
 use super::world::World;
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 use crate::controllers::marks;
-use crate::controllers::object_watcher::{HELM_MANAGER, Knowledge};
+use crate::controllers::object_watcher::Knowledge;
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
@@ -108,9 +109,9 @@ impl World {
         let rules = &self.wish.ignore;
         let payload = match rules.leave_alone(object) {
             true => object.clone(),
-            false => rules.payload(object, &live, HELM_MANAGER),
+            false => rules.payload(object, &live, MANAGER),
         };
-        let dry = cluster.apply(resource, &payload, HELM_MANAGER, Mode::DryRun).await?;
+        let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
             watcher.applied(&self.node, resource, digest, &live, since);
             return Ok(Found::Same);

@@ -16,9 +16,9 @@ use super::{AFTER_REFUSAL, Ended, Session, status, template};
 use crate::cluster::ClusterError;
 use crate::cluster::events::{Event, Severity};
 use crate::controllers::hold;
+use crate::controllers::kind::Controlled as _;
 use crate::controllers::record::FINALIZER;
 use crate::controllers::reference::References;
-use crate::controllers::run::Controlled as _;
 use crate::controllers::target::{Target, Wanted};
 
 impl Session {
@@ -76,9 +76,10 @@ impl Session {
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
+        let wanted =
+            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
         let secret = spec.kube_config.as_ref().and_then(|it| it.secret_ref.as_ref());
-        let mut references = References::default();
+        let mut references = References::new(&self.context.watcher);
         // The account is one of the cluster where the release is.
         let as_itself = Wanted { service_account: None, ..wanted };
         let needed = [
@@ -91,7 +92,7 @@ impl Session {
             let is_remote = kind == "ServiceAccount" && spec.kube_config.is_some();
             let found = if is_remote {
                 let targets = &self.context.targets;
-                match targets.of(&self.context, &as_itself, &mut references).await {
+                match targets.of(&as_itself, &mut references).await {
                     Ok(target) => target.cluster.get_by_id(&id, "v1").await,
                     Err(rest) => return Ok(Err(rest)),
                 }
@@ -118,8 +119,8 @@ impl Session {
                 return Ok(Ok(None));
             }
         }
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
-        references.watch(&self.context, &self.node);
+        let target = self.context.targets.of(&wanted, &mut references).await;
+        references.watch(&self.node);
         Ok(target.map(Some))
     }
 }

@@ -13,12 +13,11 @@ use release::journal::HOOK_ANNOTATION;
 use release::operation::{Health, HookObject};
 use serde_json::Value;
 
-use super::culprit;
 use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
 use super::world::World;
+use super::{MANAGER, culprit};
 use crate::cluster::ClusterError;
-use crate::controllers::object_watcher::HELM_MANAGER;
 
 /// The kind whose objects are CRDs.
 const CRD: &str = "CustomResourceDefinition";
@@ -210,11 +209,9 @@ impl World {
         let created = match member.id.kind == CRD {
             true => {
                 let mode = crate::cluster::objects::Mode::Write;
-                cluster.apply(&member.resource, &member.object, HELM_MANAGER, mode).await
+                cluster.apply(&member.resource, &member.object, MANAGER, mode).await
             }
-            false => {
-                cluster.create_object(&member.resource, &member.object, HELM_MANAGER, false).await
-            }
+            false => cluster.create_object(&member.resource, &member.object, MANAGER, false).await,
         };
         let error = match created {
             Ok(created) => {

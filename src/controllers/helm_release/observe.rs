@@ -12,12 +12,12 @@ use release::operation::{Health, Live, Scope};
 use release::{Record, removal};
 use serde_json::Value;
 
-use super::culprit;
 use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
+use super::{OWNERSHIP, culprit};
 use crate::cluster::ClusterError;
-use crate::controllers::object_watcher::{Awaited, Labelled, Moment, RELEASE_NAME};
+use crate::controllers::object_watcher::{Awaited, Labelled, Moment};
 
 /// How often an object is observed that no watch tells of.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -190,7 +190,7 @@ impl World {
 
     /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
     pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
-        let own = live.and_then(|it| it.label(RELEASE_NAME));
+        let own = live.and_then(|it| it.label(OWNERSHIP.name));
         let labelled = match own == Some(self.node.name.as_str()) {
             true => Labelled::Yes,
             false => Labelled::No,

@@ -114,10 +114,11 @@ impl Session {
     async fn target_only(&self, object: &HelmRelease) -> Result<Arc<Target>, Rest> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
-        let mut references = References::default();
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
-        references.watch(&self.context, &self.node);
+        let wanted =
+            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&wanted, &mut references).await;
+        references.watch(&self.node);
         target
     }
 

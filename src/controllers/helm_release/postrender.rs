@@ -17,12 +17,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tree::Memory;
 
+use super::OWNERSHIP;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// Label that names the HelmRelease of an object.
-pub(super) const OWNER_NAME: &str = "helm.toolkit.fluxcd.io/name";
+pub(super) const OWNER_NAME: &str = OWNERSHIP.name;
 /// Label that gives its namespace.
-pub(super) const OWNER_NAMESPACE: &str = "helm.toolkit.fluxcd.io/namespace";
+pub(super) const OWNER_NAMESPACE: &str = OWNERSHIP.namespace;
 
 /// The file with what Helm rendered. Errors name it, as in Flux.
 const INPUT: &str = "helm-output.yaml";

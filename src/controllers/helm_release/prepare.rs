@@ -26,10 +26,10 @@ use tokio::runtime::Handle;
 
 use super::members::{self, Member, MemberError};
 use super::world::World;
+use super::{MANAGER, OWNERSHIP};
 use crate::cluster::capabilities::Served;
 use crate::cluster::objects::Mode as Write;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::object_watcher::{HELM_MANAGER, RELEASE_NAME, RELEASE_NAMESPACE};
 use crate::controllers::permit::RunPermit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -221,8 +221,8 @@ impl World {
                     );
                     continue;
                 }
-                object.set_label(RELEASE_NAME, &self.node.name);
-                object.set_label(RELEASE_NAMESPACE, &self.node.namespace);
+                object.set_label(OWNERSHIP.name, &self.node.name);
+                object.set_label(OWNERSHIP.namespace, &self.node.namespace);
                 if self.apply_crd(&object, policy).await? {
                     written.push(object);
                 }
@@ -253,7 +253,7 @@ impl World {
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
-        let applied = cluster.apply(&resource, object, HELM_MANAGER, Write::Write).await;
+        let applied = cluster.apply(&resource, object, MANAGER, Write::Write).await;
         applied.map_err(|error| failed("apply", error))?;
         Ok(true)
     }
@@ -341,7 +341,7 @@ impl World {
         let object = object.map_err(|error| Refusal::Told(error.to_string()))?;
         let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await;
         let resource = resource.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
-        match cluster.create_object(&resource, &object, HELM_MANAGER, false).await {
+        match cluster.create_object(&resource, &object, MANAGER, false).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(409) => Ok(()),
             Err(error) if error.is_of_server() => Err(Refusal::Rest(self.no_answer(&error))),

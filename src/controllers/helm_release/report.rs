@@ -17,8 +17,8 @@ use super::members::{self, Member};
 use super::status;
 use crate::cluster::events::{Event, Severity};
 use crate::controllers::context::Context;
+use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
 use crate::controllers::record::conditions_of;
-use crate::controllers::run::{Controlled as _, REQUESTED_AT};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";

@@ -18,9 +18,9 @@ use release::storage::{
 use release::{Broken, Journal, Revision, Revisions, journal};
 use serde_json::{Map, Value, json};
 
+use super::MANAGER;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::object_watcher::HELM_MANAGER;
 
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -282,7 +282,7 @@ impl Storage {
         annotations.insert(journal::ANNOTATION.to_owned(), journal.text());
         let name = storage::secret_name(&self.name, version);
         let secret = self.secret(&name, &labels, &annotations, packed.parts.first())?;
-        let created = self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await;
+        let created = self.cluster.create_object(&self.secrets, &secret, MANAGER, false).await;
         match created {
             Ok(created) => {
                 let stand = (digest_of(&packed), size_of(&packed));
@@ -348,7 +348,7 @@ impl Storage {
         for (at, part) in packed.parts.iter().enumerate().skip(1) {
             let name = storage::part_name(&self.name, version, &packed.digest, at);
             let secret = self.secret(&name, &labels, &BTreeMap::new(), Some(part))?;
-            match self.cluster.create_object(&self.secrets, &secret, HELM_MANAGER, false).await {
+            match self.cluster.create_object(&self.secrets, &secret, MANAGER, false).await {
                 Err(error) if error.code() != Some(409) => {
                     return Err(StorageError::Cluster(error, self.namespace.clone()));
                 }
@@ -439,7 +439,7 @@ impl Storage {
         }
         patch["metadata"]["annotations"] = Value::Object(annotations);
         let place = (self.namespace.as_str(), before.secret.as_str());
-        let written = self.cluster.merge_patch(&self.secrets, place, &patch, HELM_MANAGER).await;
+        let written = self.cluster.merge_patch(&self.secrets, place, &patch, MANAGER).await;
         let written = match written {
             Ok(written) => written,
             Err(error) => {

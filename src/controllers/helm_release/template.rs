@@ -12,7 +12,6 @@ use crds::source::{
 };
 use crds::{GoDuration, Reconciled as _};
 use kube::core::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
 use objects::{Gvk, Object};
 use reconcile::{Node, Rest, Wake, reason};
 use serde_json::Value;
@@ -21,9 +20,9 @@ use super::postrender::{OWNER_NAME, OWNER_NAMESPACE, origin};
 use crate::cluster::ClusterError;
 use crate::cluster::events::{Event, Severity};
 use crate::cluster::objects::Mode;
+use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::run::node_named;
-use crate::controllers::source::catalog::SOURCES;
+use crate::controllers::kind::node_named;
 
 /// Who says what is in the HelmChart.
 const MANAGER: &str = "helm-controller";
@@ -89,14 +88,14 @@ fn in_go(interval: GoDuration) -> GoDuration {
 /// Whether the watch has seen the HelmChart with what the template says now; whoever has no template needs none.
 pub(super) fn is_seen(context: &Context, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return true };
-    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
     seen.is_some_and(|seen| says_the_same(&seen, &chart))
 }
 
 /// Whether the HelmChart of a template is being made what the template says, and nothing has gone wrong with it.
 pub(super) fn is_on_its_way(context: &Context, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return false };
-    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
     seen.is_none_or(|seen| {
         let is_current =
             says_the_same(&seen, &chart) && seen.observed_generation() == seen.metadata.generation;
@@ -216,7 +215,7 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
         delete(context, object, &left).await.map_err(refused)?;
     }
     let Some((node, chart)) = wanted else { return Ok(None) };
-    let seen = context.sources.helm_charts.get(&ObjectRef::new(&node.name).within(&node.namespace));
+    let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
     if !seen.as_ref().is_some_and(|seen| is_as_wanted(seen, &chart)) {
         let refused = |error: ClusterError| {
             let place = place(&node);
@@ -251,7 +250,7 @@ fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Nod
     }
     let labels = chart.labels();
     let (name, namespace) = (labels.get(OWNER_NAME)?, labels.get(OWNER_NAMESPACE)?);
-    let other = context.helm_releases.get(&ObjectRef::new(name).within(namespace))?;
+    let other = context.seen::<HelmRelease>(namespace, name)?;
     let (meant, _) = wanted(&other)?;
     (meant == *node).then(|| node_named::<HelmRelease>(namespace, name))
 }

@@ -14,7 +14,6 @@ use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
 
 use crate::cluster::ClusterError;
-use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 use crate::controllers::source::world::blocking;
 
@@ -38,7 +37,6 @@ type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>
 ///
 /// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
 pub(super) async fn read(
-    context: &Context,
     object: &HelmRelease,
     references: &mut References,
 ) -> Result<Values, Rest> {
@@ -51,9 +49,9 @@ pub(super) async fn read(
             continue;
         }
         let found = match named.kind {
-            ConfigKind::Secret => references.secret(context, &namespace, &named.name).await,
+            ConfigKind::Secret => references.secret(&namespace, &named.name).await,
             ConfigKind::ConfigMap => {
-                let found = references.config_map(context, &namespace, &named.name).await;
+                let found = references.config_map(&namespace, &named.name).await;
                 let bytes = |data: BTreeMap<String, String>| {
                     data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
                 };

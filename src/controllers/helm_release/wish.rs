@@ -24,9 +24,9 @@ use release::target::Target;
 use sha2::{Digest as _, Sha256};
 
 use super::postrender;
-use crate::controllers::gate::{seed, unsupported_text};
-use crate::controllers::kustomization::wish::ignored;
-use crate::controllers::run::REQUESTED_AT;
+use crate::controllers::ignore_rules::ignored;
+use crate::controllers::kind::REQUESTED_AT;
+use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
@@ -233,7 +233,7 @@ pub(super) fn desired(
 
 /// When a release that is as it should be is observed again.
 pub(super) fn interval(object: &HelmRelease, timeouts: &Timeouts, settings: &Settings) -> Duration {
-    let seed = seed(&object.uid().unwrap_or_default());
+    let seed = reconcile::seed(&object.uid().unwrap_or_default());
     let interval = timeouts.interval.max(SHORTEST_INTERVAL);
     reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
 }

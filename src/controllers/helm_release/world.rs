@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crds::helm::HelmRelease;
 use kube::core::{Resource as _, ResourceExt as _};
-use kube::runtime::reflector::ObjectRef;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 use release::account::running_text;
@@ -28,10 +27,10 @@ use super::{Wish, report, status};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::hold;
+use crate::controllers::kind::Controlled as _;
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
 use crate::controllers::record::Latest;
-use crate::controllers::run::Controlled as _;
 use crate::controllers::target::Target;
 
 /// When something is tried again that failed through no fault of the spec.
@@ -172,8 +171,8 @@ impl World {
 
     /// Looks whether the run is still about what it began with.
     fn is_overtaken(&self) -> bool {
-        let reference = ObjectRef::new(&self.node.name).within(&self.node.namespace);
-        let Some(now) = self.context.helm_releases.get(&reference) else { return false };
+        let Node { namespace, name, .. } = &self.node;
+        let Some(now) = self.context.seen::<HelmRelease>(namespace, name) else { return false };
         let desired = self.desired();
         let is_deleted = now.meta().deletion_timestamp.is_some();
         let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
@@ -273,7 +272,7 @@ impl World {
         let Some(journal) = last.journal.as_ref().filter(|it| it.owner != desired.owner) else {
             return Ok(());
         };
-        let all = self.context.helm_releases.state();
+        let all = self.context.store::<HelmRelease>().state();
         let other = all.iter().find(|it| it.uid().as_deref() == Some(journal.owner.as_str()));
         let is_theirs = other.is_some_and(|other| {
             let known = status::read(other);
@@ -286,7 +285,7 @@ impl World {
              spec.targetNamespace in this one, or delete the other one",
             last.record.full_name()
         );
-        let node = crate::controllers::run::node_named::<HelmRelease>(&namespace, &name);
+        let node = crate::controllers::kind::node_named::<HelmRelease>(&namespace, &name);
         Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
     }
 

@@ -12,11 +12,10 @@ use release::Record;
 use release::journal::{Action, Journal};
 
 use super::members::{self, Member};
-use super::merge;
 use super::world::World;
+use super::{MANAGER, merge};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
-use crate::controllers::object_watcher::HELM_MANAGER;
 
 /// What became of the objects of a revision.
 #[derive(Default)]
@@ -191,15 +190,15 @@ impl World {
                 if let Some(live) = live.filter(|_| was_merged) {
                     self.take_over(member, live).await?;
                 }
-                cluster.apply_checked(resource, object, HELM_MANAGER, Mode::Write, strict).await
+                cluster.apply_checked(resource, object, MANAGER, Mode::Write, strict).await
             }
-            (_, None) => cluster.create_object(resource, object, HELM_MANAGER, strict).await,
+            (_, None) => cluster.create_object(resource, object, MANAGER, strict).await,
             (WriteMode::Replaced, Some(live)) => {
                 let mut whole = object.clone();
                 if let Some(version) = live.meta("resourceVersion").cloned() {
                     whole.metadata_mut().insert("resourceVersion".to_owned(), version);
                 }
-                cluster.replace_object(resource, &whole, HELM_MANAGER).await
+                cluster.replace_object(resource, &whole, MANAGER).await
             }
             (WriteMode::Merged, Some(live)) => {
                 let original = original.map(|it| &it.object);
@@ -207,7 +206,7 @@ impl World {
                     None => Ok(live),
                     Some(patch) => {
                         let place = (id.namespace.as_str(), id.name.as_str());
-                        cluster.merge_patch(resource, place, &patch, HELM_MANAGER).await
+                        cluster.merge_patch(resource, place, &patch, MANAGER).await
                     }
                 }
             }
@@ -233,12 +232,12 @@ impl World {
     /// Fields that were written before the server merged become ours, or what leaves the manifest would stay.
     async fn take_over(&self, member: &Member, live: Object) -> Result<(), ClusterError> {
         let overrides = &self.context.settings.override_manager;
-        let ours: Vec<String> = ["helm", HELM_MANAGER]
+        let ours: Vec<String> = ["helm", MANAGER]
             .into_iter()
             .map(str::to_owned)
             .chain(overrides.iter().cloned())
             .collect();
-        let Some(patch) = apply::take_over(&live, HELM_MANAGER, &ours) else { return Ok(()) };
+        let Some(patch) = apply::take_over(&live, MANAGER, &ours) else { return Ok(()) };
         let (id, cluster) = (&member.id, &self.target.cluster);
         match cluster.json_patch(&member.resource, &id.namespace, &id.name, &patch).await {
             Ok(_) => Ok(()),

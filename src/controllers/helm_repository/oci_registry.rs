@@ -32,7 +32,7 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::gate::unsupported_text(&fields);
+        let text = crate::controllers::unsupported::unsupported_text(&fields);
         let text = format!(
             "HelmRepository '{}': {text}",
             object.metadata.name.as_deref().unwrap_or_default()

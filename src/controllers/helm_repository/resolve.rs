@@ -28,15 +28,14 @@ pub(super) async fn resolve(
     node: &Node,
     object: &HelmRepository,
 ) -> Result<Secrets, Rest> {
-    let mut references = References::default();
-    let read = secrets(context, object, &mut references).await;
-    references.watch(context, node);
+    let mut references = References::new(&context.watcher);
+    let read = secrets(object, &mut references).await;
+    references.watch(node);
     read
 }
 
 /// Reads the Secrets of a HelmRepository; both are noted before either is missed.
 pub(crate) async fn secrets(
-    context: &Context,
     object: &HelmRepository,
     references: &mut References,
 ) -> Result<Secrets, Rest> {
@@ -56,7 +55,7 @@ pub(crate) async fn secrets(
             let text = format!("failed to get {what} '{namespace}/{name}': {why}");
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
-        let read = references.secret(context, &namespace, name).await;
+        let read = references.secret(&namespace, name).await;
         let missing = || failed(format!("not found; create it or correct {field}"));
         found.push(
             read.map_err(|error| failed(error.to_string()))

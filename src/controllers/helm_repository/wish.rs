@@ -51,7 +51,7 @@ pub(super) fn check(object: &HelmRepository) -> Result<(), Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::gate::unsupported_text(&fields);
+        let text = crate::controllers::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     if spec.url.starts_with("oci://") {
@@ -78,8 +78,8 @@ pub(super) fn wish(
 
 /// What repositories share.
 pub(crate) fn reach(context: &Context) -> Reach {
-    let (budgets, buckets) = (context.budgets.clone(), context.buckets_known.clone());
-    Reach { budgets, clients: context.http_clients.clone(), buckets }
+    let (budgets, buckets) = (context.remotes.budgets.clone(), context.remotes.buckets.clone());
+    Reach { budgets, clients: context.remotes.http.clone(), buckets }
 }
 
 /// How the repository of an object is spoken to.

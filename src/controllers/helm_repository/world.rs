@@ -15,7 +15,7 @@ use super::LATEST;
 use crate::cluster::error::chain;
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
-use crate::controllers::run::node_of;
+use crate::controllers::kind::node_of;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{busy, linked};
 
@@ -36,7 +36,7 @@ pub(super) async fn ask(
 ) -> Result<Asked<Option<File>>, Rest> {
     let repository = &run.work.repository;
     let (who, url) = (node_of(&*run.object).to_string(), repository.url());
-    let known = &run.context.helm_known;
+    let known = &run.context.shared::<sources::charts::Known>();
     let since = kept.and_then(|kept| known.validators(&who, &url, &kept.revision));
     let answer = repository.index(since.as_ref()).await.map_err(|error| match error {
         charts::repository::Error::Busy(said) => busy(reason::FAILED, &said),
@@ -82,7 +82,9 @@ pub(super) async fn fetch(
             io::copy(&mut file, out).map(drop)
         })?;
         // Whoever reads charts from it finds it read.
-        let shared = context.chart_indexes.get(&artifact.digest, || Ok::<_, Rest>(index));
+        let shared = context
+            .shared::<sources::charts::Indexes>()
+            .get(&artifact.digest, || Ok::<_, Rest>(index));
         shared?;
         let size = human_size(artifact.size.unwrap_or_default());
         let url = run.work.repository.url();
@@ -122,7 +124,7 @@ pub(crate) async fn index(
     let (context, artifact) = (context.clone(), artifact.clone());
     let runtime = tokio::runtime::Handle::current();
     let load = move || {
-        context.chart_indexes.get(&artifact.digest, || {
+        context.shared::<sources::charts::Indexes>().get(&artifact.digest, || {
             let text = runtime.block_on(artifact::bytes(
                 &context,
                 &artifact,

@@ -9,15 +9,16 @@ use crds::windlass::HTTPArchive;
 use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
-use kube::runtime::reflector::ObjectRef;
 use objects::Gvk;
 use reconcile::{Reason, Rest, Wake};
 use serde_json::json;
 
+use super::Learned;
 use crate::cluster::ClusterError;
+use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::run::node_named;
-use crate::controllers::source::catalog::SOURCES;
+use crate::controllers::kept::Memories;
+use crate::controllers::kind::node_named;
 
 /// The artifact is there, and nobody can use it.
 pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
@@ -76,7 +77,7 @@ pub(super) async fn offer(
     let Some(artifact) = artifact else { return Ok(()) };
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let refused = |error: ClusterError| failed(&name, &error.to_string(), Wake::default());
-    let seen = context.sources.external_artifacts.get(&ObjectRef::new(&name).within(&namespace));
+    let seen = context.seen::<ExternalArtifact>(&namespace, &name);
     let external = match seen {
         Some(seen) => (*seen).clone(),
         None => match context.cluster.create(&made(object), MANAGER).await {
@@ -133,9 +134,8 @@ pub(super) async fn unoffer(
     let patch = json!({"artifact": null, "conditions": conditions});
     context.cluster.write_status(&external, MANAGER, &patch).await?;
     // Whoever offers it again goes by the watch, which must not show what was before.
-    let named = ObjectRef::new(&name).within(&namespace);
     for _ in 0..SHOWN_LOOKS {
-        let seen = context.sources.external_artifacts.get(&named);
+        let seen = context.seen::<ExternalArtifact>(&namespace, &name);
         if !seen.is_some_and(|seen| has_artifact(&seen)) {
             break;
         }
@@ -149,7 +149,7 @@ pub(super) async fn withdraw(
     context: &Context,
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
-    context.http_archive_learned.forget(&crate::controllers::run::node_of(&**object));
+    context.shared::<Memories<Learned>>().forget(&crate::controllers::kind::node_of(&**object));
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await?;
     let Some(external) = found.filter(|external| is_of(external, object)) else { return Ok(()) };

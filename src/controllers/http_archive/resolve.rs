@@ -10,8 +10,8 @@ use reconcile::{Edge, Node, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use crate::controllers::context::Context;
+use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
-use crate::controllers::run::node_named;
 
 /// The data of a Secret.
 pub(super) type Data = BTreeMap<String, Vec<u8>>;
@@ -33,7 +33,7 @@ pub(super) async fn resolve(
     let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
     context.hub.set_edges(node, Edge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
-    let mut references = References::default();
+    let mut references = References::new(&context.watcher);
     // All are watched before one is missed.
     let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
         let Some(reference) = reference else { return Ok(None) };
@@ -42,7 +42,7 @@ pub(super) async fn resolve(
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
-        let secret = references.secret(context, &namespace, name).await;
+        let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
         let missing = || failed(format!("not found; create it or correct {field}"));
         secret.map(Some).ok_or_else(missing)
@@ -50,6 +50,6 @@ pub(super) async fn resolve(
     let secret = read("spec.secretRef", &spec.secret_ref).await;
     let certificates = read("spec.certSecretRef", &spec.cert_secret_ref).await;
     let proxy = read("spec.proxySecretRef", &spec.proxy_secret_ref).await;
-    references.watch(context, node);
+    references.watch(node);
     Ok(Resolved { secret: secret?, certificates: certificates?, proxy: proxy? })
 }

@@ -11,8 +11,10 @@ use sources::plan::Kept;
 use sources::reason::{ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID};
 use tree::{Files as _, Memory};
 
+use super::Learned;
 use crate::cluster::error::chain;
-use crate::controllers::run::node_of;
+use crate::controllers::kept::Memories;
+use crate::controllers::kind::node_of;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{busy, fields};
 
@@ -47,7 +49,7 @@ fn classify(error: &Error) -> Rest {
 
 /// By what the server can tell whether it has something else than what is kept.
 fn validators(run: &Run<HTTPArchive>, kept: &Kept) -> Option<Validators> {
-    let memory = run.context.http_archive_learned.of(&node_of(&*run.object));
+    let memory = run.context.shared::<Memories<Learned>>().of(&node_of(&*run.object));
     let learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
         return Some(learned.validators.clone());
@@ -66,7 +68,8 @@ pub(super) async fn ask(
     let (context, remote) = (&run.context, &run.work.remote);
     let known = kept.and_then(|kept| validators(run, kept));
     let answer =
-        http_archive::ask(remote, known.as_ref(), &context.http_clients, &context.budgets).await;
+        http_archive::ask(remote, known.as_ref(), &context.remotes.http, &context.remotes.budgets)
+            .await;
     let download = match (answer.map_err(|error| classify(&error))?, kept) {
         (Answer::Found(download), _) => download,
         (Answer::Unchanged, Some(kept)) => {
@@ -85,7 +88,7 @@ pub(super) async fn ask(
         Ok(Found { tree, revision, digest, validators })
     })
     .await?;
-    let memory = context.http_archive_learned.of(&node_of(&*run.object));
+    let memory = context.shared::<Memories<Learned>>().of(&node_of(&*run.object));
     let mut learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
     learned.of = (found.revision.clone(), remote.url().to_string());
     learned.validators = found.validators.clone();

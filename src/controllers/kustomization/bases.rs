@@ -104,7 +104,7 @@ impl Bases {
             return Self::Refused;
         }
         let is_free = target.is_home() || settings.insecure_remote_bases;
-        let known = if is_free { &context.git_known } else { &context.public_known };
+        let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
         let git = git::Context {
             runtime: Handle::current(),
             cancel: cancel.clone(),

@@ -14,9 +14,9 @@ use super::world::{Verify, Wishes};
 use super::{AFTER_REFUSAL, Ended, Session, report};
 use crate::cluster::ClusterError;
 use crate::controllers::hold;
+use crate::controllers::kind::Controlled as _;
 use crate::controllers::record::FINALIZER;
 use crate::controllers::reference::References;
-use crate::controllers::run::Controlled as _;
 use crate::controllers::target::{Target, Wanted};
 
 impl Session {
@@ -85,10 +85,11 @@ impl Session {
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
         let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
         let account = spec.service_account_name.as_deref();
-        let wanted = Wanted::new(&self.context, &namespace, spec.kube_config.as_ref(), account);
-        let mut references = References::default();
-        let target = self.context.targets.of(&self.context, &wanted, &mut references).await;
-        references.watch(&self.context, &self.node);
+        let wanted =
+            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&wanted, &mut references).await;
+        references.watch(&self.node);
         if let (Ok(target), Some(name)) = (&target, wanted.service_account) {
             let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
             // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.

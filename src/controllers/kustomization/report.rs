@@ -12,9 +12,9 @@ use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
 use serde_json::{Value, json};
 
 use crate::cluster::events::{Event, Severity};
+use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
 use crate::controllers::record::conditions_of;
-use crate::controllers::run::REQUESTED_AT;
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";

@@ -1,16 +1,18 @@
 //! What a Kustomization points at: its source's artifact, and what it depends on.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crds::Artifact;
 use crds::kustomize::Kustomization;
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, Node, Rest, Time, Wake, reason};
+use reconcile::{Dependency, DependencyState, Edge, Node, Rest, Time, Wake, reason};
 
+use crate::controllers::catalog::{Found, SOURCES};
 use crate::controllers::context::Context;
-use crate::controllers::gate::named;
-use crate::controllers::run::node_named;
-use crate::controllers::source::catalog::{Found, SOURCES};
+use crate::controllers::expressions::Expressions;
+use crate::controllers::gate::{self, named};
+use crate::controllers::kind::node_named;
 
 /// The node of the source that a Kustomization names.
 fn source_node(object: &Kustomization) -> Node {
@@ -62,6 +64,36 @@ pub(super) fn artifact(
     let Found { artifact, denied, .. } = source;
     let none = || format!("source '{node}' has no artifact yet");
     artifact.ok_or_else(|| blocked(denied.unwrap_or_else(none)))
+}
+
+/// The state of what a Kustomization's `dependsOn` names, from what the watch last saw.
+///
+/// Parity(flux): a dependency with the same source must also have applied the revision that is about to be applied.
+pub(super) async fn dependencies(
+    context: &Context,
+    object: &Arc<Kustomization>,
+    revision: &str,
+    expressions: &Expressions,
+) -> Vec<Dependency> {
+    let store = &context.store::<Kustomization>();
+    let depends_on = &object.spec.depends_on;
+    gate::named_by(context, store, object, depends_on, expressions, |other| {
+        stale(other, object, revision)
+    })
+    .await
+}
+
+/// Whether a dependency has still to apply what both get from one source.
+fn stale(other: &Kustomization, object: &Kustomization, revision: &str) -> Option<DependencyState> {
+    let source = |k: &Kustomization| {
+        let of = &k.spec.source_ref;
+        let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
+        (of.kind, namespace, of.name.clone())
+    };
+    let applied =
+        other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
+    let is_stale = source(other) == source(object) && applied != revision;
+    is_stale.then(|| DependencyState::Stale(format!("it is at revision {applied}")))
 }
 
 /// Whether the source belongs to another shard, so that its artifact is in another process' store.

@@ -13,7 +13,6 @@ use reconcile::{Rest, Time, reason};
 use super::wish::Timeouts;
 use super::world::Verify;
 use super::{Ended, Session};
-use crate::controllers::gate;
 
 /// What a wish is remembered by: another spec may judge the same objects by other expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +56,7 @@ impl Session {
         ended: &mut Ended,
         (timeouts, verify): (Timeouts, Verify),
     ) {
-        let seed = gate::seed(&object.uid().unwrap_or_default());
+        let seed = reconcile::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
         memory.failed_wait = match &ended.rest {
             Rest::Failed(why, text, wake) if *why == reason::HEALTH_CHECK_FAILED => {
@@ -84,5 +83,5 @@ impl Session {
 
 /// How long a request that failed through no fault of the spec is paused; not the same for all that failed together.
 pub(super) fn soon(object: &Kustomization, soon: Duration) -> Duration {
-    reconcile::jittered(soon, 20, gate::seed(&object.uid().unwrap_or_default()))
+    reconcile::jittered(soon, 20, reconcile::seed(&object.uid().unwrap_or_default()))
 }

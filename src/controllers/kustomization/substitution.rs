@@ -47,12 +47,12 @@ impl Substitution {
             };
             let is_there = match kind {
                 ConfigKind::ConfigMap => {
-                    let found = references.config_map(context, &namespace, name).await;
+                    let found = references.config_map(&namespace, name).await;
                     let found = found.map_err(|error| failed(error.to_string()))?;
                     found.map(|data| gathered.add_strings(data))
                 }
                 ConfigKind::Secret => {
-                    let found = references.secret(context, &namespace, name).await;
+                    let found = references.secret(&namespace, name).await;
                     let found = found.map_err(|error| failed(error.to_string()))?;
                     found.map(|data| gathered.add_secrets(data))
                 }

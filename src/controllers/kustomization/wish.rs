@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::ignore::{Rules, Target};
+use apply::ignore::Rules;
 use apply::{Desired, HealthWish};
-use crds::IgnoreRule;
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube::core::ResourceExt as _;
 use objects::{Masking, Object, ObjectId};
@@ -18,7 +17,8 @@ use super::bases::Bases;
 use super::manifests::{Account, Loaded};
 use super::substitution::Substitution;
 use super::{generated, manifests};
-use crate::controllers::gate::unsupported_text;
+use crate::controllers::ignore_rules::ignored;
+use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 use crate::time_limit::TIME_LIMIT;
 
@@ -26,7 +26,7 @@ use crate::time_limit::TIME_LIMIT;
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Annotation of a Kustomization: `"false"` keeps a build without a single object from deleting everything.
-pub(crate) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
+pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
@@ -310,28 +310,6 @@ fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
         })
         .collect();
     (HealthWish::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
-}
-
-/// The fields that others may change; `field` names where the rules stand.
-pub(crate) fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
-    let given: Vec<(Target, Vec<String>)> = rules
-        .iter()
-        .map(|rule| {
-            let selector = rule.target.clone().unwrap_or_default();
-            let target = Target {
-                group: selector.group.unwrap_or_default(),
-                version: selector.version.unwrap_or_default(),
-                kind: selector.kind.unwrap_or_default(),
-                name: selector.name.unwrap_or_default(),
-                namespace: selector.namespace.unwrap_or_default(),
-                labels: selector.label_selector.unwrap_or_default(),
-                annotations: selector.annotation_selector.unwrap_or_default(),
-            };
-            (target, rule.paths.clone())
-        })
-        .collect();
-    Rules::new(&given)
-        .map_err(|error| Rest::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}")))
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.

@@ -17,7 +17,6 @@ use apply::{
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
-use kube::runtime::reflector::ObjectRef;
 use objects::{Masking, Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 
@@ -262,8 +261,7 @@ impl World {
     /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the
     /// next step.
     fn stopped(&self) -> Option<Rest> {
-        let reference = ObjectRef::new(&self.node.name).within(&self.node.namespace);
-        let now = self.context.kustomizations.get(&reference)?;
+        let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
 

@@ -4,12 +4,14 @@
 //! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use objects::ObjectId;
 use reconcile::Node;
 use tokio::task::AbortHandle;
 
 use super::Fingerprint;
+use super::Marks;
 use super::references::References;
 use crate::cluster::discovery::Resource;
 use crate::cluster::watch::Selection;
@@ -130,9 +132,15 @@ pub(super) struct State {
     waits: BTreeMap<Node, BTreeSet<ObjectId>>,
     /// What specs refer to.
     pub(super) references: References,
+    marks: Arc<Marks>,
 }
 
 impl State {
+    /// Nothing is known yet of objects with these marks.
+    pub(super) fn of(marks: Arc<Marks>) -> Self {
+        Self { marks, ..Self::default() }
+    }
+
     pub(super) fn track(&mut self, id: ObjectId, tracked: Tracked) {
         let owner = tracked.owner.clone();
         self.hushed.remove(&id);
@@ -168,7 +176,7 @@ impl State {
     /// Whether no watch saw a later version of an object than the one that was compared.
     pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
         let compared = tracked.applied.0;
-        let seen = self.sighted(super::label_of(&tracked.owner), id);
+        let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
         seen.is_some_and(|(version, _)| version <= compared) && self.is_watched(tracked)
     }
 
@@ -192,7 +200,7 @@ impl State {
     /// What a watch by a label should have seen: objects that it saw, and those that were applied and carry it.
     pub(super) fn expected(&self, key: &WatchKey, label: &'static str) -> BTreeSet<&ObjectId> {
         let tracked = self.tracked.iter().filter(|(id, it)| {
-            id.kind == key.kind && id.group == key.group && super::label_of(&it.owner) == label
+            id.kind == key.kind && id.group == key.group && self.marks.label_of(&it.owner) == label
         });
         let sort = (key.group.clone(), key.kind.clone(), label);
         let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);

@@ -52,8 +52,8 @@ pub(super) async fn resolve(
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
     // All are watched before one is missed.
-    let mut references = References::default();
-    let mut reader = Reader { context, namespace: &namespace, references: &mut references };
+    let mut references = References::new(&context.watcher);
+    let mut reader = Reader { namespace: &namespace, references: &mut references };
     let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;
     let pull_secrets = match &spec.service_account_name {
         Some(name) => reader.pull_secrets(name).await,
@@ -63,7 +63,7 @@ pub(super) async fn resolve(
     let certificates =
         reader.named("spec.certSecretRef", &what, spec.cert_secret_ref.as_ref()).await;
     let proxy = reader.named("spec.proxySecretRef", PROXY, spec.proxy_secret_ref.as_ref()).await;
-    references.watch(context, node);
+    references.watch(node);
     Ok(Resolved {
         secret: secret?,
         pull_secrets: pull_secrets?,
@@ -73,7 +73,6 @@ pub(super) async fn resolve(
 }
 
 struct Reader<'a> {
-    context: &'a Context,
     namespace: &'a str,
     references: &'a mut References,
 }
@@ -93,7 +92,7 @@ impl Reader<'_> {
 
     async fn secret(&mut self, name: &str, advice: &str) -> Result<Data, String> {
         let place = format!("{}/{name}", self.namespace);
-        let secret = self.references.secret(self.context, self.namespace, name).await;
+        let secret = self.references.secret(self.namespace, name).await;
         let secret = secret.map_err(|error| format!("failed to get secret '{place}': {error}"))?;
         secret.ok_or_else(|| format!("secret '{place}' not found; {advice}"))
     }
@@ -102,7 +101,7 @@ impl Reader<'_> {
     async fn pull_secrets(&mut self, account: &str) -> Result<Vec<Data>, Rest> {
         let place = format!("{}/{account}", self.namespace);
         let failed = |why: String| unusable(CREDENTIALS, &why);
-        let names = self.references.pull_secrets(self.context, self.namespace, account).await;
+        let names = self.references.pull_secrets(self.namespace, account).await;
         let names = names
             .map_err(|error| failed(format!("failed to get serviceaccount '{place}': {error}")))?
             .ok_or_else(|| {

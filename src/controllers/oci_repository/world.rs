@@ -66,7 +66,7 @@ fn client<'w>(work: &'w Work, known: &'w Known, url: &str) -> Result<Session<'w>
 
 /// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
 pub(super) async fn ask(run: &Run<OCIRepository>) -> Result<Asked<Found>, Rest> {
-    let found = resolve_tag(&run.work, &run.context.oci_known, &run.object.spec.url).await?;
+    let found = resolve_tag(&run.work, &run.context.remotes.oci, &run.object.spec.url).await?;
     Ok(Asked { revision: found.revision.clone(), found })
 }
 
@@ -90,7 +90,7 @@ async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Res
 /// Pulls what the registry was found to have, and keeps it.
 pub(super) async fn fetch(run: &Arc<Run<OCIRepository>>, found: Found) -> Result<Stored, Rest> {
     let run = run.clone();
-    let pulled = pull(&run.work, &run.context.oci_known, &run.object.spec.url, &found).await?;
+    let pulled = pull(&run.work, &run.context.remotes.oci, &run.object.spec.url, &found).await?;
     let work = move || store(&run.work, &run.context.artifacts, &run.object, pulled, &found);
     blocking(OCI_PULL_FAILED, "fetching", work).await
 }

@@ -12,10 +12,11 @@ use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::Event;
 use reconcile::Node;
 
-use super::{Controlled, Notices, node_named};
+use super::Notices;
 use crate::cluster::ClusterError;
 use crate::cluster::item::{Item, Unreadable};
 use crate::cluster::watch::Seen;
+use crate::controllers::kind::{Controlled, node_named};
 
 /// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
 const TOLD_FOR: Duration = Duration::from_secs(600);

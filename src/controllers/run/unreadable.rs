@@ -8,9 +8,10 @@ use reconcile::{Condition, Conditions, Reason, Rest, Time};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::{Context, Controlled};
 use crate::cluster::events::{Event, Severity};
 use crate::cluster::item::Unreadable;
+use crate::controllers::context::Context;
+use crate::controllers::kind::Controlled;
 
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::Sourced;
 use super::report::ARTIFACT_IN_STORAGE;
 use crate::cluster::ClusterError;
-use crate::controllers::artifact::own;
+use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
+use crate::controllers::kind::node_named;
 use crate::controllers::record::{Latest, conditions_of};
-use crate::controllers::run::node_named;
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::Sourced;
 use super::world::Stored;
 use crate::cluster::events::{Event, Severity};
+use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::conditions_of;
-use crate::controllers::run::REQUESTED_AT;
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";

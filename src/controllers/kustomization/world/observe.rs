@@ -13,7 +13,8 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::object_watcher::{Knowledge, MANAGER, Moment};
+use crate::controllers::kustomization::MANAGER;
+use crate::controllers::object_watcher::{Knowledge, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -245,7 +246,7 @@ impl World {
         }
         let missing = {
             let mut known = self.known();
-            known.missing.insert(crate::controllers::kinds::kinds_of(&id.group));
+            known.missing.insert(crate::controllers::crd_watch::kinds_of(&id.group));
             known.missing.clone()
         };
         self.context.hub.set_edges(&self.node, Edge::Waits, missing);

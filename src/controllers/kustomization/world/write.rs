@@ -13,7 +13,8 @@ use super::World;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::object_watcher::{MANAGER, Moment};
+use crate::controllers::kustomization::MANAGER;
+use crate::controllers::object_watcher::Moment;
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {

@@ -1,0 +1,115 @@
+//! What kinds keep for the life of the process, each found by its type: their objects as last seen, what these remember
+//! between runs, what they share.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use reconcile::Node;
+
+use crate::cluster::kind::OurKind;
+
+/// A value of each type that was asked for.
+#[derive(Default)]
+pub(crate) struct ByType(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl ByType {
+    /// The value of a type.
+    pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let id = TypeId::of::<T>();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let value = known.unwrap_or_else(|| {
+            let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            all.entry(id).or_insert_with(|| Arc::new(T::default())).clone()
+        });
+        // What is kept under the id of a type is of that type.
+        value.downcast().unwrap_or_default()
+    }
+
+    /// The objects of a kind, as last seen.
+    pub(crate) fn store<K: OurKind>(&self) -> Store<K> {
+        self.get::<Shelf<K>>().store.clone()
+    }
+
+    /// An object of a kind, as last seen.
+    pub(crate) fn seen<K: OurKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store::<K>().get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// Returns once the objects of a kind were listed; false if its watch ended before.
+    pub(crate) fn listed<K: OurKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
+        let store = self.store::<K>();
+        async move { store.wait_until_ready().await.is_ok() }
+    }
+}
+
+/// The objects of a kind, as last seen, and what puts them there.
+pub(crate) struct Shelf<K: OurKind> {
+    store: Store<K>,
+    writer: Mutex<Option<Writer<K>>>,
+}
+
+impl<K: OurKind> Default for Shelf<K> {
+    fn default() -> Self {
+        let (store, writer) = reflector::store();
+        Self { store, writer: Mutex::new(Some(writer)) }
+    }
+}
+
+impl<K: OurKind> Shelf<K> {
+    /// What fills the store; it is given away once.
+    pub(crate) fn writer(&self) -> Option<Writer<K>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What nodes of a kind remember between runs; gone with the process, so never the only truth.
+pub(crate) struct Memories<M>(Mutex<BTreeMap<Node, Arc<Mutex<M>>>>);
+
+impl<M> Default for Memories<M> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<M: Default> Memories<M> {
+    /// What a node remembers; nothing at first.
+    pub(crate) fn of(&self, node: &Node) -> Arc<Mutex<M>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(node.clone())
+            .or_default()
+            .clone()
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::source::{Bucket, GitRepository};
+
+    use super::*;
+
+    #[test]
+    fn each_type_has_one_value_of_its_own() {
+        let kept = ByType::default();
+        kept.get::<Mutex<Vec<u8>>>().lock().unwrap().push(1);
+        assert_eq!(*kept.get::<Mutex<Vec<u8>>>().lock().unwrap(), [1]);
+        assert!(kept.get::<Mutex<Vec<u16>>>().lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_store_is_filled_by_whoever_asks_first() {
+        let kept = ByType::default();
+        assert!(kept.get::<Shelf<Bucket>>().writer().is_some());
+        assert!(kept.get::<Shelf<Bucket>>().writer().is_none());
+        assert!(kept.get::<Shelf<GitRepository>>().writer().is_some());
+    }
+}

@@ -1,0 +1,55 @@
+//! What a kind of ours says about itself: its constants, what its objects remember, how one of them is run.
+//!
+//! Elsewhere: running any kind (`run.rs`), what sources and appliers share (`source.rs`, `applier.rs`), the list of kinds
+//! (`kinds.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Reconciled;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+use reconcile::Node;
+
+use super::context::Context;
+use super::kept::Memories;
+use crate::cluster::kind::OurKind;
+
+/// A kind of ours that has runs.
+pub(crate) trait Controlled: OurKind + Reconciled {
+    /// Name under which it reports: Flux's controller for the kind.
+    const CONTROLLER: &'static str;
+
+    /// Whether it applies objects, so that windows are about it.
+    const APPLIES: bool;
+
+    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    const ANNOTATIONS: &'static [&'static str] = &[];
+
+    /// What an object remembers between runs.
+    type Memory: Default + Send + 'static;
+
+    /// What others depend on: while it stays the same nobody is woken.
+    fn announcement(&self) -> String;
+
+    /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>>;
+
+    /// The object is gone: forget what is known about it.
+    fn forget(node: &Node, context: &Context) {
+        context.shared::<Memories<Self::Memory>>().forget(node);
+    }
+}
+
+/// What an object of ours is called in the graph.
+pub(crate) fn node_of<K: OurKind>(object: &K) -> Node {
+    node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// The same, for one that is known by name only.
+pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
+    Node::new(&K::group(&()), &K::kind(&()), namespace, name)
+}
+
+/// Annotation that asks for a run now.
+pub(crate) const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
