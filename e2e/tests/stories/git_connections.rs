@@ -85,7 +85,7 @@ async fn a_server_that_wants_a_certificate_gets_that_of_the_secret() -> Result<(
     story.git_repository("half", &url, json!({"secretRef": {"name": "half"}})).await?;
     let half = Target::git_repository("half");
     let message = story.await_failure(&half, "AuthenticationFailed").await?;
-    ensure!(message.contains("`tls.key` needs `tls.crt`"), "{message}");
+    ensure!(message.contains("`tls.key` requires `tls.crt`"), "{message}");
 
     let whole = json!({"ca.crt": ca, "tls.crt": issued.certificate, "tls.key": issued.key});
     secret(&story, "half", whole).await?;

@@ -46,7 +46,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
             format!("{}//base?ref=gone", far.url(&repository)),
             "branch, tag or commit `gone` not found",
         ),
-        (format!("{secret}/bases.git//base"), "without credentials"),
+        (format!("{secret}/bases.git//base"), "accessed anonymously"),
         (format!("{}//gone", far.url(&repository)), "gone: no such file or directory"),
     ] {
         upstream.push(&[overlay(&url)]).await?;
