@@ -39,7 +39,7 @@ pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-pub use object::{Reconciled, Source};
+pub use object::{Reconciled, Source, SourceStatus, Status};
 pub use overlay::{CommonMetadata, IgnoreRule, Image, Patch, Selector};
 pub use reference::{
     ConfigKind, DependencyReference, KubeConfigReference, LocalObjectReference,

@@ -1,27 +1,86 @@
 //! What the kinds have in common, for code that handles any of them.
 
-use crate::Artifact;
+use std::fmt::Debug;
+
+use serde::Serialize;
+
 use crate::condition::Condition;
-use crate::helm::HelmRelease;
-use crate::kustomize::Kustomization;
+use crate::helm::{HelmRelease, HelmReleaseStatus};
+use crate::kustomize::{Kustomization, KustomizationStatus};
 use crate::source::{
-    Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
+    Bucket, BucketStatus, ExternalArtifact, ExternalArtifactStatus, GitRepository,
+    GitRepositoryStatus, HelmChart, HelmChartStatus, HelmRepository, HelmRepositoryStatus,
+    OCIRepository, OCIRepositoryStatus,
 };
-use crate::windlass::HTTPArchive;
+use crate::windlass::{HTTPArchive, HTTPArchiveStatus};
+use crate::{Artifact, ResourceInventory};
 
-/// An object that a controller works on and reports about.
-pub trait Reconciled {
-    /// Whether the object is suspended.
-    fn is_suspended(&self) -> bool;
-
-    /// The conditions of the status, in the order in which they stand there.
+/// What a controller reports about an object.
+pub trait Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync + 'static {
+    /// The conditions, in the order in which they stand there.
     fn conditions(&self) -> &[Condition];
 
-    /// The generation that the status speaks of: -1 before the first run.
+    /// Replaces the conditions.
+    fn set_conditions(&mut self, conditions: Vec<Condition>);
+
+    /// The generation that the status speaks of: -1 before the first run, `None` if the kind does not say.
     fn observed_generation(&self) -> Option<i64>;
+
+    /// Says which generation the status speaks of, if the kind says it.
+    fn set_observed_generation(&mut self, generation: i64);
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     fn last_handled_reconcile_at(&self) -> Option<&str>;
+
+    /// Says which request was handled, if the kind says it.
+    fn set_last_handled_reconcile_at(&mut self, request: &str);
+
+    /// The objects that the kind's objects own.
+    fn inventory(&self) -> Option<&ResourceInventory> {
+        None
+    }
+}
+
+/// The status of a kind that yields artifacts.
+pub trait SourceStatus: Status {
+    /// The artifact that consumers should use now.
+    fn artifact(&self) -> Option<&Artifact>;
+
+    /// Replaces the artifact.
+    fn set_artifact(&mut self, artifact: Artifact);
+
+    /// Promises no artifact any more: takes away everything that leads to it.
+    fn take_artifact_away(&mut self);
+}
+
+/// An object that a controller works on and reports about.
+pub trait Reconciled {
+    /// What is reported.
+    type Status: Status;
+
+    /// Whether the object is suspended.
+    fn is_suspended(&self) -> bool;
+
+    /// What was reported; nothing before the first run.
+    fn status(&self) -> Option<&Self::Status>;
+
+    /// Replaces what was reported.
+    fn set_status(&mut self, status: Self::Status);
+
+    /// The conditions of the status, in the order in which they stand there.
+    fn conditions(&self) -> &[Condition] {
+        self.status().map_or(&[], Status::conditions)
+    }
+
+    /// The generation that the status speaks of: -1 before the first run.
+    fn observed_generation(&self) -> Option<i64> {
+        self.status().and_then(Status::observed_generation)
+    }
+
+    /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
+    fn last_handled_reconcile_at(&self) -> Option<&str> {
+        self.status().and_then(Status::last_handled_reconcile_at)
+    }
 
     /// The condition of this type.
     fn condition(&self, type_: &str) -> Option<&Condition> {
@@ -30,79 +89,140 @@ pub trait Reconciled {
 }
 
 /// A kind that yields artifacts.
-pub trait Source: Reconciled {
+pub trait Source: Reconciled<Status: SourceStatus> {
     /// The artifact that consumers should use now.
-    fn artifact(&self) -> Option<&Artifact>;
+    fn artifact(&self) -> Option<&Artifact> {
+        self.status().and_then(SourceStatus::artifact)
+    }
 }
 
 macro_rules! reconciled {
-    ($($kind:ident),+) => {$(
+    ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(
         impl Reconciled for $kind {
+            type Status = $status;
+
             fn is_suspended(&self) -> bool {
                 self.spec.suspend
             }
 
+            fn status(&self) -> Option<&$status> {
+                self.status.as_ref()
+            }
+
+            fn set_status(&mut self, status: $status) {
+                self.status = Some(status);
+            }
+        }
+
+        impl Status for $status {
             fn conditions(&self) -> &[Condition] {
-                self.status.as_ref().map_or(&[], |status| &status.conditions)
+                &self.conditions
+            }
+
+            fn set_conditions(&mut self, conditions: Vec<Condition>) {
+                self.conditions = conditions;
             }
 
             fn observed_generation(&self) -> Option<i64> {
-                self.status.as_ref()?.observed_generation
+                self.observed_generation
+            }
+
+            fn set_observed_generation(&mut self, generation: i64) {
+                self.observed_generation = Some(generation);
             }
 
             fn last_handled_reconcile_at(&self) -> Option<&str> {
-                self.status.as_ref()?.last_handled_reconcile_at.as_deref()
+                self.last_handled_reconcile_at.as_deref()
             }
+
+            fn set_last_handled_reconcile_at(&mut self, request: &str) {
+                self.last_handled_reconcile_at = Some(request.to_owned());
+            }
+
+            $(fn inventory(&self) -> Option<&ResourceInventory> {
+                self.$inventory.as_ref()
+            })?
         }
     )+};
 }
 
 reconciled!(
-    Bucket,
-    GitRepository,
-    HTTPArchive,
-    HelmChart,
-    HelmRelease,
-    HelmRepository,
-    Kustomization,
-    OCIRepository
+    Bucket BucketStatus,
+    GitRepository GitRepositoryStatus,
+    HTTPArchive HTTPArchiveStatus,
+    HelmChart HelmChartStatus,
+    HelmRelease HelmReleaseStatus inventory,
+    HelmRepository HelmRepositoryStatus,
+    Kustomization KustomizationStatus inventory,
+    OCIRepository OCIRepositoryStatus
 );
 
 /// An ExternalArtifact belongs to another controller: nothing here runs for it.
 impl Reconciled for ExternalArtifact {
+    type Status = ExternalArtifactStatus;
+
     fn is_suspended(&self) -> bool {
         false
     }
 
+    fn status(&self) -> Option<&ExternalArtifactStatus> {
+        self.status.as_ref()
+    }
+
+    fn set_status(&mut self, status: ExternalArtifactStatus) {
+        self.status = Some(status);
+    }
+}
+
+impl Status for ExternalArtifactStatus {
     fn conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
+        &self.conditions
+    }
+
+    fn set_conditions(&mut self, conditions: Vec<Condition>) {
+        self.conditions = conditions;
     }
 
     fn observed_generation(&self) -> Option<i64> {
         None
     }
 
+    fn set_observed_generation(&mut self, _: i64) {}
+
     fn last_handled_reconcile_at(&self) -> Option<&str> {
         None
     }
+
+    fn set_last_handled_reconcile_at(&mut self, _: &str) {}
 }
 
 macro_rules! source {
-    ($($kind:ident),+) => {$(
-        impl Source for $kind {
+    ($($kind:ident $status:ident [$($leads:ident)*]),+) => {$(
+        impl Source for $kind {}
+
+        impl SourceStatus for $status {
             fn artifact(&self) -> Option<&Artifact> {
-                self.status.as_ref()?.artifact.as_ref()
+                self.artifact.as_ref()
+            }
+
+            fn set_artifact(&mut self, artifact: Artifact) {
+                self.artifact = Some(artifact);
+            }
+
+            fn take_artifact_away(&mut self) {
+                self.artifact = None;
+                $(self.$leads = Default::default();)*
             }
         }
     )+};
 }
 
 source!(
-    Bucket,
-    ExternalArtifact,
-    GitRepository,
-    HTTPArchive,
-    HelmChart,
-    HelmRepository,
-    OCIRepository
+    Bucket BucketStatus [url],
+    ExternalArtifact ExternalArtifactStatus [],
+    GitRepository GitRepositoryStatus [included_artifacts],
+    HTTPArchive HTTPArchiveStatus [],
+    HelmChart HelmChartStatus [url],
+    HelmRepository HelmRepositoryStatus [url],
+    OCIRepository OCIRepositoryStatus [url]
 );

@@ -87,7 +87,8 @@ impl Cluster {
         Ok(self.api::<K>(&namespace).create(&params, object).await?)
     }
 
-    /// Replaces the fields of a status that `status` names, as `manager`; others stay.
+    /// Replaces the fields of a status that `status` names, as `manager`; others stay. With a `version` only as long as the
+    /// object has it.
     ///
     /// # Errors
     /// The server's refusal; an object that is gone is no error and gives `None`.
@@ -96,10 +97,14 @@ impl Cluster {
         object: &K,
         manager: &str,
         status: &Value,
+        version: Option<&str>,
     ) -> Result<Option<K>, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
         // The uid makes sure that a status never lands on a namesake that was created since.
-        let patch = json!({"metadata": {"uid": object.uid()}, "status": status});
+        let mut patch = json!({"metadata": {"uid": object.uid()}, "status": status});
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = version.into();
+        }
         self.patch(&namespace, &object.name_any(), Some("status"), (manager, patch)).await
     }
 

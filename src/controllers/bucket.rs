@@ -12,14 +12,13 @@ use std::sync::Arc;
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
 use reconcile::{Node, Reason, Rest, reason};
-use serde_json::{Map, Value, json};
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Sourced, Wished, fields, latest_url};
+use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 const BUNDLE: &str = "windlass.dev/bundle";
@@ -65,7 +64,7 @@ impl Sourced for Bucket {
         world::ask(run).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -78,12 +77,14 @@ impl Sourced for Bucket {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 
-    fn always(run: &Run<Self>) -> Map<String, Value> {
-        latest_url(run, LATEST_ARCHIVE)
+    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+        if !is_new {
+            latest_url(run, LATEST_ARCHIVE, &mut status.url);
+        }
     }
 
-    fn observed(&self) -> Map<String, Value> {
-        fields([("observedIgnore", json!(self.spec.ignore))])
+    fn observed(&self, status: &mut Self::Status) {
+        status.observed_ignore.clone_from(&self.spec.ignore);
     }
 }
 

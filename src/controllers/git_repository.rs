@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use crds::source::GitRepository;
 use reconcile::{Node, Reason, Rest};
-use serde_json::{Map, Value, json};
 use sources::git::revision;
 use sources::plan::{Kept, Shape};
 use sources::reason::{
@@ -22,7 +21,7 @@ use sources::reason::{
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished, fields};
+use super::source::{Sourced, Wished};
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
@@ -71,7 +70,7 @@ impl Sourced for GitRepository {
         Ok(Asked { revision, found: () })
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, (): ()) -> Result<Stored, Rest> {
+    async fn fetch(run: &Arc<Run<Self>>, (): ()) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run).await
     }
 
@@ -93,14 +92,12 @@ impl Sourced for GitRepository {
         revision::modern_artifact(revision)
     }
 
-    fn observed(&self) -> Map<String, Value> {
+    fn observed(&self, status: &mut Self::Status) {
         let spec = &self.spec;
-        fields([
-            ("observedIgnore", json!(spec.ignore)),
-            ("observedRecurseSubmodules", json!(spec.recurse_submodules)),
-            ("observedSparseCheckout", json!(spec.sparse_checkout)),
-            ("observedInclude", json!(spec.include)),
-        ])
+        status.observed_ignore.clone_from(&spec.ignore);
+        status.observed_recurse_submodules = spec.recurse_submodules;
+        status.observed_sparse_checkout.clone_from(&spec.sparse_checkout);
+        status.observed_include.clone_from(&spec.include);
     }
 
     fn also_announces(&self) -> Vec<String> {

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use crds::source::HelmChart;
 use reconcile::{Node, Reason, Rest};
-use serde_json::{Map, Value, json};
 use sources::plan::{Kept, Shape};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR,
@@ -85,7 +84,7 @@ impl Sourced for HelmChart {
         world::ask(run, kept).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -108,11 +107,12 @@ impl Sourced for HelmChart {
         settled.as_str()
     }
 
-    fn always(run: &Run<Self>) -> Map<String, Value> {
-        let mut fields = super::source::latest_url(run, LATEST);
-        let revision = run.work.origin.artifact().map(|artifact| artifact.revision.as_str());
-        fields.insert("observedSourceArtifactRevision".to_owned(), json!(revision));
-        fields
+    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+        if !is_new {
+            super::source::latest_url(run, LATEST, &mut status.url);
+        }
+        let artifact = run.work.origin.artifact();
+        status.observed_source_artifact_revision = artifact.map(|it| it.revision.clone());
     }
 }
 

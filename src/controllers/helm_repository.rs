@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
 use reconcile::{Node, Reason, Rest, reason};
-use serde_json::{Map, Value};
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
@@ -78,7 +77,10 @@ impl Sourced for HelmRepository {
         world::ask(run, kept).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, index: Option<File>) -> Result<Stored, Rest> {
+    async fn fetch(
+        run: &Arc<Run<Self>>,
+        index: Option<File>,
+    ) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run, index).await
     }
 
@@ -99,8 +101,10 @@ impl Sourced for HelmRepository {
         told.into_iter().chain(names).collect()
     }
 
-    fn always(run: &Run<Self>) -> Map<String, Value> {
-        super::source::latest_url(run, LATEST)
+    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+        if !is_new {
+            super::source::latest_url(run, LATEST, &mut status.url);
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::Reconciled;
 use kube::core::{Resource, ResourceExt as _};
 use reconcile::{HOLD, Hold, Mark, Status, Time, reason};
 
@@ -35,12 +34,12 @@ fn expired<K: Resource>(object: &K, now: Time) -> Option<(Hold, Time)> {
 }
 
 /// Whether an object is suspended: `spec.suspend`, unless it is a hold that has expired.
-pub(crate) fn is_suspended<K: Controlled + Reconciled>(object: &K, now: Time) -> bool {
+pub(crate) fn is_suspended<K: Controlled>(object: &K, now: Time) -> bool {
     object.is_suspended() && expired(object, now).is_none()
 }
 
 /// How a hold is shown; nothing is while the object is not suspended, or suspended without a word.
-pub(super) fn mark<K: Controlled + Reconciled>(object: &K, now: Time) -> Option<Mark> {
+pub(super) fn mark<K: Controlled>(object: &K, now: Time) -> Option<Mark> {
     let hold = of(object).filter(|_| object.is_suspended())?;
     Some(match expired(object, now) {
         None => Mark {
@@ -92,7 +91,7 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
 ///
 /// # Errors
 /// If the object was changed meanwhile; any other refusal is logged, and the hold has expired all the same.
-pub(crate) async fn lift<K: Controlled + Reconciled>(
+pub(crate) async fn lift<K: Controlled>(
     context: &Context,
     latest: &Latest<K>,
     object: Arc<K>,

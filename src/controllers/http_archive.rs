@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crds::Artifact;
 use crds::windlass::HTTPArchive;
 use reconcile::{Node, Reason, Rest, reason};
-use serde_json::{Map, Value, json};
 use sources::http_archive::Validators;
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
@@ -21,7 +20,7 @@ use sources::reason::ARCHIVE_OPERATION_FAILED;
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished, fields};
+use super::source::{Sourced, Wished};
 use crate::cluster::ClusterError;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
@@ -67,7 +66,7 @@ impl Sourced for HTTPArchive {
         world::ask(run, kept).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -85,13 +84,11 @@ impl Sourced for HTTPArchive {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
-    fn observed(&self) -> Map<String, Value> {
+    fn observed(&self, status: &mut Self::Status) {
         let spec = &self.spec;
-        fields([
-            ("observedURL", json!(spec.url)),
-            ("observedDigest", json!(spec.digest)),
-            ("observedIgnore", json!(spec.ignore)),
-        ])
+        status.observed_url = Some(spec.url.clone());
+        status.observed_digest.clone_from(&spec.digest);
+        status.observed_ignore.clone_from(&spec.ignore);
     }
 
     async fn offer(

@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use crds::Reconciled;
+use crds::Status as _;
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Mark, Time};
-use serde_json::{Value, json};
 
 use super::context::Context;
 use super::kind::{Controlled, REQUESTED_AT};
-use super::record::{Latest, conditions_of};
+use super::record::{Latest, conditions_of, listed, status_of};
 use super::{hold, window};
 use crate::cluster::ClusterError;
 
@@ -26,7 +25,7 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// The conditions that an object should have now.
-pub(super) fn of<K: Controlled + Reconciled>(object: &K, now: Time) -> Vec<Mark> {
+pub(super) fn of<K: Controlled>(object: &K, now: Time) -> Vec<Mark> {
     let window = window::state(object, now).map(|state| state.mark());
     [window, hold::mark(object, now), window::invalid_schedule(object)]
         .into_iter()
@@ -35,7 +34,7 @@ pub(super) fn of<K: Controlled + Reconciled>(object: &K, now: Time) -> Vec<Mark>
 }
 
 /// Whether an object's look was asked for and not yet answered.
-pub(super) fn is_asked<K: Controlled + Reconciled>(object: &K) -> bool {
+pub(super) fn is_asked<K: Controlled>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
@@ -46,7 +45,7 @@ pub(super) fn is_asked<K: Controlled + Reconciled>(object: &K) -> bool {
 ///
 /// # Errors
 /// The server's refusal.
-pub(super) async fn show<K: Controlled + Reconciled>(
+pub(super) async fn show<K: Controlled>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -65,7 +64,7 @@ pub(super) async fn show<K: Controlled + Reconciled>(
 ///
 /// # Errors
 /// The server's refusal.
-pub(super) async fn show_suspended<K: Controlled + Reconciled>(
+pub(super) async fn show_suspended<K: Controlled>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -80,49 +79,44 @@ pub(super) async fn show_suspended<K: Controlled + Reconciled>(
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn suspension<K: Controlled + Reconciled>(
+fn suspension<K: Controlled>(
     object: &K,
     now: Time,
     owned: &[&str],
     text: &str,
-) -> Option<(Value, Value)> {
-    let status = serde_json::to_value(object).ok()?.get_mut("status").map(Value::take);
-    let before = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
-    let had = conditions_of(&before);
+) -> Option<(K::Status, K::Status)> {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(&had, generation, now, owned)
         .marked(&of(object, now))
         .finish_suspended(text)?;
     let mut after = before.clone();
-    after["conditions"] = json!(conditions);
+    after.set_conditions(listed(conditions));
     Some((before, after))
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn change<K: Controlled + Reconciled>(
-    object: &K,
-    now: Time,
-    answered: bool,
-) -> Option<(Value, Value)> {
-    let status = serde_json::to_value(object).ok()?.get_mut("status").map(Value::take);
-    let before = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
+fn change<K: Controlled>(object: &K, now: Time, answered: bool) -> Option<(K::Status, K::Status)> {
+    let before = status_of(object);
     let mut after = before.clone();
-    let had = conditions_of(&before);
+    let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let conditions =
         Conditions::since(&had, generation, now, &[]).marked(&of(object, now)).finish_as_before();
     if let Some(conditions) = conditions {
-        after["conditions"] = json!(conditions);
+        after.set_conditions(listed(conditions));
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| answered) {
-        after["lastHandledReconcileAt"] = requested.clone().into();
+        after.set_last_handled_reconcile_at(requested);
     }
     (before != after).then_some((before, after))
 }
 
 #[cfg(test)]
 mod tests {
-    use crds::kustomize::Kustomization;
+    use crds::kustomize::{Kustomization, KustomizationStatus};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -151,9 +145,8 @@ mod tests {
         json!([condition("acme.io/Audited", "True"), condition("Ready", "True")])
     }
 
-    fn kinds(status: &Value) -> Vec<&str> {
-        let conditions = status["conditions"].as_array().unwrap();
-        conditions.iter().map(|it| it["type"].as_str().unwrap()).collect()
+    fn kinds(status: &KustomizationStatus) -> Vec<&str> {
+        status.conditions.iter().map(|it| it.type_.as_str()).collect()
     }
 
     #[test]
@@ -173,9 +166,9 @@ mod tests {
         let (_, after) = change(&held, time(), false).unwrap();
         let expected = ["Ready", "acme.io/Audited", "windlass.dev/Hold", "windlass.dev/Window"];
         assert_eq!(kinds(&after), expected);
-        let again = kustomization(true, &annotations, &after["conditions"]);
+        let again = kustomization(true, &annotations, &json!(after.conditions));
         assert_eq!(change(&again, time(), false), None);
-        let freed = kustomization(true, &json!({}), &after["conditions"]);
+        let freed = kustomization(true, &json!({}), &json!(after.conditions));
         assert_eq!(kinds(&change(&freed, time(), false).unwrap().1), expected[..2]);
     }
 
@@ -197,9 +190,9 @@ mod tests {
         for (ready, expected) in [("Unknown", "Suspended"), ("False", "Progressing")] {
             let (_, after) = end(&kustomization(true, &json!({}), &conditions(ready))).unwrap();
             assert_eq!(kinds(&after), ["Ready", "acme.io/Audited"]);
-            assert_eq!(after["conditions"][0]["status"], "False");
-            assert_eq!(after["conditions"][0]["reason"], expected);
-            assert_eq!(end(&kustomization(true, &json!({}), &after["conditions"])), None);
+            assert_eq!(after.conditions[0].status, "False");
+            assert_eq!(after.conditions[0].reason, expected);
+            assert_eq!(end(&kustomization(true, &json!({}), &json!(after.conditions))), None);
         }
         assert_eq!(end(&kustomization(true, &json!({}), &foreign())), None);
     }
@@ -209,7 +202,7 @@ mod tests {
         let asked = kustomization(false, &json!({REQUESTED_AT: "now"}), &foreign());
         assert!(is_asked(&asked));
         let (_, after) = change(&asked, time(), true).unwrap();
-        assert_eq!(after["lastHandledReconcileAt"], "now");
+        assert_eq!(after.last_handled_reconcile_at.as_deref(), Some("now"));
         assert_eq!(kinds(&after), ["acme.io/Audited", "Ready"]);
     }
 }

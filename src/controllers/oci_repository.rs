@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crds::source::OCIRepository;
 use reconcile::{Node, Reason, Rest, reason};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
@@ -21,7 +21,7 @@ use super::context::Context;
 use super::login::login;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Sourced, Wished, fields, latest_url};
+use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -69,7 +69,7 @@ impl Sourced for OCIRepository {
         world::ask(run).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored, Rest> {
+    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -89,15 +89,15 @@ impl Sourced for OCIRepository {
         (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
     }
 
-    fn always(run: &Run<Self>) -> Map<String, Value> {
-        latest_url(run, LATEST_ARCHIVE)
+    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+        if !is_new {
+            latest_url(run, LATEST_ARCHIVE, &mut status.url);
+        }
     }
 
-    fn observed(&self) -> Map<String, Value> {
-        fields([
-            ("observedIgnore", json!(self.spec.ignore)),
-            ("observedLayerSelector", json!(self.spec.layer_selector)),
-        ])
+    fn observed(&self, status: &mut Self::Status) {
+        status.observed_ignore.clone_from(&self.spec.ignore);
+        status.observed_layer_selector.clone_from(&self.spec.layer_selector);
     }
 }
 

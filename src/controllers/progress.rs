@@ -7,14 +7,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Reconciled;
+use crds::Status as _;
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Time, reason};
-use serde_json::{Value, json};
 
 use super::context::Context;
 use super::kind::Controlled;
-use super::record::{Latest, conditions_of};
+use super::record::{Latest, conditions_of, listed, status_of};
 
 /// How long a phase may take until it is told of.
 const LONG: Duration = Duration::from_secs(2);
@@ -38,7 +37,7 @@ async fn telling_after<T>(
 }
 
 /// Writes which phase an object is in. A status that cannot be written now is no trouble of the run's.
-pub(super) async fn tell<K: Controlled + Reconciled>(
+pub(super) async fn tell<K: Controlled>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -54,13 +53,13 @@ pub(super) async fn tell<K: Controlled + Reconciled>(
 }
 
 /// The status before and after: `Reconciling` and `Ready` name the phase, everything else stays.
-fn phase<K: Controlled + Reconciled>(object: &K, text: &str, now: Time) -> (Value, Value) {
-    let before = serde_json::to_value(object).unwrap_or_default()["status"].take();
-    let mut after = if before.is_object() { before.clone() } else { json!({}) };
-    let had = conditions_of(&before);
+fn phase<K: Controlled>(object: &K, text: &str, now: Time) -> (K::Status, K::Status) {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(&had, generation, now, &[]);
-    after["conditions"] = json!(conditions.finish_progress(reason::PROGRESSING, text));
+    let mut after = before.clone();
+    after.set_conditions(listed(conditions.finish_progress(reason::PROGRESSING, text)));
     (before, after)
 }
 
@@ -68,7 +67,7 @@ fn phase<K: Controlled + Reconciled>(object: &K, text: &str, now: Time) -> (Valu
 ///
 /// Differs(flux): a repetition, be it at the interval or of what failed, leaves `Ready` as it is until it has ended, so
 /// that nobody is alarmed, nor an alarm ended, by an attempt.
-pub(super) fn is_decided<K: Controlled + Reconciled>(object: &K) -> bool {
+pub(super) fn is_decided<K: Controlled>(object: &K) -> bool {
     object.condition("Ready").is_some_and(|ready| {
         ready.status != "Unknown" && ready.observed_generation == object.meta().generation
     })
@@ -80,6 +79,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use crds::source::GitRepository;
+    use serde_json::json;
     use tokio::task::yield_now;
 
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         assert!(!is_decided(&object));
         let now = "2026-11-23T12:00:00Z".parse().unwrap();
         let (before, after) = phase(&object, "building artifact", now);
-        let conditions = conditions_of(&after);
+        let conditions = conditions_of(&after.conditions);
         let lines: Vec<String> =
             conditions.iter().map(|c| format!("{}={:?} {}", c.kind, c.status, c.message)).collect();
         assert_eq!(
@@ -146,6 +146,6 @@ mod tests {
                 "ArtifactInStorage=True ",
             ]
         );
-        assert_eq!(after["observedGeneration"], before["observedGeneration"]);
+        assert_eq!(after.observed_generation, before.observed_generation);
     }
 }

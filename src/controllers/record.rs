@@ -4,14 +4,20 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use apply::Inventory;
+use crds::{Reconciled, ResourceInventory, ResourceRef, Status};
 use kube::core::ResourceExt as _;
 use reconcile::Condition;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::context::Context;
 use super::kind::Controlled;
 use crate::cluster::ClusterError;
-use crate::cluster::kind::OurKind;
+
+/// How often a status with another inventory is written to an object that is changed meanwhile.
+const ATTEMPTS: usize = 5;
 
 /// The newest object that a write of ours returned.
 pub(crate) struct Latest<K>(Mutex<Option<Arc<K>>>);
@@ -68,13 +74,36 @@ impl<K: Controlled> Latest<K> {
         &self,
         context: &Context,
         object: &Arc<K>,
-        before: &Value,
-        after: &Value,
+        before: &K::Status,
+        after: &K::Status,
     ) -> Result<Option<Arc<K>>, ClusterError> {
-        let Some(patch) = changes(before, after) else { return Ok(Some(object.clone())) };
+        let Some(patch) = change(before, after) else { return Ok(Some(object.clone())) };
         let manager = format!("gotk-{}", K::CONTROLLER);
-        let written = context.cluster.write_status(&**object, &manager, &patch).await?;
-        Ok(written.map(|object| self.wrote(object)))
+        // An inventory that somebody else wrote meanwhile would shrink to what is known here, so that objects were forgotten.
+        let is_guarded = before.inventory() != after.inventory();
+        let mut version = object.resource_version().filter(|_| is_guarded);
+        for _ in 1..ATTEMPTS {
+            let written =
+                context.cluster.write_status(&**object, &manager, &patch, version.as_deref());
+            match written.await {
+                Err(error) if is_guarded && error.code() == Some(409) => {
+                    let (namespace, name) =
+                        (object.namespace().unwrap_or_default(), object.name_any());
+                    let Some(now) = context.cluster.read::<K>(&namespace, &name).await? else {
+                        return Ok(None);
+                    };
+                    let recorded = now.status().and_then(Status::inventory);
+                    if now.uid() != object.uid() || recorded != before.inventory() {
+                        return Err(error);
+                    }
+                    // Something else of the object was changed.
+                    version = now.resource_version();
+                }
+                written => return Ok(written?.map(|object| self.wrote(object))),
+            }
+        }
+        let written = context.cluster.write_status(&**object, &manager, &patch, version.as_deref());
+        Ok(written.await?.map(|object| self.wrote(object)))
     }
 
     /// Ends what an expired hold left behind: `spec.suspend` if it is to `resume`, and annotations.
@@ -117,24 +146,71 @@ impl<K: Controlled> Latest<K> {
 }
 
 /// An object with another's status, where they differ in more than that.
-fn with_status_of<K: OurKind>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
+fn with_status_of<K: Controlled>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
     let (was, is) = (object.meta(), newer.meta());
     if was.generation == is.generation && was.annotations == is.annotations {
         return newer.clone();
     }
-    let values = (serde_json::to_value(&**object), serde_json::to_value(&**newer));
-    let (Ok(mut value), Ok(mut newer)) = values else { return object.clone() };
-    value["status"] = newer["status"].take();
-    serde_json::from_value(value).map_or_else(|_| object.clone(), Arc::new)
+    let mut object = K::clone(object);
+    object.set_status(status_of(&**newer));
+    Arc::new(object)
 }
 
 /// Flux's finalizer, so that either may finish what the other began.
 pub(crate) const FINALIZER: &str = "finalizers.fluxcd.io";
 
-/// Conditions of a status as the reconcile core has them; one that cannot be read is dropped.
-pub(crate) fn conditions_of(status: &Value) -> Vec<Condition> {
-    let listed = status.get("conditions").and_then(Value::as_array);
-    listed.into_iter().flatten().filter_map(|c| serde_json::from_value(c.clone()).ok()).collect()
+/// The status of an object; one without anything in it if it has none.
+pub(crate) fn status_of<K: Reconciled>(object: &K) -> K::Status {
+    object.status().cloned().unwrap_or_default()
+}
+
+/// Conditions as the reconcile core has them; one whose status is none of Kubernetes' three is dropped.
+pub(crate) fn conditions_of(listed: &[crds::Condition]) -> Vec<Condition> {
+    let read = listed.iter().filter_map(|it| {
+        Some(Condition {
+            kind: it.type_.clone(),
+            status: reconcile::Status::named(&it.status)?,
+            observed_generation: it.observed_generation.unwrap_or_default(),
+            last_transition_time: it.last_transition_time.0,
+            reason: it.reason.clone(),
+            message: it.message.clone(),
+        })
+    });
+    read.collect()
+}
+
+/// Conditions as a status has them.
+pub(crate) fn listed(conditions: Vec<Condition>) -> Vec<crds::Condition> {
+    let written = conditions.into_iter().map(|it| crds::Condition {
+        type_: it.kind,
+        status: it.status.as_str().to_owned(),
+        observed_generation: Some(it.observed_generation).filter(|generation| *generation != 0),
+        last_transition_time: crds::Time(it.last_transition_time),
+        reason: it.reason,
+        message: it.message,
+    });
+    written.collect()
+}
+
+/// An inventory as a status has it.
+pub(crate) fn recorded(inventory: &Inventory) -> ResourceInventory {
+    let entries = inventory.entries().into_iter();
+    ResourceInventory {
+        entries: entries.map(|(id, version)| ResourceRef { id, version }).collect(),
+    }
+}
+
+/// The same as another type whose JSON is equal.
+pub(crate) fn through<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
+    serde_json::from_value(serde_json::to_value(value).ok()?).ok()
+}
+
+/// The merge patch that turns one status into another; `None` when they are equal.
+pub(crate) fn change<S: Status>(before: &S, after: &S) -> Option<Value> {
+    if before == after {
+        return None;
+    }
+    changes(&serde_json::to_value(before).ok()?, &serde_json::to_value(after).ok()?)
 }
 
 /// The merge patch (RFC 7386) that turns one value into another; `None` when they are equal.
@@ -166,7 +242,6 @@ fn changes(before: &Value, after: &Value) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::controllers::kind::REQUESTED_AT;
-    use crds::Reconciled as _;
     use crds::kustomize::Kustomization;
     use kube::core::Resource as _;
     use serde_json::json;
@@ -209,5 +284,20 @@ mod tests {
             Some(json!({"b": {"d": null}, "e": [1, 2], "f": null}))
         );
         assert_eq!(changes(&before, &before), None);
+    }
+
+    #[test]
+    fn conditions_are_read_and_written_as_they_are_and_one_that_is_none_is_dropped() {
+        let given = json!([
+            {"type": "Ready", "status": "False", "reason": "R", "message": "m",
+                "observedGeneration": 3, "lastTransitionTime": "2026-11-01T00:00:00Z"},
+            {"type": "Foreign", "status": "Unknown", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-11-01T00:00:00Z"},
+            {"type": "Odd", "status": "Perhaps", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-11-01T00:00:00Z"},
+        ]);
+        let read: Vec<crds::Condition> = serde_json::from_value(given.clone()).unwrap();
+        let written = json!(listed(conditions_of(&read)));
+        assert_eq!(written.as_array().unwrap()[..], given.as_array().unwrap()[..2]);
     }
 }

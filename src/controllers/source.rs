@@ -17,16 +17,15 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
 use reconcile::{Facts, Gate, Node, Reason, Rest, Wake, before_resolve, reason};
-use serde_json::{Map, Value};
 use sources::http::Busy;
-use sources::plan::{self, Desired, Kept, Shape};
+use sources::plan::{Desired, Kept, Shape};
 use sources::store::Store;
 
 use super::catalog::Provider;
 use super::context::Context;
 use super::kept::Memories;
 use super::kind::{Controlled, node_of};
-use super::record::{FINALIZER, Latest};
+use super::record::{FINALIZER, Latest, status_of};
 use super::{hold, marks};
 use crate::cluster::ClusterError;
 use crate::cluster::kind::OurKind;
@@ -72,7 +71,7 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     fn fetch(
         run: &Arc<Run<Self>>,
         found: Self::Found,
-    ) -> impl Future<Output = Result<Stored, Rest>> + Send;
+    ) -> impl Future<Output = Result<Stored<Self::Status>, Rest>> + Send;
 
     /// What the artifact of the status was made with; `None` if that does not say.
     fn shape(&self) -> Option<Shape>;
@@ -87,10 +86,8 @@ pub(crate) trait Sourced: OurKind + crds::Source {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
-    /// Fields of the status that tell how the artifact was made, written with a new one; null takes a field away.
-    fn observed(&self) -> Map<String, Value> {
-        Map::new()
-    }
+    /// Says in the status how the artifact was made, with a new one.
+    fn observed(&self, _status: &mut Self::Status) {}
 
     /// Offers the artifact in other ways than by the status, after a run that left one.
     fn offer(
@@ -117,10 +114,8 @@ pub(crate) trait Sourced: OurKind + crds::Source {
         std::future::ready(Ok(()))
     }
 
-    /// Fields of the status that are written by every run that got as far as asking; null takes a field away.
-    fn always(_run: &Run<Self>) -> Map<String, Value> {
-        Map::new()
-    }
+    /// Says in the status what every run says that got as far as asking; `is_new` after one that stored an artifact.
+    fn always(_run: &Run<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
     /// The reason of the event that tells of a new artifact, by that of `Ready`.
     fn told_as(_settled: Reason) -> &'static str {
@@ -139,33 +134,22 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     }
 }
 
-/// Fields of a status; those that say nothing are taken away.
-pub(crate) fn fields<const N: usize>(pairs: [(&'static str, Value); N]) -> Map<String, Value> {
-    let pairs = pairs.into_iter().map(|(field, value)| {
-        let value = if plan::says_nothing(&value) { Value::Null } else { value };
-        (field.to_owned(), value)
-    });
-    pairs.collect()
-}
-
-/// Has the newest artifact found under a second name too, which never changes; the address is `status.url`. Blocks.
+/// Has the newest artifact found under a second name too, which never changes; returns the address, which is `status.url`.
+/// Blocks.
 ///
 /// It is a convenience: where the disk refuses it the artifact is there nevertheless.
-pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Map<String, Value> {
-    fields([("url", store.link(&artifact.path, name).ok().into())])
+pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Option<String> {
+    store.link(&artifact.path, name).ok()
 }
 
 /// The same name of the archives of all kinds. Parity(flux).
 pub(crate) const LATEST_ARCHIVE: &str = "latest.tar.gz";
 
-/// `status.url`, the address at which the newest artifact is always found: where artifacts are served may have changed.
-pub(crate) fn latest_url<K: Sourced>(run: &Run<K>, name: &str) -> Map<String, Value> {
-    let path = run.object.artifact().map(|artifact| artifact.path.clone()).unwrap_or_default();
-    match path.rsplit_once('/') {
-        Some((slot, _)) => {
-            fields([("url", run.context.artifacts.url(&format!("{slot}/{name}")).into())])
-        }
-        None => Map::new(),
+/// Says at which address the newest artifact is always found: where artifacts are served may have changed.
+pub(crate) fn latest_url<K: Sourced>(run: &Run<K>, name: &str, url: &mut Option<String>) {
+    let path = run.object.artifact().map(|artifact| artifact.path.as_str()).unwrap_or_default();
+    if let Some((slot, _)) = path.rsplit_once('/') {
+        *url = Some(run.context.artifacts.url(&format!("{slot}/{name}")));
     }
 }
 
@@ -267,7 +251,7 @@ async fn retire<K: Sourced>(
     latest: &Latest<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let status = serde_json::to_value(&**object).unwrap_or_default()["status"].take();
+    let before = status_of(&**object);
     // A status without conditions was never written, or was cleared already.
     let was_run = object.finalizers().iter().any(|it| it == FINALIZER)
         || !object.conditions().is_empty()
@@ -277,7 +261,7 @@ async fn retire<K: Sourced>(
     }
     remove_artifacts(context, object).await;
     let Some(object) = latest.set_finalizer(context, object, false).await? else { return Ok(None) };
-    latest.write_status(context, &object, &status, &Value::Object(Map::new())).await?;
+    latest.write_status(context, &object, &before, &K::Status::default()).await?;
     Ok(None)
 }
 
@@ -299,7 +283,7 @@ pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
 async fn offered<K: Sourced>(
     context: &Context,
     object: &Arc<K>,
-    stored: Option<&Stored>,
+    stored: Option<&Stored<K::Status>>,
     rest: Rest,
 ) -> Rest {
     if !rest.is_settled() {
@@ -345,20 +329,25 @@ async fn attempt<K: Sourced>(
         }
     };
     let run = Run { context: context.clone(), object: object.clone(), work };
-    let always = K::always(&run);
-    let world = World::new(Arc::new(run), latest);
+    let run = Arc::new(run);
+    let world = World::new(run.clone(), latest);
     let (_, rest) = reconcile::drive(&Desired { shape }, &world).await;
     let rest = offered(context, &object, world.stored().as_ref(), rest).await;
-    let came = Came { stored: world.stored(), always };
+    let came = Came { stored: world.stored(), run: Some(run) };
     finish(context, memory, latest, &object, came, rest).await
 }
 
 /// What a run came by.
-#[derive(Default)]
-struct Came {
-    stored: Option<Stored>,
-    /// See [`Sourced::always`].
-    always: Map<String, Value>,
+struct Came<K: Sourced> {
+    stored: Option<Stored<K::Status>>,
+    /// The run, if it got as far as asking.
+    run: Option<Arc<Run<K>>>,
+}
+
+impl<K: Sourced> Default for Came<K> {
+    fn default() -> Self {
+        Self { stored: None, run: None }
+    }
 }
 
 /// Says how the run ended, and when the next one is due.
@@ -367,7 +356,7 @@ async fn finish<K: Sourced>(
     memory: &Mutex<Memory<K>>,
     latest: &Latest<K>,
     object: &Arc<K>,
-    came: Came,
+    came: Came<K>,
     rest: Rest,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
@@ -391,8 +380,8 @@ async fn finish<K: Sourced>(
     let object = &latest.begun(object);
     // Where artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
-    let Came { stored, always } = came;
-    let report = report::report(&**object, stored.as_ref(), url, &rest, now).with(always);
+    let report =
+        report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &rest, now);
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for event in report.events {

@@ -54,6 +54,22 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// As Kubernetes writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// What Kubernetes writes so; `None` for anything else.
+    pub fn named(text: &str) -> Option<Self> {
+        [Self::True, Self::False, Self::Unknown].into_iter().find(|it| it.as_str() == text)
+    }
+}
+
 /// One condition of a status; its JSON is `metav1.Condition`'s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,7 +114,8 @@ fn is_zero(generation: &i64) -> bool {
 /// [`finish_suspended`](Self::finish_suspended) that of an object that is suspended.
 ///
 /// # Guarantees
-/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True; of a suspended object at most one is.
+/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True, beside `Reconciling` for an action that
+///   [`progressing`](Self::progressing) names; of a suspended object at most one is.
 /// * What says the same as before keeps its transition time.
 /// * Conditions of types that are not ours are carried over untouched.
 /// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
@@ -108,6 +125,10 @@ pub struct Conditions<'a> {
     generation: i64,
     now: Time,
     next: BTreeMap<String, Condition>,
+    /// What is under way, whatever the rest says.
+    progress: Option<&'a str>,
+    /// What `Ready` says of a rest that is stalled.
+    failure: Option<(Reason, &'a str)>,
 }
 
 impl<'a> Conditions<'a> {
@@ -121,7 +142,8 @@ impl<'a> Conditions<'a> {
             !is_derived(&condition.kind) && !owned.contains(&condition.kind.as_str())
         });
         let next = foreign.map(|condition| (condition.kind.clone(), condition.clone())).collect();
-        Self { before, generation, now: time::whole_seconds(now), next }
+        let now = time::whole_seconds(now);
+        Self { before, generation, now, next, progress: None, failure: None }
     }
 
     /// Sets a condition of the kind's own, such as `Healthy`.
@@ -170,6 +192,19 @@ impl<'a> Conditions<'a> {
             .fold(self, |it, mark| it.put(mark.kind, mark.status, mark.reason, &mark.text))
     }
 
+    /// Names an action that is under way: `Reconciling` is there and says so, also where `Ready` still tells of what came
+    /// before it.
+    #[must_use]
+    pub fn progressing(self, text: Option<&'a str>) -> Self {
+        Self { progress: text, ..self }
+    }
+
+    /// Has `Ready` keep the words of a failure when the rest is that nobody tries again, which `Stalled` says.
+    #[must_use]
+    pub fn failing(self, failure: Option<(Reason, &'a str)>) -> Self {
+        Self { failure, ..self }
+    }
+
     /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` say what they said.
     ///
     /// `None` if nothing else has changed either, so that there is nothing to write.
@@ -177,7 +212,7 @@ impl<'a> Conditions<'a> {
         for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
             self.next.insert(condition.kind.clone(), condition.clone());
         }
-        self.changed()
+        self.with_progress().changed()
     }
 
     /// The conditions of an object that is suspended: nothing is under way, so that `Reconciling` goes, and neither
@@ -222,7 +257,18 @@ impl<'a> Conditions<'a> {
             }
             Rest::Stalled(..) => (Status::False, self.put(STALLED, Status::True, why, text)),
         };
-        summed.put(READY, ready, why, text).in_order()
+        let (why, text) = match (rest, summed.failure) {
+            (Rest::Stalled(..), Some(failure)) => failure,
+            _ => (why, text),
+        };
+        summed.put(READY, ready, why, text).with_progress().in_order()
+    }
+
+    /// An action that is under way is neither stalled nor over.
+    fn with_progress(mut self) -> Self {
+        let Some(text) = self.progress else { return self };
+        self.next.remove(STALLED);
+        self.put(RECONCILING, Status::True, reason::PROGRESSING, text)
     }
 
     fn in_order(self) -> Vec<Condition> {

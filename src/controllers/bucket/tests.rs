@@ -1,11 +1,14 @@
 //! What a person sees in `kubectl describe`, from where a run came to rest.
 
 use crds::Artifact;
+use crds::source::BucketStatus;
 use expect_test::{Expect, expect};
 use reconcile::{Time, Wake};
 use sources::bucket::Error;
 
 use super::world::classify;
+use serde_json::{Value, json};
+
 use super::*;
 use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
@@ -14,7 +17,7 @@ fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
 }
 
-fn bucket(status: Value) -> Bucket {
+fn bucket(status: impl serde::Serialize) -> Bucket {
     serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
         "kind": "Bucket",
@@ -25,27 +28,28 @@ fn bucket(status: Value) -> Bucket {
     .unwrap()
 }
 
-fn stored() -> Stored {
+fn stored() -> Stored<BucketStatus> {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "bucket/shop/app/1.tar.gz",
         "revision": "sha256:1", "url": "http://a/bucket/shop/app/1.tar.gz",
     }))
     .unwrap();
     let message = "stored artifact with 2 fetched files from 'app' bucket".to_owned();
-    Stored { artifact, message, status: Map::new() }
+    Stored::new(artifact, message, |_| {})
 }
 
 fn settled() -> Rest {
     Rest::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
 }
 
-fn check(report: &Report, expected: &Expect) {
-    let mut lines: Vec<String> = conditions_of(&report.after)
+fn check(report: &Report<BucketStatus>, expected: &Expect) {
+    let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
         .collect();
+    let after = json!(report.after);
     for field in ["/observedGeneration", "/artifact/revision", "/observedIgnore"] {
-        lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
+        lines.push(format!("{field} {}", after.pointer(field).unwrap_or(&Value::Null)));
     }
     for event in &report.events {
         lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
@@ -55,7 +59,7 @@ fn check(report: &Report, expected: &Expect) {
 
 #[test]
 fn a_new_artifact_is_ready_and_told_and_a_missing_bucket_keeps_it() {
-    let first = report(&bucket(json!({})), Some(&stored()), None, &settled(), time());
+    let first = report(&bucket(json!({})), None, Some(&stored()), None, &settled(), time());
     check(
         &first,
         &expect![[r#"
@@ -71,7 +75,7 @@ fn a_new_artifact_is_ready_and_told_and_a_missing_bucket_keeps_it() {
         Rest::Failed(why, text, _) => Rest::Failed(why, text, Wake::at(time())),
         other => other,
     };
-    let second = report(&bucket(first.after), None, None, &rest, time());
+    let second = report(&bucket(first.after), None, None, None, &rest, time());
     check(
         &second,
         &expect![[r#"

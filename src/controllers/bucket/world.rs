@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crds::source::Bucket;
+use crds::source::{Bucket, BucketStatus};
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use sources::archive::{self, ExtractOptions};
@@ -71,7 +71,10 @@ pub(super) async fn ask(run: &Arc<Run<Bucket>>) -> Result<Asked<Found>, Rest> {
 }
 
 /// Fetches what changed, packs it and keeps it.
-pub(super) async fn fetch(run: &Arc<Run<Bucket>>, found: Found) -> Result<Stored, Rest> {
+pub(super) async fn fetch(
+    run: &Arc<Run<Bucket>>,
+    found: Found,
+) -> Result<Stored<BucketStatus>, Rest> {
     match found {
         Found::Objects(found) => {
             let (listed, note) = *found;
@@ -96,7 +99,11 @@ async fn previous(run: &Arc<Run<Bucket>>, note: Note) -> Result<Previous, Rest> 
     .await
 }
 
-async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<Stored, Rest> {
+async fn objects(
+    run: &Arc<Run<Bucket>>,
+    listed: Listed,
+    note: Note,
+) -> Result<Stored<BucketStatus>, Rest> {
     let previous = previous(run, note).await?;
     let (remote, known) = (&run.work.remote, &run.context.remotes.buckets);
     let fetched = bucket::fetch(remote, listed, previous, known).await;
@@ -128,13 +135,15 @@ async fn objects(run: &Arc<Run<Bucket>>, listed: Listed, note: Note) -> Result<S
                 "failed to store the list of objects; the next change downloads all of them"
             );
         }
-        let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored { artifact, message, status })
+        let url = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
+        Ok(Stored::new(artifact, message, move |status: &mut BucketStatus| {
+            status.url.clone_from(&url);
+        }))
     })
     .await
 }
 
-async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
+async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored<BucketStatus>, Rest> {
     let (Work { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();
@@ -149,8 +158,10 @@ async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored, Rest> {
             &bundle.revision,
             |out| archive::write(out, &bundle.contents, |_, path| bundle.load(path)).map(drop),
         )?;
-        let status = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored { artifact, message, status })
+        let url = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
+        Ok(Stored::new(artifact, message, move |status: &mut BucketStatus| {
+            status.url.clone_from(&url);
+        }))
     })
     .await
 }

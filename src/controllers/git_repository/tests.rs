@@ -1,8 +1,10 @@
 //! What a person sees in `kubectl describe`, from where a run came to rest.
 
 use crds::Artifact;
+use crds::source::GitRepositoryStatus;
 use expect_test::{Expect, expect};
 use reconcile::{Time, Wake, reason};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::record::conditions_of;
@@ -12,7 +14,7 @@ fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
 }
 
-fn repository(status: Value) -> GitRepository {
+fn repository(status: impl serde::Serialize) -> GitRepository {
     serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
         "kind": "GitRepository",
@@ -23,30 +25,27 @@ fn repository(status: Value) -> GitRepository {
     .unwrap()
 }
 
-fn stored() -> Stored {
+fn stored() -> Stored<GitRepositoryStatus> {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "gitrepository/shop/app/1.tar.gz",
         "revision": "main@sha1:1", "url": "http://a/gitrepository/shop/app/1.tar.gz",
     }))
     .unwrap();
-    Stored {
-        artifact,
-        message: "stored artifact for commit 'Greet politely'".to_owned(),
-        status: Map::new(),
-    }
+    Stored::new(artifact, "stored artifact for commit 'Greet politely'".to_owned(), |_| {})
 }
 
 fn settled() -> Rest {
     Rest::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
 }
 
-fn check(report: &Report, expected: &Expect) {
-    let mut lines: Vec<String> = conditions_of(&report.after)
+fn check(report: &Report<GitRepositoryStatus>, expected: &Expect) {
+    let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
         .collect();
+    let after = json!(report.after);
     for field in ["/observedGeneration", "/artifact/revision", "/artifact/url", "/observedIgnore"] {
-        lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
+        lines.push(format!("{field} {}", after.pointer(field).unwrap_or(&Value::Null)));
     }
     for event in &report.events {
         lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
@@ -56,7 +55,7 @@ fn check(report: &Report, expected: &Expect) {
 
 #[test]
 fn a_new_artifact_is_ready_and_told() {
-    let report = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    let report = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
     check(
         &report,
         &expect![[r#"
@@ -72,25 +71,25 @@ fn a_new_artifact_is_ready_and_told() {
 
 #[test]
 fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
-    let first = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
     let object = repository(first.after);
     let same = Some("http://a/gitrepository/shop/app/1.tar.gz".to_owned());
-    let second = report(&object, None, same, &settled(), time());
+    let second = report(&object, None, None, same, &settled(), time());
     assert_eq!(second.before, second.after);
     assert_eq!(second.events, Vec::new());
-    let moved = report(&object, None, Some("http://b/x".to_owned()), &settled(), time());
-    assert_eq!(moved.after["artifact"]["url"], "http://b/x");
+    let moved = report(&object, None, None, Some("http://b/x".to_owned()), &settled(), time());
+    assert_eq!(json!(moved.after)["artifact"]["url"], "http://b/x");
 }
 
 #[test]
 fn a_failed_fetch_keeps_the_artifact_and_says_why() {
-    let first = report(&repository(json!({})), Some(&stored()), None, &settled(), time());
+    let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
     let failed = Rest::Failed(
         sources::reason::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
         Wake::at(time()),
     );
-    let second = report(&repository(first.after), None, None, &failed, time());
+    let second = report(&repository(first.after), None, None, None, &failed, time());
     check(
         &second,
         &expect![[r#"
@@ -104,29 +103,32 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
             /observedIgnore "*.md"
             event Error GitOperationFailed: example.com cannot be reached"#]],
     );
-    let again = report(&repository(second.after), None, None, &failed, time());
+    let again = report(&repository(second.after), None, None, None, &failed, time());
     assert_eq!(again.events, Vec::new(), "the same failure is told once");
 }
 
 #[test]
 fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
-    let included = json!([stored().artifact]);
-    let status = Map::from_iter([("includedArtifacts".to_owned(), included)]);
-    let with = Stored { status, ..stored() };
+    let Stored { artifact, message, .. } = stored();
+    let included = vec![artifact.clone()];
+    let with = Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+        status.included_artifacts.clone_from(&included);
+    });
     let mut object = repository(json!({}));
     object.spec.recurse_submodules = true;
     object.spec.sparse_checkout = vec!["app".to_owned()];
     object.spec.include = serde_json::from_value(json!([{"repository": {"name": "lib"}}])).unwrap();
-    let first = report(&object, Some(&with), None, &settled(), time());
-    assert_eq!(first.after["includedArtifacts"][0]["revision"], "main@sha1:1");
-    assert_eq!(first.after["observedInclude"], json!([{"repository": {"name": "lib"}}]));
-    assert_eq!(first.after["observedSparseCheckout"], json!(["app"]));
-    assert_eq!(first.after["observedRecurseSubmodules"], true);
+    let first = report(&object, None, Some(&with), None, &settled(), time());
+    let after = json!(first.after);
+    assert_eq!(after["includedArtifacts"][0]["revision"], "main@sha1:1");
+    assert_eq!(after["observedInclude"], json!([{"repository": {"name": "lib"}}]));
+    assert_eq!(after["observedSparseCheckout"], json!(["app"]));
+    assert_eq!(after["observedRecurseSubmodules"], true);
 
     let text = "no artifact available for include 'lib'".to_owned();
     let blocked = Rest::Blocked(NO_ARTIFACT, text, Wake::at(time()));
     check(
-        &report(&repository(first.after), None, None, &blocked, time()),
+        &report(&repository(first.after), None, None, None, &blocked, time()),
         &expect![[r#"
         Reconciling=True ProgressingWithRetry: no artifact available for include 'lib'
         Ready=False NoArtifact: no artifact available for include 'lib'

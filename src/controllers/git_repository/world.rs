@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::source::GitRepository;
+use crds::source::{GitRepository, GitRepositoryStatus};
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake, reason};
-use serde_json::{Map, json};
 use sources::archive::{self, ExtractOptions};
 use sources::git::{Content, Reference, Remote, Revision};
 use sources::reason::{
@@ -72,7 +71,7 @@ fn fetch_and_store(
     context: &sources::git::Context,
     store: &Store,
     object: &GitRepository,
-) -> Result<Stored, Rest> {
+) -> Result<Stored<GitRepositoryStatus>, Rest> {
     let Work { remote, reference, content, include } = work;
     let included = included(store, include)?;
     let checkout = sources::git::checkout(remote, reference, content, context);
@@ -95,13 +94,11 @@ fn fetch_and_store(
         let load = |body: &_| load(&checkout, body).map_err(|rest| rest.text().to_owned());
         archive::write(out, &contents, |_, body| load(body)).map(drop)
     })?;
-    let included: Vec<_> = include.iter().map(|include| &include.artifact).collect();
-    let included = if included.is_empty() { json!(null) } else { json!(included) };
-    Ok(Stored {
-        artifact,
-        message: format!("stored artifact for commit '{}'", checkout.commit.short_summary()),
-        status: Map::from_iter([("includedArtifacts".to_owned(), included)]),
-    })
+    let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
+    let message = format!("stored artifact for commit '{}'", checkout.commit.short_summary());
+    Ok(Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+        status.included_artifacts.clone_from(&included);
+    }))
 }
 
 /// What a failed fetch means for the object.
@@ -145,7 +142,9 @@ pub(super) async fn ask(run: &Arc<Run<GitRepository>>) -> Result<String, Rest> {
 }
 
 /// Fetches the remote as it is now, packs it and keeps it.
-pub(super) async fn fetch(run: &Arc<Run<GitRepository>>) -> Result<Stored, Rest> {
+pub(super) async fn fetch(
+    run: &Arc<Run<GitRepository>>,
+) -> Result<Stored<GitRepositoryStatus>, Rest> {
     let (run, working) = (run.clone(), working(&run.context));
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);
     blocking(GIT_OPERATION_FAILED, "fetching", work).await

@@ -1,15 +1,17 @@
 //! What a person sees of a HelmChart, from where a run came to rest.
 
 use crds::Artifact;
+use crds::source::HelmChartStatus;
 use expect_test::expect;
 use reconcile::{Time, Wake};
+use serde_json::json;
 use sources::reason::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
 
 use super::*;
 use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
 
-fn object(status: Value) -> HelmChart {
+fn object(status: impl serde::Serialize) -> HelmChart {
     serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmChart",
         "metadata": {"name": "app", "namespace": "shop", "generation": 2},
@@ -19,8 +21,8 @@ fn object(status: Value) -> HelmChart {
     .unwrap()
 }
 
-fn lines(report: &Report) -> String {
-    let conditions = conditions_of(&report.after);
+fn lines(report: &Report<HelmChartStatus>) -> String {
+    let conditions = conditions_of(&report.after.conditions);
     let conditions =
         conditions.iter().map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message));
     let events = report
@@ -39,17 +41,18 @@ fn a_chart_is_told_as_flux_tells_it() {
     }))
     .unwrap();
     let message = "pulled 'app' chart with version '1.0.0'".to_owned();
-    let status = super::super::source::fields([("observedChartName", json!("app"))]);
-    let stored = Stored { artifact, message: message.clone(), status };
+    let stored = Stored::new(artifact, message.clone(), |status: &mut HelmChartStatus| {
+        status.observed_chart_name = Some("app".to_owned());
+    });
     let settled = Rest::Settled(CHART_PULL_SUCCEEDED, message);
     let time = Time::from_second(1_790_000_000).unwrap();
-    let first = report(&object(json!({})), Some(&stored), None, &settled, time);
+    let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
     expect![[r#"
         Ready=True ChartPullSucceeded: pulled 'app' chart with version '1.0.0'
         ArtifactInStorage=True ChartPullSucceeded: pulled 'app' chart with version '1.0.0'
         event Info ChartPullSucceeded: pulled 'app' chart with version '1.0.0'"#]]
     .assert_eq(&lines(&first));
-    assert_eq!(first.after["observedChartName"], "app");
+    assert_eq!(first.after.observed_chart_name.as_deref(), Some("app"));
 
     for (rest, condition) in [
         (
@@ -63,10 +66,11 @@ fn a_chart_is_told_as_flux_tells_it() {
             "StorageOperationFailed",
         ),
     ] {
-        let second = report(&object(first.after.clone()), None, None, &rest, time);
-        let found = conditions_of(&second.after).iter().any(|c| c.kind == condition);
+        let second = report(&object(first.after.clone()), None, None, None, &rest, time);
+        let found = conditions_of(&second.after.conditions).iter().any(|c| c.kind == condition);
         assert!(found, "{condition}: {}", lines(&second));
-        let kept = conditions_of(&second.after).iter().any(|c| c.kind == "ArtifactInStorage");
+        let kept =
+            conditions_of(&second.after.conditions).iter().any(|c| c.kind == "ArtifactInStorage");
         assert!(kept, "the artifact stays");
     }
 }

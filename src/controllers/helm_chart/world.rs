@@ -5,10 +5,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crds::source::HelmChart;
+use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, Reconciled as _};
 use reconcile::{Reason, Rest, Wake, reason};
-use serde_json::{Map, Value, json};
 use sources::charts::repository::Error as RepositoryError;
 use sources::charts::{Files, files, with_metadata};
 use sources::plan::Kept;
@@ -24,7 +23,7 @@ use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
-use crate::controllers::source::{busy, fields};
+use crate::controllers::source::{busy, linked};
 
 /// What is fetched, and what is made of it.
 pub(crate) struct Work {
@@ -200,7 +199,10 @@ async fn in_tree(
 }
 
 /// Fetches or packs the chart, and keeps it.
-pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Stored, Rest> {
+pub(super) async fn fetch(
+    run: &Arc<Run<HelmChart>>,
+    found: Found,
+) -> Result<Stored<HelmChartStatus>, Rest> {
     match found {
         Found::Nothing => {
             let text = "the artifact changed while it was being read".to_owned();
@@ -235,7 +237,10 @@ pub(super) async fn fetch(run: &Arc<Run<HelmChart>>, found: Found) -> Result<Sto
 }
 
 /// Keeps an archive that was fetched, as it is or with other values.
-async fn pulled(run: &Arc<Run<HelmChart>>, archive: Vec<u8>) -> Result<Stored, Rest> {
+async fn pulled(
+    run: &Arc<Run<HelmChart>>,
+    archive: Vec<u8>,
+) -> Result<Stored<HelmChartStatus>, Rest> {
     let run = run.clone();
     let pack = move || {
         let files =
@@ -277,7 +282,7 @@ async fn pull(
 fn store<E>(
     run: &Run<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
-) -> Result<Stored, Rest>
+) -> Result<Stored<HelmChartStatus>, Rest>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -285,13 +290,13 @@ where
     let file = format!("{}-{}.tgz", built.name, built.version);
     let store = &run.context.artifacts;
     let artifact = keep(store, &*run.object, &file, &built.version, write)?;
-    let latest = store.link(&artifact.path, LATEST).ok();
+    let (latest, message) = (linked(store, &artifact, LATEST), built.summary());
     // Parity(flux): they are told only where they may be others than those of the spec.
-    let observed = run.object.spec.ignore_missing_values_files.then_some(&built.values_files);
-    let status: Map<String, Value> = fields([
-        ("url", json!(latest)),
-        ("observedChartName", json!(built.name)),
-        ("observedValuesFiles", json!(observed)),
-    ]);
-    Ok(Stored { artifact, message: built.summary(), status })
+    let is_told = run.object.spec.ignore_missing_values_files;
+    let files = if is_told { built.values_files.clone() } else { Vec::new() };
+    Ok(Stored::new(artifact, message, move |status: &mut HelmChartStatus| {
+        status.url.clone_from(&latest);
+        status.observed_chart_name = Some(built.name.clone());
+        status.observed_values_files.clone_from(&files);
+    }))
 }

@@ -5,20 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::Inventory;
-use crds::helm::HelmRelease;
+use crds::helm::{HelmRelease, HelmReleaseStatus};
+use crds::{ResourceInventory, Status as _};
 use helm::chart::{self, Chart};
 use kube::core::ResourceExt as _;
 use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
 use release::status::{self as words, Event as ReleaseEvent, Progress, Report as Told, Status};
 use release::{Desired, Record, snapshot};
-use serde_json::{Value, json};
 
 use super::members::{self, Member};
 use super::status;
 use crate::cluster::events::{Event, Severity};
 use crate::controllers::context::Context;
 use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
-use crate::controllers::record::conditions_of;
+use crate::controllers::record::{conditions_of, listed, recorded, status_of};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -76,7 +76,7 @@ pub(super) fn corrected(
 pub(super) fn inventory<'m>(
     members: impl Iterator<Item = &'m Member>,
     chart: Option<&Chart>,
-) -> Value {
+) -> ResourceInventory {
     let mut inventory = Inventory::default();
     for member in members {
         inventory.insert(&member.object);
@@ -89,34 +89,29 @@ pub(super) fn inventory<'m>(
             }
         }
     }
-    let entries: Vec<Value> = inventory
-        .entries()
-        .into_iter()
-        .map(|(id, version)| json!({"id": id, "v": version}))
-        .collect();
-    json!({"entries": entries})
+    recorded(&inventory)
 }
 
 /// The status with what was decided, and what is under way.
 pub(super) fn progress(
     object: &HelmRelease,
     told: &Told,
-    inventory: Option<Value>,
+    inventory: Option<ResourceInventory>,
     desired: &Desired,
     now: Time,
-) -> (Value, Value) {
-    let before = status::value_of(object);
+) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Rest> {
+    let before = status_of(object);
     let mut after = before.clone();
-    status::write(&told.status, &mut after);
+    status::write(&told.status, &mut after)?;
     match inventory {
-        Some(inventory) => after["inventory"] = inventory,
-        None if told.status.history.is_empty() => {
-            after.as_object_mut().and_then(|fields| fields.remove("inventory"));
-        }
+        Some(inventory) => after.inventory = Some(inventory),
+        None if told.status.history.is_empty() => after.inventory = None,
         None => {}
     }
-    let had = conditions_of(&before);
-    let conditions = status::conditions(&told.status, &had, desired.generation, now);
+    let had = conditions_of(&before.conditions);
+    let progress = told.progress.as_ref().map(|it| it.text.as_str());
+    let conditions =
+        status::conditions(&told.status, &had, desired.generation, now).progressing(progress);
     let summary = told.status.summary(desired);
     let rest = match (&told.progress, summary) {
         (Some(Progress { text, makes_unready: true }), _) => running(text),
@@ -134,34 +129,14 @@ pub(super) fn progress(
         Some(rest) => Some(conditions.finish(&rest)),
         None => conditions.finish_as_before(),
     };
-    if let Some(mut conditions) = conditions {
-        if let Some(progress) = &told.progress {
-            reconciling(&mut conditions, &had, &progress.text, now);
-        }
-        after["conditions"] = json!(conditions);
+    if let Some(conditions) = conditions {
+        after.conditions = listed(conditions);
     }
-    (before, after)
+    Ok((before, after))
 }
 
 fn running(text: &str) -> Option<Rest> {
     Some(Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
-}
-
-/// `Reconciling` names the action, also where `Ready` still says what came before it.
-fn reconciling(conditions: &mut Vec<Condition>, had: &[Condition], text: &str, now: Time) {
-    let before = Condition::find(had, reconcile::RECONCILING).filter(|it| it.message == text);
-    let since = before.map_or(now, |it| it.last_transition_time);
-    let generation = conditions.iter().map(|it| it.observed_generation).max().unwrap_or_default();
-    conditions.retain(|it| it.kind != reconcile::RECONCILING && it.kind != reconcile::STALLED);
-    let condition = Condition {
-        kind: reconcile::RECONCILING.to_owned(),
-        status: Truth::True,
-        observed_generation: generation,
-        last_transition_time: since,
-        reason: reason::PROGRESSING.as_str().to_owned(),
-        message: text.to_owned(),
-    };
-    conditions.insert(0, condition);
 }
 
 /// How a run ended.
@@ -178,58 +153,35 @@ pub(super) struct Run<'a> {
 
 /// What is written and told at the end of a run.
 pub(super) struct Report {
-    pub(super) before: Value,
-    pub(super) after: Value,
+    pub(super) before: HelmReleaseStatus,
+    pub(super) after: HelmReleaseStatus,
     pub(super) event: Option<Event>,
 }
 
 /// Derives status and event from where a run came to rest.
 pub(super) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
-    let before = status::value_of(object);
+    let before = status_of(object);
     let known = status::read(object);
-    let had = conditions_of(&before);
+    let had = conditions_of(&before.conditions);
     let generation = status::generation(object);
     let mut after = before.clone();
-    let conditions = status::conditions(&known, &had, generation, run.now)
-        .marked(&crate::controllers::marks::of(object, run.now));
-    let mut conditions = conditions.finish(run.rest);
     let summary = run.desired.and_then(|desired| known.summary(desired));
-    if let (Rest::Stalled(..), Some(said)) = (run.rest, &summary)
-        && said.status != Truth::True
-    {
-        // Parity(flux): `Ready` keeps the failure, and `Stalled` says that nobody tries any more.
-        if let Some(ready) = conditions.iter_mut().find(|it| it.kind == reconcile::READY) {
-            let was = Condition::find(&had, reconcile::READY);
-            let is_same = was.is_some_and(|was| {
-                was.status == ready.status
-                    && was.reason == said.reason.as_str()
-                    && was.message == said.text
-            });
-            ready.reason = said.reason.as_str().to_owned();
-            ready.message.clone_from(&said.text);
-            if let (true, Some(was)) = (is_same, was) {
-                ready.last_transition_time = was.last_transition_time;
-            }
-        }
-    }
+    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that nobody tries any more.
+    let failure = summary.as_ref().filter(|said| said.status != Truth::True);
     let under_way = matches!(run.rest, Rest::Running(..));
-    if let (Some(text), true) = (run.running, under_way) {
-        reconciling(&mut conditions, &had, text, run.now);
-    }
-    after["conditions"] = json!(conditions);
+    let conditions = status::conditions(&known, &had, generation, run.now)
+        .marked(&crate::controllers::marks::of(object, run.now))
+        .failing(failure.map(|said| (said.reason, said.text.as_str())))
+        .progressing(run.running.filter(|_| under_way));
+    after.conditions = listed(conditions.finish(run.rest));
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
-        after["lastHandledReconcileAt"] = requested.clone().into();
+        after.set_last_handled_reconcile_at(requested);
     }
     if let Some(chart) = run.helm_chart {
-        match chart {
-            "" => {
-                after.as_object_mut().and_then(|fields| fields.remove("helmChart"));
-            }
-            chart => after["helmChart"] = chart.into(),
-        }
+        after.helm_chart = Some(chart.to_owned()).filter(|chart| !chart.is_empty());
     }
     if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
-        after["observedGeneration"] = generation.into();
+        after.set_observed_generation(generation);
     }
     let event = run_event(&had, run, summary.map(|said| said.text));
     Report { before, after, event }

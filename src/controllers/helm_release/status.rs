@@ -2,61 +2,48 @@
 //!
 //! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
 
-use crds::helm::HelmRelease;
+use crds::Reconciled as _;
+use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
 use kube::core::Resource as _;
-use reconcile::{Condition, Rest, Status as Truth, Time};
+use reconcile::{Condition, Rest, Time, Wake};
 use release::journal::Action;
 use release::status::{self, DRIFTED, RELEASED, REMEDIATED, Said, Status, TEST_SUCCESS};
-use serde_json::{Value, json};
 
-use crate::controllers::record::conditions_of;
+use crate::controllers::record::{conditions_of, status_of, through};
 
 /// Conditions that this kind sets; others in the status are kept.
 pub(super) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
-/// The status of an object as JSON; an empty map if it has none.
-pub(super) fn value_of(object: &HelmRelease) -> Value {
-    let status = serde_json::to_value(&object.status).unwrap_or_default();
-    if status.is_object() { status } else { json!({}) }
-}
-
 /// What decisions read of a status.
 pub(super) fn read(object: &HelmRelease) -> Status {
-    let value = value_of(object);
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let given = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let number = |key: &str| value.get(key).and_then(Value::as_i64).unwrap_or_default();
-    let conditions = conditions_of(&value);
+    let status = status_of(object);
+    let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
-    let mut history: Vec<release::Snapshot> = value
-        .get("history")
-        .cloned()
-        .and_then(|it| serde_json::from_value(it).ok())
-        .unwrap_or_default();
+    let mut history: Vec<release::Snapshot> = through(&status.history).unwrap_or_default();
     release::snapshot::sort(&mut history);
     Status {
-        observed_generation: value.get("observedGeneration").and_then(Value::as_i64).unwrap_or(-1),
-        storage_namespace: text("storageNamespace"),
+        observed_generation: status.observed_generation.unwrap_or(-1),
+        storage_namespace: status.storage_namespace.unwrap_or_default(),
         history,
-        last_attempted_generation: number("lastAttemptedGeneration"),
-        last_attempted_revision: text("lastAttemptedRevision"),
-        last_attempted_revision_digest: text("lastAttemptedRevisionDigest"),
-        last_attempted_config_digest: text("lastAttemptedConfigDigest"),
-        last_attempted_action: match text("lastAttemptedReleaseAction").as_str() {
-            "install" => Some(Action::Install),
-            "upgrade" => Some(Action::Upgrade),
-            _ => None,
-        },
-        last_attempted_duration: given("lastAttemptedReleaseActionDuration")
-            .and_then(|text| reconcile::parse_duration(&text).ok()),
-        failures: number("failures"),
-        install_failures: number("installFailures"),
-        upgrade_failures: number("upgradeFailures"),
-        last_handled_reconcile: given("lastHandledReconcileAt"),
-        last_handled_force: given("lastHandledForceAt"),
-        last_handled_reset: given("lastHandledResetAt"),
-        post_renderers_digest: text("observedPostRenderersDigest"),
-        common_metadata_digest: text("observedCommonMetadataDigest"),
+        last_attempted_generation: status.last_attempted_generation,
+        last_attempted_revision: status.last_attempted_revision.unwrap_or_default(),
+        last_attempted_revision_digest: status.last_attempted_revision_digest.unwrap_or_default(),
+        last_attempted_config_digest: status.last_attempted_config_digest.unwrap_or_default(),
+        last_attempted_action: status.last_attempted_release_action.map(|it| match it {
+            ReleaseAction::Install => Action::Install,
+            ReleaseAction::Upgrade => Action::Upgrade,
+        }),
+        last_attempted_duration: status
+            .last_attempted_release_action_duration
+            .and_then(|text| reconcile::parse_duration(text.as_str()).ok()),
+        failures: status.failures,
+        install_failures: status.install_failures,
+        upgrade_failures: status.upgrade_failures,
+        last_handled_reconcile: status.last_handled_reconcile_at,
+        last_handled_force: status.last_handled_force_at,
+        last_handled_reset: status.last_handled_reset_at,
+        post_renderers_digest: status.observed_post_renderers_digest.unwrap_or_default(),
+        common_metadata_digest: status.observed_common_metadata_digest.unwrap_or_default(),
         released: said(RELEASED),
         tested: said(TEST_SUCCESS),
         remediated: said(REMEDIATED),
@@ -75,37 +62,36 @@ fn said(conditions: &[Condition], kind: &str) -> Option<Said> {
 }
 
 /// Puts what decisions changed into a status, all but the conditions.
-pub(super) fn write(status: &Status, value: &mut Value) {
-    let Some(fields) = value.as_object_mut() else { return };
-    let mut put = |key: &str, value: Option<Value>| match value {
-        Some(value) => {
-            fields.insert(key.to_owned(), value);
-        }
-        None => {
-            fields.remove(key);
-        }
+///
+/// # Errors
+/// When a revision of the history has something that the definition does not allow.
+pub(super) fn write(status: &Status, of: &mut HelmReleaseStatus) -> Result<(), Rest> {
+    let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let Some(history) = through(&status.history) else {
+        let text = "the history of the release cannot be written to the status";
+        return Err(Rest::Failed(status::STATE_ERROR, text.to_owned(), Wake::default()));
     };
-    let text = |text: &str| (!text.is_empty()).then(|| Value::from(text));
-    let given = |text: &Option<String>| text.clone().map(Value::from);
-    let number = |number: i64| (number != 0).then(|| Value::from(number));
-    put("storageNamespace", text(&status.storage_namespace));
-    put("history", (!status.history.is_empty()).then(|| json!(status.history)));
-    put("lastAttemptedGeneration", number(status.last_attempted_generation));
-    put("lastAttemptedRevision", text(&status.last_attempted_revision));
-    put("lastAttemptedRevisionDigest", text(&status.last_attempted_revision_digest));
-    put("lastAttemptedConfigDigest", text(&status.last_attempted_config_digest));
-    put("lastAttemptedReleaseAction", status.last_attempted_action.map(|it| it.as_str().into()));
-    put(
-        "lastAttemptedReleaseActionDuration",
-        status.last_attempted_duration.map(|it| reconcile::format_duration(it).into()),
-    );
-    put("failures", number(status.failures));
-    put("installFailures", number(status.install_failures));
-    put("upgradeFailures", number(status.upgrade_failures));
-    put("lastHandledForceAt", given(&status.last_handled_force));
-    put("lastHandledResetAt", given(&status.last_handled_reset));
-    put("observedPostRenderersDigest", text(&status.post_renderers_digest));
-    put("observedCommonMetadataDigest", text(&status.common_metadata_digest));
+    of.storage_namespace = text(&status.storage_namespace);
+    of.history = history;
+    of.last_attempted_generation = status.last_attempted_generation;
+    of.last_attempted_revision = text(&status.last_attempted_revision);
+    of.last_attempted_revision_digest = text(&status.last_attempted_revision_digest);
+    of.last_attempted_config_digest = text(&status.last_attempted_config_digest);
+    of.last_attempted_release_action = status.last_attempted_action.and_then(|it| match it {
+        Action::Install => Some(ReleaseAction::Install),
+        Action::Upgrade => Some(ReleaseAction::Upgrade),
+        Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => None,
+    });
+    let duration = status.last_attempted_duration.map(reconcile::format_duration);
+    of.last_attempted_release_action_duration = duration.map(Into::into);
+    of.failures = status.failures;
+    of.install_failures = status.install_failures;
+    of.upgrade_failures = status.upgrade_failures;
+    of.last_handled_force_at.clone_from(&status.last_handled_force);
+    of.last_handled_reset_at.clone_from(&status.last_handled_reset);
+    of.observed_post_renderers_digest = text(&status.post_renderers_digest);
+    of.observed_common_metadata_digest = text(&status.common_metadata_digest);
+    Ok(())
 }
 
 /// The conditions of our own that a status says, beside those that were there.
@@ -132,8 +118,7 @@ pub(super) fn conditions<'a>(
 
 /// Whether the status has not come to rest, so that an operation may be under way.
 pub(super) fn is_reconciling(object: &HelmRelease) -> bool {
-    let conditions = conditions_of(&value_of(object));
-    Condition::is(&conditions, reconcile::RECONCILING, Truth::True)
+    object.condition(reconcile::RECONCILING).is_some_and(|it| it.status == "True")
 }
 
 /// Whether the history can be read: one that cannot must not be taken for none, or the release would be left behind.
@@ -141,9 +126,8 @@ pub(super) fn is_reconciling(object: &HelmRelease) -> bool {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check(object: &HelmRelease) -> Result<(), Rest> {
-    let history = value_of(object).get("history").cloned();
-    let read = history.map(serde_json::from_value::<Vec<release::Snapshot>>).transpose();
-    read.map(drop).map_err(|error| {
+    let history = serde_json::to_value(status_of(object).history).unwrap_or_default();
+    serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
         let text = format!(
             "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
         );
@@ -158,6 +142,8 @@ pub(super) fn generation(object: &HelmRelease) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn release(status: &Value) -> HelmRelease {

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crds::helm::HelmRelease;
+use crds::ResourceInventory;
+use crds::helm::{HelmRelease, HelmReleaseStatus};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
@@ -16,7 +17,6 @@ use release::operation::{Live, Opening, Outcome, opened, rolled_back};
 use release::plan::{Need, Observed, Ran, is_under_way};
 use release::status::{self as words, Event, Report};
 use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::hook_watch::HookWatch;
@@ -30,7 +30,7 @@ use crate::controllers::hold;
 use crate::controllers::kind::Controlled as _;
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
-use crate::controllers::record::Latest;
+use crate::controllers::record::{Latest, status_of};
 use crate::controllers::target::Target;
 
 /// When something is tried again that failed through no fault of the spec.
@@ -68,7 +68,7 @@ pub(super) struct Known {
 /// write says both; the journal has it until then.
 pub(super) struct Held {
     /// The status as the cluster has it.
-    pub(super) before: Value,
+    pub(super) before: HelmReleaseStatus,
     /// What is told once it is written.
     pub(super) events: Vec<Event>,
 }
@@ -298,16 +298,12 @@ impl World {
         let object = self.object();
         let inventory = self.inventory(told).await?;
         let now = jiff::Timestamp::now();
-        let (before, after) = report::progress(&object, told, inventory, self.desired(), now);
+        let (before, after) = report::progress(&object, told, inventory, self.desired(), now)?;
         let held = self.known().held.take().unwrap_or(Held { before, events: Vec::new() });
         let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
         let held = Held { before: held.before, events };
         if told.ended.is_some() {
-            let status = serde_json::from_value(after).map_err(|error| {
-                let text = format!("the status cannot be read back: {error}");
-                Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
-            })?;
-            let object = HelmRelease { status, ..HelmRelease::clone(&object) };
+            let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
             *self.object.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(object);
             self.known().held = Some(held);
             return Ok(());
@@ -333,14 +329,14 @@ impl World {
     pub(super) async fn settle_status(&self) -> Result<(), Rest> {
         let Some(held) = self.held() else { return Ok(()) };
         let object = self.object();
-        self.write_status(&object, held, &status::value_of(&object)).await
+        self.write_status(&object, held, &status_of(&*object)).await
     }
 
     async fn write_status(
         &self,
         object: &Arc<HelmRelease>,
         held: Held,
-        after: &Value,
+        after: &HelmReleaseStatus,
     ) -> Result<(), Rest> {
         let written = self.latest.write_status(&self.context, object, &held.before, after).await;
         match written.map_err(|error| self.no_answer(&error))? {
@@ -356,7 +352,7 @@ impl World {
     }
 
     /// The inventory, where something happened to the release.
-    async fn inventory(&self, told: &Report) -> Result<Option<Value>, Rest> {
+    async fn inventory(&self, told: &Report) -> Result<Option<ResourceInventory>, Rest> {
         let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
         let is_gone = last.info.status == release::record::Status::Uninstalled;
         if told.status.history.is_empty() || is_gone || self.desired().deleted {

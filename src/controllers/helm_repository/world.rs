@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _};
 use std::sync::Arc;
 
 use crds::Artifact;
-use crds::source::HelmRepository;
+use crds::source::{HelmRepository, HelmRepositoryStatus};
 use reconcile::{Rest, Wake, reason};
 use sources::charts::{self, Answer, Index, Repository};
 use sources::plan::Kept;
@@ -65,7 +65,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<Run<HelmRepository>>,
     index: Option<File>,
-) -> Result<Stored, Rest> {
+) -> Result<Stored<HelmRepositoryStatus>, Rest> {
     let run = run.clone();
     let Some(file) = index else {
         return Err(failed("the server did not send the index".to_owned()));
@@ -87,13 +87,12 @@ pub(super) async fn fetch(
             .get(&artifact.digest, || Ok::<_, Rest>(index));
         shared?;
         let size = human_size(artifact.size.unwrap_or_default());
-        let url = run.work.repository.url();
-        let status = linked(&context.artifacts, &artifact, LATEST);
-        Ok(Stored {
-            artifact,
-            message: format!("stored fetched index of size {size} from '{url}'"),
-            status,
-        })
+        let remote = run.work.repository.url();
+        let url = linked(&context.artifacts, &artifact, LATEST);
+        let message = format!("stored fetched index of size {size} from '{remote}'");
+        Ok(Stored::new(artifact, message, move |status: &mut HelmRepositoryStatus| {
+            status.url.clone_from(&url);
+        }))
     };
     blocking(reason::FAILED, "reading the index", store).await
 }

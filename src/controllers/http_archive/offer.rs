@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use crds::source::{ExternalArtifact, ExternalArtifactSpec};
+use crds::source::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus};
 use crds::windlass::HTTPArchive;
 use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Gvk;
-use reconcile::{Reason, Rest, Wake};
-use serde_json::json;
+use reconcile::{Conditions, Reason, Rest, Wake, reason};
 
 use super::Learned;
 use crate::cluster::ClusterError;
@@ -19,6 +18,7 @@ use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_named;
+use crate::controllers::record::{change, conditions_of, listed, status_of};
 
 /// The artifact is there, and nobody can use it.
 pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
@@ -100,15 +100,28 @@ pub(super) async fn offer(
     if status.and_then(|status| status.artifact.as_ref()) == Some(artifact) {
         return Ok(());
     }
-    let now = crds::Time(jiff::Timestamp::now());
-    let conditions = json!([{
-        "type": "Ready", "status": "True", "reason": "Succeeded", "lastTransitionTime": now,
-        "message": format!("stored artifact for revision '{}'", artifact.revision),
-        "observedGeneration": external.metadata.generation.unwrap_or_default(),
-    }]);
-    let patch = json!({"artifact": artifact, "conditions": conditions});
-    let written = context.cluster.write_status(&external, MANAGER, &patch).await;
-    written.map(drop).map_err(refused)
+    let text = format!("stored artifact for revision '{}'", artifact.revision);
+    let rest = Rest::Settled(reason::SUCCEEDED, text);
+    write(context, &external, Some(artifact), &rest).await.map_err(refused)
+}
+
+/// Writes which artifact an ExternalArtifact has, and why.
+async fn write(
+    context: &Context,
+    external: &ExternalArtifact,
+    artifact: Option<&Artifact>,
+    rest: &Rest,
+) -> Result<(), ClusterError> {
+    let before = status_of(external);
+    let had = conditions_of(&before.conditions);
+    let generation = external.metadata.generation.unwrap_or_default();
+    let conditions = Conditions::since(&had, generation, jiff::Timestamp::now(), &[]);
+    let after = ExternalArtifactStatus {
+        artifact: artifact.cloned(),
+        conditions: listed(conditions.finish(rest)),
+    };
+    let Some(patch) = change(&before, &after) else { return Ok(()) };
+    context.cluster.write_status(external, MANAGER, &patch, None).await.map(drop)
 }
 
 /// Has the ExternalArtifact say that there is no artifact, if it is that of the HTTPArchive.
@@ -125,14 +138,9 @@ pub(super) async fn unoffer(
     let is_offered =
         |external: &ExternalArtifact| is_of(external, object) && has_artifact(external);
     let Some(external) = found.filter(is_offered) else { return Ok(()) };
-    let conditions = json!([{
-        "type": "Ready", "status": "False", "reason": "Progressing",
-        "lastTransitionTime": crds::Time(jiff::Timestamp::now()),
-        "message": "artifact not found in storage, fetching it again",
-        "observedGeneration": external.metadata.generation.unwrap_or_default(),
-    }]);
-    let patch = json!({"artifact": null, "conditions": conditions});
-    context.cluster.write_status(&external, MANAGER, &patch).await?;
+    let text = "artifact not found in storage, fetching it again".to_owned();
+    let rest = Rest::Running(reason::PROGRESSING, text, Wake::default());
+    write(context, &external, None, &rest).await?;
     // Whoever offers it again goes by the watch, which must not show what was before.
     for _ in 0..SHOWN_LOOKS {
         let seen = context.seen::<ExternalArtifact>(&namespace, &name);

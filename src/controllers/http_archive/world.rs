@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use crds::windlass::HTTPArchive;
+use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{Rest, Wake};
-use serde_json::json;
 use sources::archive;
 use sources::http_archive::{self, Answer, Error, Remote, Validators};
 use sources::plan::Kept;
@@ -15,8 +14,8 @@ use super::Learned;
 use crate::cluster::error::chain;
 use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_of;
+use crate::controllers::source::busy;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
-use crate::controllers::source::{busy, fields};
 
 /// What is fetched.
 pub(crate) struct Work {
@@ -100,7 +99,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<Run<HTTPArchive>>,
     found: Option<Found>,
-) -> Result<Stored, Rest> {
+) -> Result<Stored<HTTPArchiveStatus>, Rest> {
     // What is unchanged is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
@@ -120,13 +119,12 @@ pub(super) async fn fetch(
             archive::write(out, &contents, |_, path| tree.read(path)).map(drop)
         })?;
         let Validators { etag, last_modified } = validators;
-        Ok(Stored {
-            artifact,
-            message: format!(
-                "stored artifact for revision '{revision}' of a file with digest {digest}"
-            ),
-            status: fields([("etag", json!(etag)), ("lastModified", json!(last_modified))]),
-        })
+        let message =
+            format!("stored artifact for revision '{revision}' of a file with digest {digest}");
+        Ok(Stored::new(artifact, message, move |status: &mut HTTPArchiveStatus| {
+            status.etag.clone_from(&etag);
+            status.last_modified.clone_from(&last_modified);
+        }))
     })
     .await
 }

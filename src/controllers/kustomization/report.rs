@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::{Action, Inventory};
-use crds::Reconciled as _;
-use crds::kustomize::Kustomization;
+use crds::kustomize::{Kustomization, KustomizationStatus};
+use crds::{Reconciled as _, Status as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
-use serde_json::{Value, json};
 
 use crate::cluster::events::{Event, Severity};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
-use crate::controllers::record::conditions_of;
+use crate::controllers::record::{conditions_of, listed, recorded, status_of, through};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
@@ -58,27 +57,22 @@ pub(super) struct Run<'a> {
 /// Whether a build was applied to its end at this revision of the source and of the spec, as the status tells.
 pub(super) fn was_applied(object: &Kustomization, revision: &str, digest: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
-    let history =
-        serde_json::to_value(status).ok().and_then(|mut it| it.get_mut("history").map(Value::take));
-    let history: History =
-        history.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     status.last_applied_revision.as_deref() == Some(revision)
         && object.observed_generation() == object.meta().generation
-        && history.0.iter().any(|it| it.digest == digest)
+        && status.history.iter().any(|it| it.digest == digest)
 }
 
 /// What is written and told.
 pub(super) struct Report {
-    pub(super) before: Value,
-    pub(super) after: Value,
+    pub(super) before: KustomizationStatus,
+    pub(super) after: KustomizationStatus,
     pub(super) events: Vec<Event>,
 }
 
 /// Since when something has been waited for, and what: the transition of Healthy=Unknown. A wait of another
 /// generation is none: its deadline is not inherited.
 pub(super) fn waiting_since(object: &Kustomization) -> Option<(String, Time)> {
-    let status = serde_json::to_value(&object.status).ok()?;
-    let conditions = conditions_of(&status);
+    let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let healthy = Condition::find(&conditions, HEALTHY)
         .filter(|c| c.status == Status::Unknown && c.observed_generation == generation)?;
@@ -104,26 +98,17 @@ pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
     !revision.is_empty() && !is_same()
 }
 
-fn inventory_value(inventory: &Inventory) -> Value {
-    let entries: Vec<Value> = inventory
-        .entries()
-        .into_iter()
-        .map(|(id, version)| json!({"id": id, "v": version}))
-        .collect();
-    json!({"entries": entries})
-}
-
 /// The status in the middle of a run: the inventory, and what is under way.
 pub(super) fn progress(
     object: &Kustomization,
     inventory: &Inventory,
     progress: Progress<'_>,
     now: Time,
-) -> (Value, Value) {
-    let before = serde_json::to_value(&object.status).unwrap_or_default();
-    let mut after = if before.is_object() { before.clone() } else { json!({}) };
-    after["inventory"] = inventory_value(inventory);
-    let had = conditions_of(&before);
+) -> (KustomizationStatus, KustomizationStatus) {
+    let before = status_of(object);
+    let mut after = before.clone();
+    after.inventory = Some(recorded(inventory));
+    let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(&had, generation, now, &OWNED);
     let (revision, conditions) = match progress {
@@ -137,29 +122,29 @@ pub(super) fn progress(
         }
         Progress::Unchanged => return (before, after),
     };
-    after["conditions"] = json!(conditions);
-    after["lastAttemptedRevision"] = revision.into();
+    after.conditions = listed(conditions);
+    after.last_attempted_revision = Some(revision.to_owned());
     (before, after)
 }
 
 /// Derives status and events from where a run came to rest.
 pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
-    let before = serde_json::to_value(&object.status).unwrap_or_default();
-    let had = conditions_of(&before);
-    let generation = object.meta().generation.unwrap_or_default();
-    let mut after = if before.is_object() { before.clone() } else { json!({}) };
-    after["conditions"] = json!(conditions(object, &had, run));
+    let before = status_of(object);
+    let had = conditions_of(&before.conditions);
+    let mut after = before.clone();
+    after.conditions = listed(conditions(object, &had, run));
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        after["lastHandledReconcileAt"] = requested.clone().into();
+        after.set_last_handled_reconcile_at(requested);
     }
     if !run.revision.is_empty() {
-        after["lastAttemptedRevision"] = run.revision.into();
+        after.last_attempted_revision = Some(run.revision.to_owned());
     }
     if run.rest.is_settled() {
-        after["lastAppliedRevision"] = run.revision.into();
-        set(&mut after, "lastAppliedOriginRevision", run.origin_revision);
+        after.last_applied_revision = Some(run.revision.to_owned());
+        after.last_applied_origin_revision =
+            Some(run.origin_revision.to_owned()).filter(|revision| !revision.is_empty());
         // Parity(flux): a Kustomization's observedGeneration moves only when it is ready.
-        after["observedGeneration"] = generation.into();
+        after.set_observed_generation(object.meta().generation.unwrap_or_default());
     }
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
     let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
@@ -170,33 +155,19 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     // Differs(flux): history is written when something is new, not at every run.
     if let (true, Some(digest), false) = (is_new, run.digest, matches!(run.rest, Rest::Running(..)))
     {
-        let mut history: History = before
-            .get("history")
-            .cloned()
-            .and_then(|h| serde_json::from_value(h).ok())
-            .unwrap_or_default();
+        let mut history: History = through(&before.history).unwrap_or_default();
         let metadata = facts("", run.revision, run.origin_revision);
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.rest.reason(), metadata);
-        after["history"] = json!(history);
+        after.history = through(&history).unwrap_or_default();
     }
     let events = events(&before, &had, run, is_new);
     Report { before, after, events }
 }
 
 /// Whether a revision was brought to its end for the first time.
-fn is_new_revision(before: &Value, run: &Run<'_>) -> bool {
-    let applied = before.get("lastAppliedRevision").and_then(Value::as_str);
-    run.rest.is_settled() && applied != Some(run.revision)
-}
-
-/// Sets a text of a status; an empty one takes the field away.
-fn set(status: &mut Value, field: &str, text: &str) {
-    if !text.is_empty() {
-        status[field] = text.into();
-    } else if let Some(fields) = status.as_object_mut() {
-        fields.remove(field);
-    }
+fn is_new_revision(before: &KustomizationStatus, run: &Run<'_>) -> bool {
+    run.rest.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
 /// The facts about a revision; those that nobody knows are left out.
@@ -299,7 +270,12 @@ pub(super) fn left_behind(object: &Kustomization, account: &str) -> Event {
 }
 
 /// Parity(flux): applying, pruning and health are events of their own, before that of the run's end.
-fn events(before: &Value, had: &[Condition], run: &Run<'_>, is_new: bool) -> Vec<Event> {
+fn events(
+    before: &KustomizationStatus,
+    had: &[Condition],
+    run: &Run<'_>,
+    is_new: bool,
+) -> Vec<Event> {
     let metadata = facts(GROUP, run.revision, run.origin_revision);
     let info = |reason: &str, message: String| Event {
         severity: Severity::Info,

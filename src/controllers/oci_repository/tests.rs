@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use crds::Artifact;
+use crds::source::OCIRepositoryStatus;
 use expect_test::expect;
 use reconcile::{Time, Wake};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
 
-fn repository(status: Value) -> OCIRepository {
+fn repository(status: impl serde::Serialize) -> OCIRepository {
     serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
         "kind": "OCIRepository",
@@ -22,29 +24,30 @@ fn repository(status: Value) -> OCIRepository {
     .unwrap()
 }
 
-fn stored() -> Stored {
+fn stored() -> Stored<OCIRepositoryStatus> {
     let mut artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "ocirepository/shop/app/sha256:1.tar.gz",
         "revision": "v1@sha256:1", "url": "http://a/ocirepository/shop/app/sha256:1.tar.gz",
     }))
     .unwrap();
     artifact.metadata = BTreeMap::from([("created".to_owned(), "today".to_owned())]);
-    Stored { artifact, message: "stored artifact with revision".to_owned(), status: Map::new() }
+    Stored::new(artifact, "stored artifact with revision".to_owned(), |_| {})
 }
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
 }
 
-fn told(report: &Report) -> String {
-    let mut lines: Vec<String> = conditions_of(&report.after)
+fn told(report: &Report<OCIRepositoryStatus>) -> String {
+    let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
         .collect();
     let fields =
         ["/artifact/revision", "/artifact/metadata", "/observedIgnore", "/observedLayerSelector"];
+    let after = json!(report.after);
     for field in fields {
-        lines.push(format!("{field} {}", report.after.pointer(field).unwrap_or(&Value::Null)));
+        lines.push(format!("{field} {}", after.pointer(field).unwrap_or(&Value::Null)));
     }
     for event in &report.events {
         lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
@@ -52,10 +55,10 @@ fn told(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn first() -> Report {
+fn first() -> Report<OCIRepositoryStatus> {
     let text = "stored artifact for digest 'v1@sha256:1'".to_owned();
     let settled = Rest::Settled(reason::SUCCEEDED, text);
-    report(&repository(json!({})), Some(&stored()), None, &settled, time())
+    report(&repository(json!({})), None, Some(&stored()), None, &settled, time())
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn a_new_artifact_is_ready_and_told() {
 fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
     let text = "failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no";
     let failed = Rest::Failed(sources::reason::OCI_PULL_FAILED, text.to_owned(), Wake::at(time()));
-    let second = report(&repository(first().after), None, None, &failed, time());
+    let second = report(&repository(first().after), None, None, None, &failed, time());
     expect![[r#"
         Reconciling=True ProgressingWithRetry: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no
         Ready=False OCIArtifactPullFailed: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::sync::Arc;
 
-use crds::source::OCIRepository;
+use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::{SignedDuration, Timestamp};
 use reconcile::{Reason, Rest, Wake};
 use sources::archive::{self, ExtractOptions};
@@ -88,7 +88,10 @@ async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Res
 }
 
 /// Pulls what the registry was found to have, and keeps it.
-pub(super) async fn fetch(run: &Arc<Run<OCIRepository>>, found: Found) -> Result<Stored, Rest> {
+pub(super) async fn fetch(
+    run: &Arc<Run<OCIRepository>>,
+    found: Found,
+) -> Result<Stored<OCIRepositoryStatus>, Rest> {
     let run = run.clone();
     let pulled = pull(&run.work, &run.context.remotes.oci, &run.object.spec.url, &found).await?;
     let work = move || store(&run.work, &run.context.artifacts, &run.object, pulled, &found);
@@ -119,7 +122,7 @@ fn store(
     object: &OCIRepository,
     (layer, annotations): Pulled,
     found: &Found,
-) -> Result<Stored, Rest> {
+) -> Result<Stored<OCIRepositoryStatus>, Rest> {
     // Parity(flux): the name is the same whatever becomes of the layer.
     let file = format!("{}.tar.gz", found.digest);
     let mut body = layer.file;
@@ -133,8 +136,10 @@ fn store(
     };
     let message = message(&object.spec.url, &found.revision, &annotations);
     artifact.metadata = annotations;
-    let status = linked(store, &artifact, LATEST_ARCHIVE);
-    Ok(Stored { artifact, message, status })
+    let url = linked(store, &artifact, LATEST_ARCHIVE);
+    Ok(Stored::new(artifact, message, move |status: &mut OCIRepositoryStatus| {
+        status.url.clone_from(&url);
+    }))
 }
 
 /// Parity(flux): symbolic links are passed over.

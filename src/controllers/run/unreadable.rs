@@ -12,6 +12,7 @@ use crate::cluster::events::{Event, Severity};
 use crate::cluster::item::Unreadable;
 use crate::controllers::context::Context;
 use crate::controllers::kind::Controlled;
+use crate::controllers::record::{conditions_of, through};
 
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");
@@ -51,8 +52,8 @@ pub(super) fn log<K: Controlled>(object: &Unreadable) {
 }
 
 fn conditions(object: &Unreadable, now: Time) -> Vec<Condition> {
-    let had = json!({"conditions": object.conditions});
-    let had = crate::controllers::record::conditions_of(&had);
+    let had: Vec<crds::Condition> = through(&object.conditions).unwrap_or_default();
+    let had = conditions_of(&had);
     let rest = Rest::Stalled(UNREADABLE, text(object));
     Conditions::since(&had, object.meta.generation, now, &[]).finish(&rest)
 }

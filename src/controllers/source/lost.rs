@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use crds::Artifact;
+use crds::{Artifact, SourceStatus as _, Status as _};
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Rest, Wake, reason};
-use serde_json::{Value, json};
 
 use super::Sourced;
 use super::report::ARTIFACT_IN_STORAGE;
@@ -15,7 +14,7 @@ use crate::cluster::ClusterError;
 use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
-use crate::controllers::record::{Latest, conditions_of};
+use crate::controllers::record::{Latest, conditions_of, listed, status_of};
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";
@@ -61,26 +60,24 @@ pub(super) async fn take_back<K: Sourced>(
 }
 
 /// The status before and after.
-fn without<K: Sourced>(object: &K, now: reconcile::Time) -> (Value, Value) {
-    let before = serde_json::to_value(object).unwrap_or_default()["status"].take();
-    let mut after = before.clone();
-    let had = conditions_of(&before);
+fn without<K: Sourced>(object: &K, now: reconcile::Time) -> (K::Status, K::Status) {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let rest = Rest::Running(reason::PROGRESSING, DISAPPEARED.to_owned(), Wake::default());
     let conditions = Conditions::since(&had, generation, now, &[ARTIFACT_IN_STORAGE]);
-    if let Some(after) = after.as_object_mut() {
-        for field in ["artifact", "url", "includedArtifacts"] {
-            after.remove(field);
-        }
-        after.insert("conditions".to_owned(), json!(conditions.finish(&rest)));
-    }
+    let mut after = before.clone();
+    after.take_artifact_away();
+    after.set_conditions(listed(conditions.finish(&rest)));
     (before, after)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crds::source::Bucket;
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn the_artifact_and_its_address_go_and_the_rest_of_the_status_stays() {
@@ -102,12 +99,13 @@ mod tests {
         }))
         .unwrap();
         let (before, after) = without(&bucket, "2026-01-02T00:00:00Z".parse().unwrap());
-        assert!(before["artifact"].is_object());
-        let conditions = conditions_of(&after);
+        assert!(before.artifact.is_some());
+        let conditions = conditions_of(&after.conditions);
         let told: Vec<_> = conditions.iter().map(|it| (&*it.kind, it.status)).collect();
         use reconcile::Status::{True, Unknown};
         assert_eq!(told, [("Reconciling", True), ("Ready", Unknown), ("Foreign", True)]);
         assert_eq!(conditions[1].message, DISAPPEARED);
+        let after = json!(after);
         let left: Vec<_> = after.as_object().unwrap().keys().collect();
         assert_eq!(left, ["conditions", "observedGeneration", "observedIgnore"]);
     }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crds::{Artifact, SourceStatus, Status as _};
 use kube::core::ResourceExt as _;
-use reconcile::{Reason, Rest, Status, Time};
-use serde_json::{Map, Value, json};
+use reconcile::{Condition, Reason, Rest, Status, Time};
 
 use super::Sourced;
-use super::world::Stored;
+use super::world::{Run, Stored};
 use crate::cluster::events::{Event, Severity};
 use crate::controllers::kind::REQUESTED_AT;
-use crate::controllers::record::conditions_of;
+use crate::controllers::record::{conditions_of, listed, status_of};
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
@@ -28,9 +28,9 @@ pub(crate) struct Conditions {
 }
 
 /// What is written and told.
-pub(crate) struct Report {
-    pub(crate) before: Value,
-    pub(crate) after: Value,
+pub(crate) struct Report<S> {
+    pub(crate) before: S,
+    pub(crate) after: S,
     pub(crate) events: Vec<Event>,
     failed: Option<String>,
 }
@@ -38,27 +38,26 @@ pub(crate) struct Report {
 /// Derives status and events from where the run came to rest.
 pub(crate) fn report<K: Sourced>(
     object: &K,
-    stored: Option<&Stored>,
+    run: Option<&Run<K>>,
+    stored: Option<&Stored<K::Status>>,
     url: Option<String>,
     rest: &Rest,
     now: Time,
-) -> Report {
-    let before = serde_json::to_value(object).unwrap_or_default()["status"].take();
+) -> Report<K::Status> {
+    let before = status_of(object);
     let generation = object.meta().generation.unwrap_or_default();
-    let had = conditions_of(&before);
-    let mut status = before.as_object().cloned().unwrap_or_default();
-    if let (Some(artifact), Some(url)) = (status.get_mut("artifact"), url) {
-        artifact["url"] = json!(url);
+    let had = conditions_of(before.conditions());
+    let mut after = before.clone();
+    if let (Some(artifact), Some(url)) = (before.artifact().cloned(), url) {
+        after.set_artifact(Artifact { url, ..artifact });
     }
     if let Some(stored) = stored {
-        let fields = object.observed().into_iter().chain(stored.status.clone());
-        for (field, value) in fields.chain([("artifact".to_owned(), json!(stored.artifact))]) {
-            if value.is_null() {
-                status.remove(&field);
-            } else {
-                status.insert(field, value);
-            }
-        }
+        object.observed(&mut after);
+        (stored.note)(&mut after);
+        after.set_artifact(stored.artifact.clone());
+    }
+    if let Some(run) = run {
+        K::always(run, stored.is_some(), &mut after);
     }
     let owned: Vec<&str> =
         std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
@@ -77,28 +76,23 @@ pub(crate) fn report<K: Sourced>(
                 conditions.keep(ARTIFACT_IN_STORAGE).set(failure, Status::True, *why, text);
         }
     }
-    status.insert("conditions".to_owned(), json!(conditions.finish(rest)));
+    after.set_conditions(listed(conditions.finish(rest)));
     // Parity(flux): a source's observedGeneration moves when the generation was dealt with, well or for good.
     if matches!(rest, Rest::Settled(..) | Rest::Stalled(..)) {
-        status.insert("observedGeneration".to_owned(), json!(generation));
+        after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        status.insert("lastHandledReconcileAt".to_owned(), json!(requested));
+        after.set_last_handled_reconcile_at(requested);
     }
     let failed = (!rest.is_settled()).then(|| rest.text().to_owned());
-    Report {
-        events: events(object, stored, rest, &had),
-        before,
-        after: Value::Object(status),
-        failed,
-    }
+    Report { events: events(object, stored, rest, &had), before, after, failed }
 }
 
 fn events<K: Sourced>(
     object: &K,
-    stored: Option<&Stored>,
+    stored: Option<&Stored<K::Status>>,
     rest: &Rest,
-    had: &[reconcile::Condition],
+    had: &[Condition],
 ) -> Vec<Event> {
     let artifact = stored.map(|s| &s.artifact).or_else(|| object.artifact());
     let metadata: BTreeMap<String, String> = artifact
@@ -108,8 +102,8 @@ fn events<K: Sourced>(
                 .into()
         })
         .unwrap_or_default();
-    let was_ready = reconcile::Condition::is(had, reconcile::READY, Status::True);
-    let told = reconcile::Condition::find(had, reconcile::READY)
+    let was_ready = Condition::is(had, reconcile::READY, Status::True);
+    let told = Condition::find(had, reconcile::READY)
         .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text());
     match rest {
         Rest::Settled(..) => match stored {
@@ -149,21 +143,7 @@ fn events<K: Sourced>(
     }
 }
 
-impl Report {
-    /// With fields that do not depend on how the run ended, unless it stored something that says more of them.
-    pub(crate) fn with(mut self, fields: Map<String, Value>) -> Self {
-        for (field, value) in fields {
-            // Somebody reads them only where they changed, and a new artifact has its own.
-            let is_new = self.before.get(&field) != self.after.get(&field);
-            match self.after.as_object_mut() {
-                Some(after) if !is_new && value.is_null() => drop(after.remove(&field)),
-                Some(after) if !is_new => drop(after.insert(field, value)),
-                Some(_) | None => {}
-            }
-        }
-        self
-    }
-
+impl<S: SourceStatus> Report<S> {
     /// One log line, when something happened.
     pub(crate) fn log<K: Sourced>(&self, object: &K) {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
@@ -179,7 +159,7 @@ impl Report {
                 );
             }
             None if self.before != self.after => {
-                let revision = self.after.pointer("/artifact/revision").and_then(Value::as_str);
+                let revision = self.after.artifact().map(|artifact| artifact.revision.as_str());
                 tracing::info!(
                     %controller_kind,
                     name,

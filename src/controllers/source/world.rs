@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crds::Artifact;
 use kube::core::ResourceExt as _;
 use reconcile::{Reason, Rest, Wake};
-use serde_json::{Map, Value};
 use sources::plan::{Desired, Fetching, Kept, Observed, Step};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use sources::store::{self, Slot, Store};
@@ -40,14 +39,25 @@ pub(crate) struct Asked<F> {
 }
 
 /// An artifact that this run stored.
-#[derive(Debug, Clone)]
-pub(crate) struct Stored {
+#[derive(Clone)]
+pub(crate) struct Stored<S> {
     /// As the status shows it.
     pub(crate) artifact: Artifact,
     /// What the event says.
     pub(crate) message: String,
-    /// More fields of the status; null takes a field away.
-    pub(crate) status: Map<String, Value>,
+    /// Says more of it in the status.
+    pub(crate) note: Arc<dyn Fn(&mut S) + Send + Sync>,
+}
+
+impl<S> Stored<S> {
+    /// An artifact and what the event says; `note` says more of it in the status.
+    pub(crate) fn new(
+        artifact: Artifact,
+        message: String,
+        note: impl Fn(&mut S) + Send + Sync + 'static,
+    ) -> Self {
+        Self { artifact, message, note: Arc::new(note) }
+    }
 }
 
 /// See the module.
@@ -55,7 +65,7 @@ pub(super) struct World<'a, K: Sourced> {
     run: Arc<Run<K>>,
     latest: &'a Latest<K>,
     found: Mutex<Option<K::Found>>,
-    stored: Mutex<Option<Stored>>,
+    stored: Mutex<Option<Stored<K::Status>>>,
 }
 
 /// Where the artifacts of an object are kept.
@@ -127,7 +137,7 @@ impl<'a, K: Sourced> World<'a, K> {
     }
 
     /// What this run stored.
-    pub(super) fn stored(&self) -> Option<Stored> {
+    pub(super) fn stored(&self) -> Option<Stored<K::Status>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

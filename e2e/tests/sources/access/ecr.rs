@@ -128,8 +128,9 @@ async fn reached(
         plain("works", registry(there, right)),
         plain("login-unreachable", registry(there, closed))
             .fails(fails("cannot connect to api.ecr.eu-west-2.amazonaws.com")),
-        plain("login-stalled", registry(there, slow))
-            .fails(fails("api.ecr.eu-west-3.amazonaws.com did not respond within spec.timeout (2s)")),
+        plain("login-stalled", registry(there, slow)).fails(fails(
+            "api.ecr.eu-west-3.amazonaws.com did not respond within spec.timeout (2s)",
+        )),
         plain("registry-unreachable", registry(gone, right)).fails(unreachable),
         plain("registry-stalled", registry(silent, right)).fails(stalled),
     ];

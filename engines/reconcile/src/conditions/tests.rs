@@ -322,3 +322,41 @@ fn conditions_that_say_the_same_are_not_written_again() {
     let gone = since().marked(&[]).finish_as_before().unwrap();
     assert_eq!(gone.len(), 1);
 }
+
+#[test]
+fn an_action_under_way_is_named_whatever_ready_still_says() {
+    let before = [
+        condition(STALLED, Status::True, "Spec", "wrong", 1),
+        condition(RECONCILING, Status::True, "Progressing", "upgrading", 2),
+        condition(READY, Status::True, "Succeeded", "done", 3),
+    ];
+    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    let told = since().progressing(Some("upgrading")).finish_as_before().unwrap();
+    expect![[r#"
+        Reconciling=True Progressing "upgrading" generation 1 since 2
+        Ready=True Succeeded "done" generation 1 since 3
+    "#]]
+    .assert_eq(&lines(&told));
+    let running = Rest::Running(reason::PROGRESSING, "1 of 2 is ready".into(), Wake::default());
+    let told = since().progressing(Some("rolling back")).finish(&running);
+    expect![[r#"
+        Reconciling=True Progressing "rolling back" generation 1 since 100
+        Ready=Unknown Progressing "1 of 2 is ready" generation 1 since 100
+    "#]]
+    .assert_eq(&lines(&told));
+}
+
+#[test]
+fn ready_keeps_the_words_of_a_failure_when_nobody_tries_again() {
+    let failure = Some((reason::FAILED, "the Job failed"));
+    let stalled = Rest::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
+    let told = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
+    expect![[r#"
+        Stalled=True InvalidSchedule "retries exhausted" generation 1 since 100
+        Ready=False Failed "the Job failed" generation 1 since 100
+    "#]]
+    .assert_eq(&lines(&told));
+    let settled = Rest::Settled(reason::SUCCEEDED, "done".into());
+    let told = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
+    assert_eq!(told[0].message, "done");
+}

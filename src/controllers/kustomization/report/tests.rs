@@ -2,6 +2,7 @@
 
 use expect_test::{Expect, expect};
 use reconcile::Wake;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -9,7 +10,7 @@ fn time(second: i64) -> Time {
     Time::from_second(1_790_000_000 + second).unwrap()
 }
 
-fn kustomization(status: Value) -> Kustomization {
+fn kustomization(status: impl serde::Serialize) -> Kustomization {
     serde_json::from_value(json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
         "kind": "Kustomization",
@@ -38,12 +39,13 @@ fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> Run<'a> {
 fn check(status: Value, rest: &Rest, changes: &[(ObjectId, Action)], expected: &Expect) {
     let object = kustomization(status);
     let report = report(&object, &run(rest, changes));
-    let mut lines: Vec<String> = conditions_of(&report.after)
+    let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
         .collect();
-    lines.push(format!("observedGeneration {}", report.after["observedGeneration"]));
-    lines.push(format!("lastAppliedRevision {}", report.after["lastAppliedRevision"]));
+    let after = json!(report.after);
+    lines.push(format!("observedGeneration {}", after["observedGeneration"]));
+    lines.push(format!("lastAppliedRevision {}", after["lastAppliedRevision"]));
     for event in &report.events {
         lines.push(format!("event {:?} {}: {}", event.severity, event.reason, event.message));
     }
@@ -168,7 +170,7 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     );
     let moved = Run { revision: "main@sha1:def", ..run(&rest, &[]) };
     let second = report(&object, &moved);
-    assert_eq!(second.after["lastAppliedRevision"], "main@sha1:def");
+    assert_eq!(second.after.last_applied_revision.as_deref(), Some("main@sha1:def"));
     let [event] = &*second.events else { panic!("{:?}", second.events) };
     assert_eq!(event.message, "Reconciliation finished in 2s, next run in 10m0s");
     assert_eq!(event.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
@@ -208,7 +210,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
     // What was healthy and is corrected at the revision that it had is not told to be healthy again.
     let after = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
     assert_eq!(
-        events(after, &settled(), &changes[2..]),
+        events(json!(after), &settled(), &changes[2..]),
         ["Progressing: Service/shop/web configured", finished]
     );
     let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::at(time(300)));
@@ -223,9 +225,9 @@ fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     let rest = settled();
     let first = Run { origin_revision: "main@sha1:origin", ..run(&rest, &[]) };
     let first = report(&kustomization(json!({})), &first);
-    assert_eq!(first.after["lastAppliedOriginRevision"], "main@sha1:origin");
+    assert_eq!(first.after.last_applied_origin_revision.as_deref(), Some("main@sha1:origin"));
     let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});
-    assert_eq!(first.after["history"][0]["metadata"], metadata);
+    assert_eq!(json!(first.after.history[0].metadata), metadata);
     for event in &first.events {
         assert_eq!(
             event.metadata["kustomize.toolkit.fluxcd.io/originRevision"],
@@ -237,7 +239,7 @@ fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     assert_eq!(gone[0].metadata, expected);
     // Another source may not say.
     let second = report(&kustomization(first.after), &run(&rest, &[]));
-    assert_eq!(second.after.get("lastAppliedOriginRevision"), None);
+    assert_eq!(second.after.last_applied_origin_revision, None);
 }
 
 #[test]

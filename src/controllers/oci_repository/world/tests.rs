@@ -86,7 +86,7 @@ fn with_layer(layer: &[u8]) -> (SocketAddr, Digest) {
     (address, name)
 }
 
-fn run(address: SocketAddr, more: &Value) -> Result<(Stored, Vec<u8>), Rest> {
+fn run(address: SocketAddr, more: &Value) -> Result<(Stored<OCIRepositoryStatus>, Vec<u8>), Rest> {
     let mut spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app")});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
