@@ -7,6 +7,7 @@
 //! act), `report` (say so; that of sources is shared).
 //! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
 
+pub(crate) mod applier;
 pub(crate) mod artifact;
 pub(crate) mod bucket;
 pub(crate) mod catalog;

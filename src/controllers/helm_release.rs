@@ -28,20 +28,18 @@ mod world;
 mod write;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apply::ignore::Rules;
-use crds::Reconciled as _;
 use crds::helm::HelmRelease;
+use crds::{CustomHealthCheck, DependencyReference, KubeConfigReference, Reconciled as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::{Masking, ObjectId};
-use reconcile::{
-    Edge, Facts, Gate, Node, Rest, Time, Wake, WindowState, after_resolve, before_resolve,
-};
+use reconcile::{Edge, Facts, Node, Rest};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::{Desired, Release};
@@ -53,16 +51,15 @@ use self::postrender::PostRenderers;
 use self::storage::Storage;
 use self::wish::{Parts, Timeouts};
 use self::world::{Held, World};
+use super::applier::{self, Applied, End, Leaving, News, Pace};
 use super::context::Context;
-use super::expressions::{Expressions, Kept};
-use super::kept::Memories;
-use super::kind::{Controlled, REQUESTED_AT, node_named, node_of};
+use super::expressions::Expressions;
+use super::kind::{Controlled, REQUESTED_AT};
 use super::object_watcher::Ownership;
-use super::record::Latest;
 use super::reference::References;
-use super::target::{Target, Wanted};
-use super::{gate, hold, window};
+use super::target::Target;
 use crate::cluster::ClusterError;
+use crate::cluster::events::Event;
 
 /// Field manager of what HelmReleases apply.
 const MANAGER: &str = <HelmRelease as Controlled>::CONTROLLER;
@@ -77,10 +74,6 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 /// What a HelmRelease remembers between runs.
 #[derive(Default)]
 pub(crate) struct Memory {
-    latest: Arc<Latest<HelmRelease>>,
-    expressions: Kept,
-    /// Where and as whom it was released last.
-    target: Option<Arc<Target>>,
     /// What the last run saw of the objects that it waits for.
     wait: Option<Wait>,
     /// What names the chart that was released last.
@@ -114,7 +107,7 @@ impl Wait {
 }
 
 /// What a run wishes for.
-struct Wish {
+pub(crate) struct Wish {
     desired: Desired,
     options: ActionOptions,
     values: Map,
@@ -163,7 +156,7 @@ impl Controlled for HelmRelease {
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] = &[wish::FORCE_AT, wish::RESET_AT];
 
-    type Memory = Memory;
+    type Memory = applier::Memory<Self>;
 
     fn announcement(&self) -> String {
         let generation = self.meta().generation.unwrap_or_default();
@@ -174,147 +167,145 @@ impl Controlled for HelmRelease {
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { run(self, context).await }.boxed()
+        applier::run(self, context).boxed()
     }
 
     fn forget(node: &Node, context: &Context) {
-        let memory = context.shared::<Memories<Memory>>().of(node);
-        let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
-        if let Some(target) = target {
-            target.watcher().forget(node);
-        }
-        context.shared::<Memories<Memory>>().forget(node);
+        applier::forget::<Self>(node, context);
     }
 }
 
-/// Everything that one run needs at hand.
-struct Session {
-    context: Arc<Context>,
-    node: Node,
-    memory: Arc<Mutex<Memory>>,
-    latest: Arc<Latest<HelmRelease>>,
-    expressions: Arc<Expressions>,
-    began: Time,
-}
-
-/// How far a run came.
-struct Ended {
-    object: Arc<HelmRelease>,
-    rest: Rest,
+/// What a run came by besides its rest.
+#[derive(Default)]
+pub(crate) struct Came {
     wish: Option<Arc<Wish>>,
+    /// `namespace/name` of the HelmChart that was made for it, if it is known.
     helm_chart: Option<String>,
     /// What has to be written besides.
     held: Option<Held>,
     /// What the operation does that is under way.
     running: Option<String>,
-    /// For how long nothing is said of it, since it will mostly be over by then.
-    unsaid_for: Option<Duration>,
 }
 
-impl Ended {
-    fn early(object: &Arc<HelmRelease>, rest: Rest) -> Self {
-        let object = object.clone();
-        let (wish, helm_chart, held, running) = (None, None, None, None);
-        Self { object, rest, wish, helm_chart, held, running, unsaid_for: None }
-    }
-}
+type Ended = applier::Ended<HelmRelease>;
+type Session = applier::Session<HelmRelease>;
 
 /// How long the HelmChart of a template may take to be reconciled before the status reports it as pending. A new version
 /// takes less, and the status of each of hundreds of releases would be written twice.
 const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Shortest time between two observations of the same wait.
-const PAUSE: Duration = Duration::from_millis(200);
+impl Applied for HelmRelease {
+    const OWNED: &'static [&'static str] = &status::OWNED;
+    const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
-/// How soon a run that the API server refused to record is repeated.
-const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+    type Own = Memory;
+    type Timeouts = Timeouts;
+    type Named = values::Values;
+    type Came = Came;
 
-async fn run(seen: Arc<HelmRelease>, context: Arc<Context>) -> Option<Duration> {
-    // After a start a source may only seem to be missing; an error means that the process ends.
-    context.sources.listed().await?;
-    context.store::<HelmRelease>().wait_until_ready().await.ok()?;
-    let node = node_of(&*seen);
-    let memory = context.shared::<Memories<Memory>>().of(&node);
-    let (latest, kept) = {
-        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-        (memory.latest.clone(), memory.expressions.clone())
-    };
-    let object = latest.or_seen(seen);
-    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
-    let began = jiff::Timestamp::now();
-    let session = Session { context, node, memory, latest, expressions, began };
-    let outcome = match object.meta().deletion_timestamp {
-        Some(_) => session.delete(object).await,
-        None => session.attempt(object).await,
-    };
-    outcome.unwrap_or_else(|error| {
-        let (name, namespace) = (&session.node.name, &session.node.namespace);
-        tracing::error!(controller_kind = "HelmRelease", name, namespace, error = %error,
-            "request to the API server failed, retrying");
-        Some(AFTER_REFUSAL)
-    })
+    fn depends_on(&self) -> &[DependencyReference] {
+        &self.spec.depends_on
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &self.spec.health_check_exprs
+    }
+
+    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>) {
+        (self.spec.kube_config.as_ref(), self.spec.service_account_name.as_deref())
+    }
+
+    fn source(&self) -> Option<Node> {
+        chart::source_node(self)
+    }
+
+    fn check(&self) -> Result<Timeouts, Rest> {
+        status::check(self).and_then(|()| wish::check(&self.spec))
+    }
+
+    fn pace(timeouts: &Timeouts) -> Pace {
+        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    }
+
+    fn observed_at(session: &Session, object: &Self) -> Option<Instant> {
+        let memory = session.memory();
+        memory.wait.as_ref().filter(|it| it.has_seen(object)).map(|it| it.looked_at)
+    }
+
+    fn moved(own: &mut Memory) {
+        (own.wait, own.hook_watch, own.under_way) = (None, None, None);
+    }
+
+    async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
+        session.is_under_way(object).await
+    }
+
+    async fn news(session: &Session, object: &Arc<Self>) -> News {
+        session.news(object)
+    }
+
+    async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
+        session.stop(object).await
+    }
+
+    fn where_stopped(&self) -> String {
+        pause::where_stopped(self)
+    }
+
+    fn waits_no_more(own: &mut Memory) {
+        own.hook_watch = None;
+    }
+
+    async fn read(
+        _: &Context,
+        object: &Self,
+        references: &mut References,
+    ) -> Result<values::Values, Rest> {
+        values::read(object, references).await
+    }
+
+    async fn reconcile(
+        session: &Session,
+        object: &Arc<Self>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Result<Option<Ended>, ClusterError> {
+        let ended = session.reconcile(object, facts, timeouts).await?;
+        Ok(ended.and_then(pause::outside))
+    }
+
+    async fn finalize(
+        session: &Session,
+        object: &Arc<Self>,
+    ) -> Result<Leaving<Self>, ClusterError> {
+        session.finalize(object).await
+    }
+
+    fn left_behind(&self, subject: &str) -> Event {
+        finalize::left_behind(subject)
+    }
+
+    fn report(_: &Session, ended: Ended, end: &End) -> applier::Report<Self> {
+        let Ended { object, came, .. } = ended;
+        let Came { wish, helm_chart, held, running } = came;
+        let run = report::Run {
+            rest: &end.rest,
+            desired: wish.as_ref().map(|wish| &wish.desired),
+            helm_chart: helm_chart.as_deref(),
+            running: running.as_deref(),
+            now: end.now,
+        };
+        let report = report::report(&object, &run);
+        let (before, held) = held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
+        let events: Vec<Event> = held.iter().map(report::event).chain(report.event).collect();
+        for event in &events {
+            report::log(&object, event);
+        }
+        applier::Report { object, before, after: report.after, events }
+    }
 }
 
 impl Session {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn in_future(&self, delay: Duration) -> Time {
-        jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
-    }
-
-    /// How long a wait that was just observed is not observed again: objects on their way move many times a second.
-    fn pause(&self, object: &HelmRelease) -> Option<Duration> {
-        if hold::is_suspended(object, self.began) {
-            return None;
-        }
-        let memory = self.memory();
-        let wait = memory.wait.as_ref().filter(|it| it.has_seen(object))?;
-        PAUSE.checked_sub(wait.looked_at.elapsed())
-    }
-
-    async fn attempt(&self, object: Arc<HelmRelease>) -> Result<Option<Duration>, ClusterError> {
-        if let Some(pause) = self.pause(&object) {
-            return Ok(Some(pause));
-        }
-        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
-        let Some(object) = lifted else { return Ok(None) };
-        self.edges(&object);
-        let is_shut = hold::is_suspended(&*object, self.began)
-            || matches!(window::state(&*object, self.began), Some(WindowState::Closed { .. }));
-        let is_under_way = is_shut && self.is_under_way(&object).await?;
-        let facts = self.facts(&object, is_under_way);
-        match before_resolve(&facts) {
-            Gate::Suspended if is_under_way => return self.stop(&object).await,
-            Gate::Suspended => return self.rest_suspended(&object).await,
-            Gate::Closed => return self.rest_closed(&object).await,
-            Gate::Rest(rest) => return self.finish(Ended::early(&object, rest), None).await,
-            Gate::Open => {}
-        }
-        let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
-            return Ok(None);
-        };
-        let timeouts = match status::check(&object).and_then(|()| wish::check(&object.spec)) {
-            Ok(timeouts) => timeouts,
-            Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
-        };
-        let spec = &object.spec;
-        let read = self.expressions.read(object.meta(), &spec.health_check_exprs, &spec.depends_on);
-        if let Err(rest) = read.await {
-            return self.finish(Ended::early(&object, rest), None).await;
-        }
-        let ended = self.reconcile(&object, facts, timeouts).await?;
-        let Some(ended) = ended.and_then(|ended| self.outside(ended)) else {
-            // Something changed meanwhile: the next run decides anew.
-            return Ok(Some(Duration::ZERO));
-        };
-        if let Some(time) = ended.unsaid_for {
-            return Ok(Some(time));
-        }
-        self.finish(ended, Some(timeouts)).await
-    }
-
     /// For how long nothing is said of a HelmChart that is on its way.
     fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
         if !template::is_on_its_way(&self.context, object) {
@@ -322,23 +313,6 @@ impl Session {
         }
         let since = *self.memory().chart_since.get_or_insert_with(Instant::now);
         CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
-    }
-
-    /// Tells the hub on whom the HelmRelease depends, so that their changes wake it.
-    fn edges(&self, object: &HelmRelease) {
-        let own = object.namespace().unwrap_or_default();
-        let dependencies: BTreeSet<Node> = object
-            .spec
-            .depends_on
-            .iter()
-            .map(|dependency| {
-                let (namespace, name) = gate::named(dependency, &own);
-                node_named::<HelmRelease>(namespace, name)
-            })
-            .collect();
-        self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
-        let source = chart::source_node(object).into_iter().collect();
-        self.context.hub.set_edges(&self.node, Edge::Source, source);
     }
 
     /// A run behind the gate; nothing where the spec changed meanwhile.
@@ -353,17 +327,12 @@ impl Session {
             Err(rest) => return Ok(Some(Ended::early(object, rest))),
         };
         let early = |rest| {
-            let helm_chart = Some(helm_chart.clone());
-            Ok(Some(Ended { helm_chart, ..Ended::early(object, rest) }))
+            let mut ended = Ended::early(object, rest);
+            ended.came.helm_chart = Some(helm_chart.clone());
+            Ok(Some(ended))
         };
         let requeue = self.in_future(self.context.settings.requeue_dependency);
-        let depends_on = &object.spec.depends_on;
-        let store = &self.context.store::<HelmRelease>();
-        let expressions = &self.expressions;
-        let dependencies =
-            gate::named_by(&self.context, store, object, depends_on, expressions, |_| None).await;
-        let facts = Facts { dependencies, suspended: false, ..facts };
-        if let Gate::Rest(rest) = after_resolve(&facts, requeue)
+        if let Some(rest) = self.gate(object, facts, "").await
             && !self.is_under_way(object).await?
         {
             return early(rest);
@@ -413,35 +382,10 @@ impl Session {
         });
         self.memory().source = Some(source.key());
         let ended = self.drive(object, wish, &target).await;
-        Ok(ended.map(|ended| Ended { helm_chart: Some(helm_chart), ..ended }))
-    }
-
-    /// What the spec names: where and as whom, and the values.
-    async fn named(&self, object: &HelmRelease) -> Result<(Arc<Target>, values::Values), Rest> {
-        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
-        let account = spec.service_account_name.as_deref();
-        let wanted =
-            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
-        // All of it is watched before any of it is missed.
-        let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(&wanted, &mut references).await;
-        let values = values::read(object, &mut references).await;
-        references.watch(&self.node);
-        let target = target?;
-        self.moved(&target);
-        Ok((target, values?))
-    }
-
-    /// Somewhere else, or as somebody else, nothing that is remembered about objects holds.
-    fn moved(&self, to: &Arc<Target>) {
-        let mut memory = self.memory();
-        let before = memory.target.replace(to.clone());
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
-            before.watcher().release_objects(&self.node);
-            memory.wait = None;
-            memory.hook_watch = None;
-            memory.under_way = None;
-        }
+        Ok(ended.map(|mut ended| {
+            ended.came.helm_chart = Some(helm_chart);
+            ended
+        }))
     }
 
     /// Does what the engine says until it rests; nothing where the spec changed meanwhile.
@@ -497,46 +441,8 @@ impl Session {
                 Some(Wait { wished, generation, looked_at, asked, healthy, records });
         }
         let (object, held, running) = (world.object(), world.held(), world.running());
-        Some(Ended { wish: Some(wish), held, running, ..Ended::early(&object, rest) })
-    }
-
-    /// Says how the run ended, and when the next one is due.
-    async fn finish(
-        &self,
-        ended: Ended,
-        timeouts: Option<Timeouts>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, wish, helm_chart, held, running, unsaid_for: _ } = ended;
-        let now = jiff::Timestamp::now();
-        let settings = &self.context.settings;
-        let (retry, interval) = match timeouts {
-            Some(timeouts) => (timeouts.retry, wish::interval(&object, &timeouts, settings)),
-            None => (AFTER_REFUSAL, AFTER_REFUSAL),
-        };
-        let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
-        let run = report::Run {
-            rest: &rest,
-            desired: wish.as_ref().map(|wish| &wish.desired),
-            helm_chart: helm_chart.as_deref(),
-            running: running.as_deref(),
-            now,
-        };
-        let report = report::report(&object, &run);
-        let (before, events) =
-            held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
-        self.latest.write_status(&self.context, &object, &before, &report.after).await?;
-        report::tell(&self.context, &object, &events);
-        if let Some(event) = report.event {
-            report::log(&object, &event);
-            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, event);
-        }
-        Ok(match &rest {
-            Rest::Settled(..) => Some(interval),
-            Rest::Stalled(..) => None,
-            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
-                Some(until(wake, now))
-            }
-        })
+        let came = Came { wish: Some(wish), held, running, helm_chart: None };
+        Some(Ended { came, ..Ended::early(&object, rest) })
     }
 }
 
@@ -544,11 +450,6 @@ impl Session {
 fn asked(object: &HelmRelease) -> Vec<Option<String>> {
     let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
     annotations.map(|key| object.annotations().get(key).cloned()).into()
-}
-
-fn until(wake: &Wake, now: Time) -> Duration {
-    let at = wake.earliest().unwrap_or(now);
-    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }
 
 #[cfg(test)]

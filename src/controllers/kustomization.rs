@@ -17,20 +17,19 @@ mod wish;
 mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apply::{Apply, Desired, FailedWait};
 use crds::kustomize::Kustomization;
-use crds::{Artifact, Reconciled as _};
+use crds::{
+    Artifact, CustomHealthCheck, DependencyReference, KubeConfigReference, Reconciled as _,
+};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube::core::Resource as _;
 use objects::ObjectId;
-use reconcile::{
-    Edge, Facts, Gate, Node, Rest, Retries, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
-    reason,
-};
+use reconcile::{DependencyState, Edge, Facts, Node, Rest, Retries, Time, reason};
 use tree::Trace;
 
 use self::build::Built;
@@ -38,17 +37,16 @@ use self::retry::Judged;
 use self::substitution::Substitution;
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
+use super::applier::{Applied, End, Leaving, News, Pace};
 use super::contest::Contests;
 use super::context::Context;
-use super::expressions::{Expressions, Kept};
-use super::kept::Memories;
-use super::kind::{Controlled, node_of};
+use super::kind::Controlled;
 use super::object_watcher::Ownership;
-use super::record::Latest;
 use super::reference::References;
-use super::target::{Target, Wanted};
-use super::{artifact, hold, marks, progress, window};
+use super::target::Target;
+use super::{applier, artifact, marks, progress, window};
 use crate::cluster::ClusterError;
+use crate::cluster::events::Event;
 
 /// Field manager of what Kustomizations apply.
 const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
@@ -63,8 +61,6 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 /// What a Kustomization remembers between runs.
 #[derive(Default)]
 pub(crate) struct Memory {
-    latest: Arc<Latest<Kustomization>>,
-    expressions: Kept,
     /// When every object is compared again, whatever is remembered about it.
     verify_at: Option<Instant>,
     /// When every object was last compared.
@@ -81,8 +77,6 @@ pub(crate) struct Memory {
     retries: Retries,
     /// Objects that somebody else changes again and again.
     contests: Arc<Mutex<Contests>>,
-    /// Where and as whom it was applied last.
-    target: Option<Arc<Target>>,
     /// What is applied and waited for.
     waiting: Option<Waiting>,
 }
@@ -94,19 +88,6 @@ struct Waiting {
     artifact: String,
     wish: Arc<Wish>,
     observed_at: Instant,
-}
-
-impl Memory {
-    /// Somewhere else, or as somebody else, nothing that is remembered about objects holds.
-    fn moved(&mut self, node: &Node, to: &Arc<Target>) {
-        let before = self.target.replace(to.clone());
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
-            before.watcher().release_objects(node);
-            (self.settled, self.verify_at, self.healthy) = (None, None, None);
-            (self.waiting, self.failed_wait, self.applied) = (None, None, None);
-            self.contests = Arc::default();
-        }
-    }
 }
 
 /// A build whose objects are applied and well.
@@ -125,7 +106,7 @@ impl Controlled for Kustomization {
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY];
 
-    type Memory = Memory;
+    type Memory = applier::Memory<Self>;
 
     fn announcement(&self) -> String {
         let generation = self.meta().generation.unwrap_or_default();
@@ -136,138 +117,153 @@ impl Controlled for Kustomization {
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { run(self, context).await }.boxed()
+        applier::run(self, context).boxed()
     }
 
     fn forget(node: &Node, context: &Context) {
-        let memory = context.shared::<Memories<Memory>>().of(node);
-        let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
-        if let Some(target) = target {
-            target.watcher().forget(node);
-        }
-        context.shared::<Memories<Memory>>().forget(node);
+        applier::forget::<Self>(node, context);
     }
 }
 
-/// Everything that one run needs at hand.
-struct Session {
-    context: Arc<Context>,
-    node: Node,
-    memory: Arc<Mutex<Memory>>,
-    latest: Arc<Latest<Kustomization>>,
-    expressions: Arc<Expressions>,
-    began: Time,
-}
-
-/// How far a run came.
-struct Ended {
-    object: Arc<Kustomization>,
-    rest: Rest,
+/// What a run came by besides its rest.
+#[derive(Default)]
+pub(crate) struct Came {
+    /// The revision that the run was about; empty when it did not get that far.
     revision: String,
     /// The revision that the source names as its own origin; empty if it names none.
     origin_revision: String,
+    /// Digest of the build, if there was one.
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
     /// It was refused, and will be until something changes.
     is_permanent: bool,
 }
 
-impl Ended {
-    fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> Self {
-        Self {
-            object: object.clone(),
-            rest,
-            revision: revision.to_owned(),
-            origin_revision: String::new(),
-            digest: None,
-            changes: Vec::new(),
-            is_permanent: false,
-        }
-    }
+type Ended = applier::Ended<Kustomization>;
+type Session = applier::Session<Kustomization>;
+
+/// A run that came to nothing but its rest, about a revision.
+fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> Ended {
+    let came = Came { revision: revision.to_owned(), ..Came::default() };
+    Ended { came, ..Ended::early(object, rest) }
 }
 
-/// Shortest time between two observations of the same wait.
-const PAUSE: Duration = Duration::from_millis(200);
+impl Applied for Kustomization {
+    const OWNED: &'static [&'static str] = &report::OWNED;
+    const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
-/// How soon a run that the API server refused to record is repeated.
-const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+    type Own = Memory;
+    type Timeouts = Timeouts;
+    type Named = Option<Substitution>;
+    type Came = Came;
 
-async fn run(seen: Arc<Kustomization>, context: Arc<Context>) -> Option<Duration> {
-    // After a start a source may only seem to be missing; an error means that the process ends.
-    context.sources.listed().await?;
-    let node = node_of(&*seen);
-    let memory = context.shared::<Memories<Memory>>().of(&node);
-    let (latest, kept) = {
-        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-        (memory.latest.clone(), memory.expressions.clone())
-    };
-    let object = latest.or_seen(seen);
-    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
-    let began = jiff::Timestamp::now();
-    let session = Session { context, node, memory, latest, expressions, began };
-    let outcome = if object.meta().deletion_timestamp.is_some() {
-        session.delete(object).await
-    } else {
-        session.attempt(object).await
-    };
-    outcome.unwrap_or_else(|error| {
-        let (name, namespace) = (&session.node.name, &session.node.namespace);
-        tracing::error!(controller_kind = "Kustomization", name, namespace, error = %error,
-            "request to the API server failed, retrying");
-        Some(AFTER_REFUSAL)
-    })
+    fn depends_on(&self) -> &[DependencyReference] {
+        &self.spec.depends_on
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &self.spec.health_check_exprs
+    }
+
+    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>) {
+        (self.spec.kube_config.as_ref(), self.spec.service_account_name.as_deref())
+    }
+
+    fn source(&self) -> Option<Node> {
+        Some(resolve::source_node(self))
+    }
+
+    fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
+        resolve::stale(dependency, object, revision)
+    }
+
+    fn check(&self) -> Result<Timeouts, Rest> {
+        wish::check(&self.spec)
+    }
+
+    fn pace(timeouts: &Timeouts) -> Pace {
+        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    }
+
+    fn observed_at(session: &Session, object: &Self) -> Option<Instant> {
+        if session.verify(object) == Verify::Everything {
+            return None;
+        }
+        let memory = session.memory();
+        let waiting = memory.waiting.as_ref()?;
+        let same = Some(waiting.generation) == object.meta().generation;
+        same.then_some(waiting.observed_at)
+    }
+
+    fn moved(own: &mut Memory) {
+        (own.settled, own.verify_at, own.healthy) = (None, None, None);
+        (own.waiting, own.failed_wait, own.applied) = (None, None, None);
+        own.contests = Arc::default();
+    }
+
+    async fn news(session: &Session, object: &Arc<Self>) -> News {
+        session.news(object).await
+    }
+
+    fn where_stopped(&self) -> String {
+        pause::where_stopped(self)
+    }
+
+    async fn read(
+        context: &Context,
+        object: &Self,
+        references: &mut References,
+    ) -> Result<Option<Substitution>, Rest> {
+        Substitution::read(context, object, references).await
+    }
+
+    async fn reconcile(
+        session: &Session,
+        object: &Arc<Self>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Result<Option<Ended>, ClusterError> {
+        Ok(Some(session.reconcile(object, facts, timeouts).await))
+    }
+
+    async fn finalize(
+        session: &Session,
+        object: &Arc<Self>,
+    ) -> Result<Leaving<Self>, ClusterError> {
+        session.finalize(object).await
+    }
+
+    fn left_behind(&self, subject: &str) -> Event {
+        report::left_behind(self, subject)
+    }
+
+    fn report(session: &Session, ended: Ended, end: &End) -> applier::Report<Self> {
+        // What was said of the run's phases is part of the status by now.
+        let object = session.latest.begun(&ended.object);
+        let Came { revision, origin_revision, digest, changes, is_permanent: _ } = &ended.came;
+        let run = report::Run {
+            rest: &end.rest,
+            revision,
+            origin_revision,
+            digest: digest.as_deref(),
+            changes,
+            has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
+            began: end.began,
+            now: end.now,
+            interval: end.interval,
+        };
+        let report = report::report(&object, &run);
+        report.log(&object, &run);
+        let report::Report { before, after, events } = report;
+        applier::Report { object, before, after, events }
+    }
+
+    fn next_look(own: &Memory) -> Option<Duration> {
+        own.verify_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
 }
 
 impl Session {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn in_future(&self, delay: Duration) -> Time {
-        jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
-    }
-
-    /// How long a wait that was just observed is not observed again: objects on their way move many times a second.
-    fn pause(&self, object: &Kustomization) -> Option<Duration> {
-        if hold::is_suspended(object, self.began) || self.verify(object) == Verify::Everything {
-            return None;
-        }
-        let memory = self.memory();
-        let waiting = memory.waiting.as_ref()?;
-        let same = Some(waiting.generation) == object.meta().generation;
-        PAUSE.checked_sub(waiting.observed_at.elapsed()).filter(|_| same)
-    }
-
-    async fn attempt(&self, object: Arc<Kustomization>) -> Result<Option<Duration>, ClusterError> {
-        if let Some(pause) = self.pause(&object) {
-            return Ok(Some(pause));
-        }
-        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
-        let Some(object) = lifted else { return Ok(None) };
-        resolve::edges(&self.context, &self.node, &object);
-        let facts = self.facts(&object).await;
-        match before_resolve(&facts) {
-            Gate::Suspended => return self.rest_suspended(&object).await,
-            Gate::Closed => return self.rest_closed(&object).await,
-            Gate::Rest(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
-            Gate::Open => {}
-        }
-        let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
-            return Ok(None);
-        };
-        let timeouts = match wish::check(&object.spec) {
-            Ok(timeouts) => timeouts,
-            Err(rest) => return self.finish(Ended::early(&object, "", rest), None).await,
-        };
-        let spec = &object.spec;
-        let read = self.expressions.read(object.meta(), &spec.health_check_exprs, &spec.depends_on);
-        if let Err(rest) = read.await {
-            return self.finish(Ended::early(&object, "", rest), None).await;
-        }
-        let ended = self.reconcile(&object, facts, timeouts).await;
-        self.finish(ended, Some(timeouts)).await
-    }
-
     async fn reconcile(
         &self,
         object: &Arc<Kustomization>,
@@ -277,10 +273,11 @@ impl Session {
         let requeue = self.context.settings.requeue_dependency;
         let artifact = match resolve::artifact(&self.context, object, self.in_future(requeue)) {
             Ok(artifact) => artifact,
-            Err(rest) => return Ended::early(object, "", rest),
+            Err(rest) => return Ended::early(object, rest),
         };
-        let ended = self.follow(object, facts, timeouts, &artifact).await;
-        Ended { origin_revision: artifact::origin_revision(&artifact).to_owned(), ..ended }
+        let mut ended = self.follow(object, facts, timeouts, &artifact).await;
+        artifact::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
+        ended
     }
 
     /// The rest of a run, with the artifact of the source.
@@ -291,46 +288,21 @@ impl Session {
         timeouts: Timeouts,
         artifact: &Artifact,
     ) -> Ended {
-        let requeue = self.context.settings.requeue_dependency;
         let revision = &artifact.revision;
-        let dependencies =
-            resolve::dependencies(&self.context, object, revision, &self.expressions).await;
-        let facts = Facts { dependencies, ..facts };
-        match after_resolve(&facts, self.in_future(requeue)) {
-            // Suspension and windows were asked about before anything was resolved.
-            Gate::Open | Gate::Suspended | Gate::Closed => {}
-            Gate::Rest(rest) => return Ended::early(object, revision, rest),
+        if let Some(rest) = self.gate(object, facts, revision).await {
+            return early(object, revision, rest);
         }
         let (target, substitution) = match self.named(object).await {
             Ok(named) => named,
-            Err(rest) => return Ended::early(object, revision, rest),
+            Err(rest) => return early(object, revision, rest),
         };
         self.end_failed_wait(object);
         let wish = match self.build(object, timeouts, artifact, &target, substitution).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
-            Err(rest) => return Ended::early(object, revision, rest),
+            Err(rest) => return early(object, revision, rest),
         };
         self.apply(object, timeouts, artifact, &wish, &target).await
-    }
-
-    /// What the spec names: where and as whom it is applied, and the variables that are put in.
-    async fn named(
-        &self,
-        object: &Kustomization,
-    ) -> Result<(Arc<Target>, Option<Substitution>), Rest> {
-        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
-        let account = spec.service_account_name.as_deref();
-        let wanted =
-            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
-        // All of it is watched before any of it is missed.
-        let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(&wanted, &mut references).await;
-        let substitution = Substitution::read(&self.context, object, &mut references).await;
-        references.watch(&self.node);
-        let target = target?;
-        self.memory().moved(&self.node, &target);
-        Ok((target, substitution?))
     }
 
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
@@ -409,10 +381,11 @@ impl Session {
         }
         if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
         {
-            memory.verify_at = Some(Instant::now() + self.interval(object, timeouts));
+            memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
-        Ended { digest: Some(digest.clone()), ..ended }
+        ended.came.digest = Some(digest.clone());
+        ended
     }
 
     async fn drive(
@@ -438,7 +411,7 @@ impl Session {
         );
         let world = match world {
             Ok(world) => world,
-            Err(rest) => return (Ended::early(object, &revision, rest), BTreeMap::new()),
+            Err(rest) => return (early(object, &revision, rest), BTreeMap::new()),
         };
         let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
         let rest = world.sooner(rest);
@@ -448,16 +421,13 @@ impl Session {
             None => Vec::new(),
         };
         watcher.await_objects(&self.node, &awaited);
-        let ended = Ended {
-            object: world.object(),
-            rest,
+        let came = Came {
             revision,
-            origin_revision: String::new(),
-            digest: None,
             changes: world.changes(),
             is_permanent: world.is_permanent(),
+            ..Came::default()
         };
-        (ended, world.healthy())
+        (Ended { came, ..Ended::early(&world.object(), rest) }, world.healthy())
     }
 
     /// Does the work of a phase, which is told of by Flux's words if it takes long and is about something new.
@@ -474,56 +444,5 @@ impl Session {
         }
         let text = report::phase(phase, revision, timeouts.timeout);
         progress::telling(work, progress::tell(&self.context, &self.latest, object, &text)).await
-    }
-
-    fn interval(&self, object: &Kustomization, timeouts: Timeouts) -> Duration {
-        let percent = self.context.settings.interval_jitter_percentage;
-        let seed = reconcile::seed(&object.uid().unwrap_or_default());
-        reconcile::jittered(timeouts.interval.max(SHORTEST_INTERVAL), percent, seed)
-    }
-
-    /// Says how the run ended, and when the next one is due.
-    async fn finish(
-        &self,
-        ended: Ended,
-        timeouts: Option<Timeouts>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        let Ended { object, rest, revision, origin_revision, digest, changes, is_permanent: _ } =
-            ended;
-        // What was said of the run's phases is part of the status by now.
-        let object = self.latest.begun(&object);
-        let now = jiff::Timestamp::now();
-        let (retry, interval) = match timeouts {
-            Some(timeouts) => (timeouts.retry, self.interval(&object, timeouts)),
-            None => (AFTER_REFUSAL, AFTER_REFUSAL),
-        };
-        let rest = rest.or_wake(now.saturating_add(retry).unwrap_or(Time::MAX));
-        let run = report::Run {
-            rest: &rest,
-            revision: &revision,
-            origin_revision: &origin_revision,
-            digest: digest.as_deref(),
-            changes: &changes,
-            has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
-            began: self.began,
-            now,
-            interval: timeouts.map_or(interval, |timeouts| timeouts.interval),
-        };
-        let report = report::report(&object, &run);
-        report.log(&object, &run);
-        self.latest.write_status(&self.context, &object, &report.before, &report.after).await?;
-        for event in report.events {
-            self.context.cluster.announce(&*object, Kustomization::CONTROLLER, event);
-        }
-        let until_verification =
-            self.memory().verify_at.map(|at| at.saturating_duration_since(Instant::now()));
-        Ok(match &rest {
-            Rest::Settled(..) => Some(until_verification.unwrap_or(interval)),
-            Rest::Stalled(..) => None,
-            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
-                let at = wake.earliest().unwrap_or(now);
-                Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
-            }
-        })
     }
 }

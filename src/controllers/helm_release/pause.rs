@@ -12,7 +12,7 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
-use reconcile::{Facts, Rest, Time, WindowState, reason};
+use reconcile::{Rest, Time, WindowState, reason};
 use release::plan::is_under_way;
 use release::snapshot::latest;
 use release::status::RELEASED;
@@ -23,39 +23,24 @@ use super::storage::Storage;
 use super::wish::{self, Parts, Timeouts};
 use super::{Ended, Session, Wish, chart, status};
 use crate::cluster::ClusterError;
-use crate::controllers::reference::References;
-use crate::controllers::target::{Target, Wanted};
-use crate::controllers::{hold, marks, window};
+use crate::controllers::applier::News;
+use crate::controllers::target::Target;
+use crate::controllers::window;
 
 impl Session {
-    /// What the gate asks about before anything is resolved.
-    ///
-    /// An operation that began while a window was open comes to its end.
-    pub(super) fn facts(&self, object: &HelmRelease, is_under_way: bool) -> Facts {
-        let facts = Facts {
-            suspended: hold::is_suspended(object, self.began),
-            cycle: self.context.hub.cycle(&self.node),
-            window: window::state(object, self.began),
-            ..Facts::default()
-        };
-        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
-        if is_under_way {
-            return Facts { window: None, ..facts };
-        }
+    /// What a run would do if no window stood in its way.
+    pub(super) fn news(&self, object: &HelmRelease) -> News {
         let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
             && object.observed_generation() == object.meta().generation;
         let source = chart::source(&self.context, object, self.began).ok();
         let is_known = source.is_none_or(|source| {
             self.memory().source.as_ref().is_none_or(|known| *known == source.key())
         });
-        if is_ready && is_known {
-            return facts;
+        match (is_ready, is_known) {
+            (true, true) => News::Nothing,
+            (true, false) => News::Pending("the chart's new version".to_owned()),
+            (false, _) => News::Pending("the changed spec".to_owned()),
         }
-        let waiting = match is_ready {
-            true => "the chart's new version".to_owned(),
-            false => "the changed spec".to_owned(),
-        };
-        Facts { waiting: Some(waiting), ..facts }
     }
 
     /// From when on no operation may begin.
@@ -76,7 +61,7 @@ impl Session {
         if let Some(known) = known {
             return Ok(known);
         }
-        let Ok(target) = self.target_only(object).await else { return Ok(false) };
+        let Ok(target) = self.target(object).await else { return Ok(false) };
         let known = status::read(object);
         let (Some(of), false) = (latest(&known.history), known.storage_namespace.is_empty()) else {
             return self.is_first_under_way(object, &target).await;
@@ -110,25 +95,13 @@ impl Session {
         Ok(is_open)
     }
 
-    /// Where the release is, without anything else that the spec names.
-    async fn target_only(&self, object: &HelmRelease) -> Result<Arc<Target>, Rest> {
-        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
-        let account = spec.service_account_name.as_deref();
-        let wanted =
-            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
-        let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(&wanted, &mut references).await;
-        references.watch(&self.node);
-        target
-    }
-
     /// Has an operation that is under way come to the next place at which nothing is half done. Nothing else that the spec
     /// says by now is observed.
     pub(super) async fn stop(
         &self,
         object: &Arc<HelmRelease>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let Ok(target) = self.target_only(object).await else {
+        let Ok(target) = self.target(object).await else {
             return self.rest_suspended(object).await;
         };
         let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
@@ -177,48 +150,27 @@ impl Session {
             secrets: Masking::default(),
         })
     }
+}
 
-    /// A suspended object is left as it is, but for what its hold says, and that nothing is under way any more; nothing it
-    /// waited for wakes it.
-    pub(super) async fn rest_suspended(
-        &self,
-        object: &Arc<HelmRelease>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        let target = self.memory().target.clone();
-        if let Some(target) = target {
-            target.watcher().await_objects(&self.node, &[]);
+/// Where a release was when its object was suspended.
+pub(super) fn where_stopped(object: &HelmRelease) -> String {
+    match object.condition(RELEASED) {
+        Some(released) => {
+            let before = &released.message;
+            format!("suspended before the next action; last action: {before}")
         }
-        self.memory().hook_watch = None;
-        let text = match object.condition(RELEASED) {
-            Some(released) => {
-                let before = &released.message;
-                format!("suspended before the next action; last action: {before}")
-            }
-            None => "suspended before the first install".to_owned(),
-        };
-        let (context, latest) = (&self.context, &self.latest);
-        marks::show_suspended(context, latest, object, self.began, &status::OWNED, &text).await?;
-        Ok(None)
+        None => "suspended before the first install".to_owned(),
     }
+}
 
-    /// Outside of its windows an object without anything new is left as it is.
-    pub(super) async fn rest_closed(
-        &self,
-        object: &Arc<HelmRelease>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        marks::show(&self.context, &self.latest, object, self.began, true).await?;
-        Ok(None)
-    }
-
-    /// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
-    /// are open again by now.
-    pub(super) fn outside(&self, ended: Ended) -> Option<Ended> {
-        let what = match &ended.rest {
-            Rest::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
-            _ => return Some(ended),
-        };
-        let state = window::state(&*ended.object, jiff::Timestamp::now())?;
-        let rest = state.rest(&what)?;
-        Some(Ended { rest, ..ended })
-    }
+/// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
+/// are open again by now.
+pub(super) fn outside(ended: Ended) -> Option<Ended> {
+    let what = match &ended.rest {
+        Rest::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
+        _ => return Some(ended),
+    };
+    let state = window::state(&*ended.object, jiff::Timestamp::now())?;
+    let rest = state.rest(&what)?;
+    Some(Ended { rest, ..ended })
 }

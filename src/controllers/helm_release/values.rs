@@ -21,7 +21,7 @@ use crate::controllers::source::world::blocking;
 pub(super) const VALUES_ERROR: Reason = Reason::new("ValuesError");
 
 /// The values of a release.
-pub(super) struct Values {
+pub(crate) struct Values {
     /// What the chart's own values are overridden with.
     pub(super) map: Map,
     /// Of the map, as the history holds it: `sha256:…`.

@@ -24,6 +24,7 @@ use release::target::Target;
 use sha2::{Digest as _, Sha256};
 
 use super::postrender;
+use crate::controllers::applier::{self, Applied as _};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::unsupported::unsupported_text;
@@ -48,7 +49,7 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Timeouts {
+pub(crate) struct Timeouts {
     /// Between two runs.
     pub(super) interval: Duration,
     /// How soon a run is repeated that failed outside of the release.
@@ -200,7 +201,10 @@ pub(super) fn desired(
     let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
     let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
-    let (interval, retry) = (interval(object, timeouts, settings), retry(failures, settings));
+    let (interval, retry) = (
+        applier::interval(object, HelmRelease::pace(timeouts), settings),
+        retry(failures, settings),
+    );
     Desired {
         owner: object.uid().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or_default(),
@@ -229,13 +233,6 @@ pub(super) fn desired(
         retry,
         interval,
     }
-}
-
-/// When a release that is as it should be is observed again.
-pub(super) fn interval(object: &HelmRelease, timeouts: &Timeouts, settings: &Settings) -> Duration {
-    let seed = reconcile::seed(&object.uid().unwrap_or_default());
-    let interval = timeouts.interval.max(SHORTEST_INTERVAL);
-    reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
 }
 
 /// How long what fails next waits, when so many attempts failed before it.

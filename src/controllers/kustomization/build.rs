@@ -15,7 +15,7 @@ use super::bases::Bases;
 use super::substitution::Substitution;
 use super::wish::{self, Timeouts, Wish};
 use super::world::Verify;
-use super::{Ended, Session, resolve};
+use super::{Ended, Session, early, resolve};
 use crate::controllers::artifact;
 use crate::controllers::target::Target;
 
@@ -176,13 +176,15 @@ impl Session {
         }
         let digest = Some(settled.digest.clone());
         if verify == Verify::Moved {
-            memory.verify_at = Some(Instant::now() + self.interval(object, timeouts));
+            memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
         let rest = Rest::Settled(
             reason::RECONCILIATION_SUCCEEDED,
             format!("Applied revision: {revision}"),
         );
-        Some(Ended { digest, ..Ended::early(object, revision, rest) })
+        let mut ended = early(object, revision, rest);
+        ended.came.digest = digest;
+        Some(ended)
     }
 }

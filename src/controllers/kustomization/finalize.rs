@@ -2,32 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::kustomize::Kustomization;
-use kube::core::ResourceExt as _;
-use objects::{Masking, ObjectId};
+use objects::Masking;
 use reconcile::Rest;
 
 use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
-use super::{AFTER_REFUSAL, Ended, Session, report};
+use super::{Ended, Session, report};
 use crate::cluster::ClusterError;
+use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
 use crate::controllers::kind::Controlled as _;
-use crate::controllers::record::FINALIZER;
-use crate::controllers::reference::References;
-use crate::controllers::target::{Target, Wanted};
 
 impl Session {
-    /// The object goes: so does what it applied, by policy, then our finalizer.
-    pub(super) async fn delete(
+    /// The object goes: so does what it applied, by policy.
+    pub(super) async fn finalize(
         &self,
-        object: Arc<Kustomization>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        if !object.finalizers().iter().any(|f| f == FINALIZER) {
-            return Ok(None);
-        }
+        object: &Arc<Kustomization>,
+    ) -> Result<Leaving<Kustomization>, ClusterError> {
         let (prune, await_end) = wish::deletion(&object.spec);
         let timeouts = wish::check(&object.spec).unwrap_or(Timeouts {
             interval: AFTER_REFUSAL,
@@ -38,9 +31,8 @@ impl Session {
         let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
-        if !prune || hold::is_suspended(&*object, self.began) || has_nothing {
-            self.latest.set_finalizer(&self.context, &object, false).await?;
-            return Ok(None);
+        if !prune || hold::is_suspended(&**object, self.began) || has_nothing {
+            return Ok(Leaving::Done(object.clone()));
         }
         let wishes = Wishes {
             verify: Verify::Drifted,
@@ -56,63 +48,29 @@ impl Session {
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let target = match self.finalize_target(&object).await? {
+        let target = match self.finalize_target(object).await? {
             Ok(Some(target)) => target,
-            Ok(None) => {
-                self.latest.set_finalizer(&self.context, &object, false).await?;
-                return Ok(None);
-            }
+            Ok(None) => return Ok(Leaving::Done(object.clone())),
             Err(rest) => {
-                return self.finish(Ended::early(&object, "", rest), Some(timeouts)).await;
+                let ended = Ended::early(object, unreachable(rest));
+                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
-        let nothing = Arc::new(wish::finalize(&object, timeouts));
-        let (ended, _) = self.drive(&object, nothing, wishes, &target).await;
-        if ended.rest.is_settled() {
-            for event in report::finalized(&ended.object, &ended.changes) {
-                self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, event);
-            }
-            self.latest.set_finalizer(&self.context, &ended.object, false).await?;
-            return Ok(None);
+        let nothing = Arc::new(wish::finalize(object, timeouts));
+        let (ended, _) = self.drive(object, nothing, wishes, &target).await;
+        if !ended.rest.is_settled() {
+            return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }
-        self.finish(ended, Some(timeouts)).await
+        for event in report::finalized(&ended.object, &ended.came.changes) {
+            self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, event);
+        }
+        Ok(Leaving::Done(ended.object))
     }
+}
 
-    /// Where the objects of a leaving Kustomization are deleted; nowhere when the account that could is gone.
-    async fn finalize_target(
-        &self,
-        object: &Arc<Kustomization>,
-    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
-        let (namespace, spec) = (object.namespace().unwrap_or_default(), &object.spec);
-        let account = spec.service_account_name.as_deref();
-        let wanted =
-            Wanted::new(&self.context.settings, &namespace, spec.kube_config.as_ref(), account);
-        let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(&wanted, &mut references).await;
-        references.watch(&self.node);
-        if let (Ok(target), Some(name)) = (&target, wanted.service_account) {
-            let id = ObjectId::new(&namespace, name, "", "ServiceAccount");
-            // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
-            let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
-                Ok(found) => found.is_none(),
-                // A kubeconfig's user may act in its name without being allowed to observe it.
-                Err(error) if error.code() == Some(403) => false,
-                Err(error) => return Err(error),
-            };
-            if is_gone {
-                // Parity(flux): nobody may delete them in its name any more, so they stay and that is told.
-                let event = report::left_behind(object, name);
-                self.context.cluster.announce(&**object, Kustomization::CONTROLLER, event);
-                return Ok(Ok(None));
-            }
-        }
-        Ok(target.map(Some).map_err(|rest| match rest {
-            Rest::Failed(reason, text, wake) => {
-                let advice = "its objects cannot be deleted; to leave them in the cluster, set \
-                              spec.deletionPolicy: Orphan";
-                Rest::Failed(reason, format!("{text}; {advice}"), wake)
-            }
-            other => other,
-        }))
-    }
+/// Why objects cannot be deleted, and how to go on without.
+fn unreachable(rest: Rest) -> Rest {
+    let Rest::Failed(reason, text, wake) = rest else { return rest };
+    let advice = "its objects cannot be deleted; to leave them in the cluster, set spec.deletionPolicy: Orphan";
+    Rest::Failed(reason, format!("{text}; {advice}"), wake)
 }

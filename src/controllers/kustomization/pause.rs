@@ -1,17 +1,14 @@
-//! A Kustomization that may not go on now: suspended, or outside of its windows.
+//! A Kustomization that may not go on now: what it would do, and where it stopped.
 //!
 //! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
-
-use std::sync::Arc;
-use std::time::Duration;
 
 use crds::Reconciled as _;
 use crds::kustomize::Kustomization;
 use kube::core::Resource as _;
-use reconcile::{Facts, Rest, Time, Wake, WindowState, reason};
+use reconcile::{Rest, Time, Wake, reason};
 
 use super::{Session, report, resolve};
-use crate::cluster::ClusterError;
+use crate::controllers::applier::News;
 use crate::controllers::{hold, marks, window};
 
 /// Why a run that began has to stop before its next step.
@@ -29,15 +26,8 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
 }
 
 impl Session {
-    /// What the gate asks about before anything is resolved.
-    pub(super) async fn facts(&self, object: &Kustomization) -> Facts {
-        let facts = Facts {
-            suspended: hold::is_suspended(object, self.began),
-            cycle: self.context.hub.cycle(&self.node),
-            window: window::state(object, self.began),
-            ..Facts::default()
-        };
-        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
+    /// What a run would do if no window stood in its way.
+    pub(super) async fn news(&self, object: &Kustomization) -> News {
         // It is answered at once, and taken when the next window opens.
         if marks::is_asked(object) {
             self.memory().verify_at = None;
@@ -46,22 +36,21 @@ impl Session {
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
         if revision.is_some_and(|revision| awaits_health(object, revision)) {
-            return Facts { window: None, ..facts };
+            return News::Observing;
         }
         if is_current(object, revision) {
-            return facts;
+            return News::Nothing;
         }
         if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))
             && let Ok(files) = self.files(object, artifact).await
             && self.reads_the_same(object, &files)
         {
-            return facts;
+            return News::Nothing;
         }
-        let waiting = revision.map_or_else(
+        News::Pending(revision.map_or_else(
             || "the next revision of its source".to_owned(),
             |revision| format!("revision {revision}"),
-        );
-        Facts { waiting: Some(waiting), ..facts }
+        ))
     }
 
     /// Whether the files that the last build read are the same in a tree, as far as is remembered.
@@ -71,33 +60,10 @@ impl Session {
         let settled = memory.settled.as_ref().filter(|settled| settled.generation == generation);
         settled.is_some_and(|settled| settled.trace.is_same_in(files))
     }
-
-    /// A suspended object is left as it is, but for what its hold says; nothing it waited for wakes it.
-    pub(super) async fn rest_suspended(
-        &self,
-        object: &Arc<Kustomization>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        if let Some(target) = &self.memory().target {
-            target.watcher().await_objects(&self.node, &[]);
-        }
-        let text = where_stopped(object);
-        let (context, latest) = (&self.context, &self.latest);
-        marks::show_suspended(context, latest, object, self.began, &report::OWNED, &text).await?;
-        Ok(None)
-    }
-
-    /// Outside of its windows an object without anything new is left as it is.
-    pub(super) async fn rest_closed(
-        &self,
-        object: &Arc<Kustomization>,
-    ) -> Result<Option<Duration>, ClusterError> {
-        marks::show(&self.context, &self.latest, object, self.began, true).await?;
-        Ok(None)
-    }
 }
 
 /// Where a run under way was when its object was suspended.
-fn where_stopped(object: &Kustomization) -> String {
+pub(super) fn where_stopped(object: &Kustomization) -> String {
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
     // The edit that suspends it makes another generation, and the wait was of the one before.
     let is_awaiting = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");

@@ -253,8 +253,8 @@ pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) 
     vec![Event { severity: Severity::Info, reason, message, metadata }]
 }
 
-/// What is told when the ServiceAccount that could delete the objects of a leaving Kustomization is gone.
-pub(super) fn left_behind(object: &Kustomization, account: &str) -> Event {
+/// What is told when `subject` is gone, without which nobody can delete the objects of a leaving Kustomization.
+pub(super) fn left_behind(object: &Kustomization, subject: &str) -> Event {
     let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
     let ids = inventory.iter().flat_map(|i| &i.entries).map(|entry| entry.id.as_str());
     let ids: Vec<&str> = ids.collect();
@@ -262,7 +262,7 @@ pub(super) fn left_behind(object: &Kustomization, account: &str) -> Event {
         severity: Severity::Error,
         reason: reason::PRUNE_FAILED.to_string(),
         message: format!(
-            "unable to prune objects: ServiceAccount '{account}' not found; objects left in the cluster:\n{}",
+            "unable to prune objects: {subject} not found; objects left in the cluster:\n{}",
             ids.join("\n")
         ),
         metadata: facts_of_last(object),

@@ -67,7 +67,7 @@ impl Session {
             _ => None,
         };
         match &mut ended.rest {
-            Rest::Failed(_, _, wake) if ended.is_permanent => {
+            Rest::Failed(_, _, wake) if ended.came.is_permanent => {
                 if verify == Verify::Everything {
                     memory.retries.end();
                 }

@@ -17,7 +17,7 @@ use crate::controllers::reference::References;
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What is put into the objects of a build.
-pub(super) struct Substitution {
+pub(crate) struct Substitution {
     variables: Variables,
     invalid: Option<InvalidName>,
     unset: Unset,

@@ -30,7 +30,7 @@ pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timeouts {
+pub(crate) struct Timeouts {
     pub(super) interval: Duration,
     pub(super) retry: Duration,
     pub(super) timeout: Duration,

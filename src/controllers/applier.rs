@@ -1,0 +1,428 @@
+//! Appliers: what keeps objects in a cluster as something else says. Everything that their kinds have in common.
+//!
+//! Here: what a kind has to say about itself ([`Applied`]), and the run that is the same for all of them: gate, edges,
+//! target, memory, report. In the folder: an object that may not go on now (`pause`), one that is deleted (`finalize`).
+//! Elsewhere: the kinds (a folder each beside this one), decisions (engines `apply`, `release`).
+
+mod finalize;
+mod pause;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crds::{CustomHealthCheck, DependencyReference, KubeConfigReference};
+use kube::core::ResourceExt as _;
+use reconcile::{
+    DependencyState, Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve,
+    before_resolve,
+};
+
+use super::context::Context;
+use super::expressions::{Expressions, Kept};
+use super::kept::Memories;
+use super::kind::{Controlled, node_named, node_of};
+use super::record::Latest;
+use super::reference::References;
+use super::target::{Target, Wanted};
+use super::{gate, hold, marks, window};
+use crate::cluster::ClusterError;
+use crate::cluster::events::Event;
+use crate::settings::Settings;
+
+/// A kind that applies objects, as the run needs it.
+pub(crate) trait Applied: Controlled<Memory = Memory<Self>> {
+    /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
+    const OWNED: &'static [&'static str];
+
+    /// What an object remembers between runs besides what all appliers do.
+    type Own: Default + Send + 'static;
+    /// The durations of a spec, checked.
+    type Timeouts: Copy + Send + Sync + 'static;
+    /// What a spec names besides a cluster and an account, as it was read.
+    type Named: Send;
+    /// What a run came by besides its rest.
+    type Came: Default + Send;
+
+    /// `spec.dependsOn`.
+    fn depends_on(&self) -> &[DependencyReference];
+
+    /// `spec.healthCheckExprs`.
+    fn health_check_exprs(&self) -> &[CustomHealthCheck];
+
+    /// What the spec says about where and as whom it is applied: `spec.kubeConfig`, `spec.serviceAccountName`.
+    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>);
+
+    /// The source that the spec names.
+    fn source(&self) -> Option<Node>;
+
+    /// Why a dependency that is ready does not do yet for an object that is about to be at a revision.
+    fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
+        None
+    }
+
+    /// Checks what can be checked without a cluster and expressions.
+    fn check(&self) -> Result<Self::Timeouts, Rest>;
+
+    /// Interval and retry interval.
+    fn pace(timeouts: &Self::Timeouts) -> Pace;
+
+    /// When the wait that goes on was last observed; nothing if a run has more to do than observe it.
+    fn observed_at(session: &Session<Self>, object: &Self) -> Option<Instant>;
+
+    /// Applied elsewhere, or as somebody else: nothing holds any more that is remembered of objects.
+    fn moved(own: &mut Self::Own);
+
+    /// Whether an operation is under way that must not stop where it is. Asked only while the object may not go on.
+    fn is_under_way(
+        _session: &Session<Self>,
+        _object: &Arc<Self>,
+    ) -> impl Future<Output = Result<bool, ClusterError>> + Send {
+        std::future::ready(Ok(false))
+    }
+
+    /// What a run would do if no window stood in its way.
+    fn news(session: &Session<Self>, object: &Arc<Self>) -> impl Future<Output = News> + Send;
+
+    /// Has an operation that is under way come to the next place at which nothing is half done, since the object was
+    /// suspended.
+    fn stop(
+        session: &Session<Self>,
+        object: &Arc<Self>,
+    ) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
+        session.rest_suspended(object)
+    }
+
+    /// Where an object was when it was suspended.
+    fn where_stopped(&self) -> String;
+
+    /// A suspended object waits for nothing.
+    fn waits_no_more(_own: &mut Self::Own) {}
+
+    /// Reads what the spec names besides a cluster and an account.
+    fn read(
+        context: &Context,
+        object: &Self,
+        references: &mut References,
+    ) -> impl Future<Output = Result<Self::Named, Rest>> + Send;
+
+    /// A run behind the gate; nothing where the spec changed meanwhile.
+    fn reconcile(
+        session: &Session<Self>,
+        object: &Arc<Self>,
+        facts: Facts,
+        timeouts: Self::Timeouts,
+    ) -> impl Future<Output = Result<Option<Ended<Self>>, ClusterError>> + Send;
+
+    /// The object goes: so does what it applied. `None` once nothing is left of it.
+    fn finalize(
+        session: &Session<Self>,
+        object: &Arc<Self>,
+    ) -> impl Future<Output = Result<Leaving<Self>, ClusterError>> + Send;
+
+    /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
+    const STAYS_WITHOUT_KUBECONFIG: bool;
+
+    /// What is told when nobody is left who may remove what was applied, since `subject` is gone.
+    fn left_behind(&self, subject: &str) -> Event;
+
+    /// Status and events of the end of a run; log lines are written here.
+    fn report(session: &Session<Self>, ended: Ended<Self>, end: &End) -> Report<Self>;
+
+    /// How soon an object that is as it should be is observed again, where not after the interval.
+    fn next_look(_own: &Self::Own) -> Option<Duration> {
+        None
+    }
+}
+
+/// How often a spec wants something done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) interval: Duration,
+    pub(crate) retry: Duration,
+}
+
+/// What a run would do if no window stood in its way.
+pub(crate) enum News {
+    /// Nothing: the object is ready, of this spec and at this revision.
+    Nothing,
+    /// It would observe what was applied, which changes nothing.
+    Observing,
+    /// It would apply this.
+    Pending(String),
+}
+
+/// How far a run came.
+pub(crate) struct Ended<K: Applied> {
+    pub(crate) object: Arc<K>,
+    pub(crate) rest: Rest,
+    pub(crate) came: K::Came,
+    /// For how long nothing is said of it, since it will mostly be over by then.
+    pub(crate) unsaid_for: Option<Duration>,
+}
+
+impl<K: Applied> Ended<K> {
+    /// A run that came to nothing but its rest.
+    pub(crate) fn early(object: &Arc<K>, rest: Rest) -> Self {
+        Self { object: object.clone(), rest, came: K::Came::default(), unsaid_for: None }
+    }
+}
+
+/// How far the removal of an object came.
+pub(crate) enum Leaving<K: Applied> {
+    /// Nothing is left that is ours: the finalizer goes.
+    Done(Arc<K>),
+    /// It goes on later.
+    Later(Box<Ended<K>>, Option<K::Timeouts>),
+    /// Something changed meanwhile: the next run decides anew, at once.
+    Anew,
+}
+
+/// The end of a run, as it is reported.
+pub(crate) struct End {
+    pub(crate) rest: Rest,
+    pub(crate) began: Time,
+    pub(crate) now: Time,
+    /// `spec.interval`, as it is told.
+    pub(crate) interval: Duration,
+}
+
+/// What is written and told.
+pub(crate) struct Report<K: Applied> {
+    pub(crate) object: Arc<K>,
+    pub(crate) before: K::Status,
+    pub(crate) after: K::Status,
+    pub(crate) events: Vec<Event>,
+}
+
+/// What an applier remembers between runs.
+pub(crate) struct Memory<K: Applied> {
+    latest: Arc<Latest<K>>,
+    expressions: Kept,
+    /// Where and as whom it was applied last.
+    target: Option<Arc<Target>>,
+    own: Arc<Mutex<K::Own>>,
+}
+
+impl<K: Applied> Default for Memory<K> {
+    fn default() -> Self {
+        Self {
+            latest: Arc::default(),
+            expressions: Kept::default(),
+            target: None,
+            own: Arc::default(),
+        }
+    }
+}
+
+/// Shortest time between two observations of the same wait: objects on their way move many times a second.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How soon a run that the API server refused to record is repeated.
+pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+
+/// Everything that one run needs at hand.
+pub(crate) struct Session<K: Applied> {
+    pub(crate) context: Arc<Context>,
+    pub(crate) node: Node,
+    pub(crate) latest: Arc<Latest<K>>,
+    pub(crate) expressions: Arc<Expressions>,
+    pub(crate) began: Time,
+    memory: Arc<Mutex<Memory<K>>>,
+    own: Arc<Mutex<K::Own>>,
+}
+
+/// The object is gone: so are its watches, and what it remembered.
+pub(crate) fn forget<K: Applied>(node: &Node, context: &Context) {
+    let memories = context.shared::<Memories<Memory<K>>>();
+    let memory = memories.of(node);
+    let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
+    if let Some(target) = target {
+        target.watcher().forget(node);
+    }
+    memories.forget(node);
+}
+
+/// One run; returns when to run again.
+pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
+    // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
+    context.sources.listed().await?;
+    context.store::<K>().wait_until_ready().await.ok()?;
+    let node = node_of(&*seen);
+    let memory = context.shared::<Memories<Memory<K>>>().of(&node);
+    let (latest, kept, own) = {
+        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
+    };
+    let object = latest.or_seen(seen);
+    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
+    let began = jiff::Timestamp::now();
+    let session = Session { context, node, latest, expressions, began, memory, own };
+    let outcome = match object.meta().deletion_timestamp {
+        Some(_) => session.delete(object).await,
+        None => session.attempt(object).await,
+    };
+    outcome.unwrap_or_else(|error| {
+        let Node { kind, name, namespace, .. } = &session.node;
+        tracing::error!(controller_kind = kind, name, namespace, error = %error,
+            "request to the API server failed, retrying");
+        Some(AFTER_REFUSAL)
+    })
+}
+
+/// When an object that is as it should be is observed again: after its interval, with its own jitter.
+pub(crate) fn interval<K: Applied>(object: &K, pace: Pace, settings: &Settings) -> Duration {
+    let seed = reconcile::seed(&object.uid().unwrap_or_default());
+    let interval = pace.interval.max(SHORTEST_INTERVAL);
+    reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
+}
+
+impl<K: Applied> Session<K> {
+    /// What the object remembers between runs.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, K::Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where and as whom it was applied last.
+    fn last_target(&self) -> Option<Arc<Target>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).target.clone()
+    }
+
+    pub(crate) fn in_future(&self, delay: Duration) -> Time {
+        jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
+    }
+
+    async fn attempt(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
+        if let Some(pause) = self.pause(&object) {
+            return Ok(Some(pause));
+        }
+        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
+        let Some(object) = lifted else { return Ok(None) };
+        self.set_edges(&object);
+        let is_under_way = self.is_shut(&object) && K::is_under_way(self, &object).await?;
+        let facts = self.facts(&object, is_under_way).await;
+        match before_resolve(&facts) {
+            Gate::Suspended if is_under_way => return K::stop(self, &object).await,
+            Gate::Suspended => return self.rest_suspended(&object).await,
+            Gate::Closed => return self.rest_closed(&object).await,
+            Gate::Rest(rest) => return self.finish(Ended::early(&object, rest), None).await,
+            Gate::Open => {}
+        }
+        let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
+            return Ok(None);
+        };
+        let timeouts = match object.check() {
+            Ok(timeouts) => timeouts,
+            Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
+        };
+        let (health, depends_on) = (object.health_check_exprs(), object.depends_on());
+        if let Err(rest) = self.expressions.read(object.meta(), health, depends_on).await {
+            return self.finish(Ended::early(&object, rest), None).await;
+        }
+        match K::reconcile(self, &object, facts, timeouts).await? {
+            // Something changed meanwhile: the next run decides anew.
+            None => Ok(Some(Duration::ZERO)),
+            Some(Ended { unsaid_for: Some(time), .. }) => Ok(Some(time)),
+            Some(ended) => self.finish(ended, Some(timeouts)).await,
+        }
+    }
+
+    /// Tells the hub on whom the object depends, so that their changes wake it.
+    fn set_edges(&self, object: &K) {
+        let dependencies: BTreeSet<Node> = object
+            .depends_on()
+            .iter()
+            .map(|dependency| {
+                let (namespace, name) = gate::named(dependency, &self.node.namespace);
+                node_named::<K>(namespace, name)
+            })
+            .collect();
+        self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
+        let source = object.source().into_iter().collect();
+        self.context.hub.set_edges(&self.node, Edge::Source, source);
+    }
+
+    /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
+    /// before anything was resolved.
+    pub(crate) async fn gate(&self, object: &Arc<K>, facts: Facts, revision: &str) -> Option<Rest> {
+        let (context, store) = (&self.context, &self.context.store::<K>());
+        let stale = |other: &K| K::stale(other, object, revision);
+        let dependencies =
+            gate::named_by(context, store, object, object.depends_on(), &self.expressions, stale);
+        let facts = Facts { dependencies: dependencies.await, suspended: false, ..facts };
+        match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
+            Gate::Rest(rest) => Some(rest),
+            Gate::Open | Gate::Suspended | Gate::Closed => None,
+        }
+    }
+
+    fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
+        let (kube_config, account) = object.place();
+        Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
+    }
+
+    /// Where and as whom it is applied, without anything else that the spec names.
+    pub(crate) async fn target(&self, object: &K) -> Result<Arc<Target>, Rest> {
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&self.wanted(object), &mut references).await;
+        references.watch(&self.node);
+        target
+    }
+
+    /// What the spec names: where and as whom it is applied, and what the kind reads besides.
+    pub(crate) async fn named(&self, object: &K) -> Result<(Arc<Target>, K::Named), Rest> {
+        // All of it is watched before any of it is missed.
+        let mut references = References::new(&self.context.watcher);
+        let target = self.context.targets.of(&self.wanted(object), &mut references).await;
+        let named = K::read(&self.context, object, &mut references).await;
+        references.watch(&self.node);
+        let target = target?;
+        self.moves(&target);
+        Ok((target, named?))
+    }
+
+    /// Applied elsewhere, or as somebody else, nothing that is remembered about objects holds.
+    fn moves(&self, to: &Arc<Target>) {
+        let before = {
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            memory.target.replace(to.clone())
+        };
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {
+            before.watcher().release_objects(&self.node);
+            K::moved(&mut self.memory());
+        }
+    }
+
+    /// See [`interval`].
+    pub(crate) fn interval(&self, object: &K, timeouts: &K::Timeouts) -> Duration {
+        interval(object, K::pace(timeouts), &self.context.settings)
+    }
+
+    /// Says how the run ended, and when the next one is due.
+    pub(crate) async fn finish(
+        &self,
+        ended: Ended<K>,
+        timeouts: Option<K::Timeouts>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let now = jiff::Timestamp::now();
+        let none = Pace { interval: AFTER_REFUSAL, retry: AFTER_REFUSAL };
+        let pace = timeouts.as_ref().map_or(none, K::pace);
+        let again =
+            timeouts.map_or(AFTER_REFUSAL, |timeouts| self.interval(&ended.object, &timeouts));
+        let rest = ended.rest.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
+        let end = End { rest, began: self.began, now, interval: pace.interval };
+        let Report { object, before, after, events } = K::report(self, ended, &end);
+        self.latest.write_status(&self.context, &object, &before, &after).await?;
+        for event in events {
+            self.context.cluster.announce(&*object, K::CONTROLLER, event);
+        }
+        Ok(match &end.rest {
+            Rest::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),
+            Rest::Stalled(..) => None,
+            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
+                let at = wake.earliest().unwrap_or(now);
+                Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! An object that may not go on now: suspended, outside of its windows, or observed a moment ago.
+//!
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::{Facts, WindowState};
+
+use super::{Applied, News, PAUSE, Session, hold, marks, window};
+use crate::cluster::ClusterError;
+
+impl<K: Applied> Session<K> {
+    /// How long a wait that was just observed is not observed again.
+    pub(super) fn pause(&self, object: &K) -> Option<Duration> {
+        if hold::is_suspended(object, self.began) {
+            return None;
+        }
+        PAUSE.checked_sub(K::observed_at(self, object)?.elapsed())
+    }
+
+    /// Whether the object is suspended or outside of its windows.
+    pub(super) fn is_shut(&self, object: &K) -> bool {
+        hold::is_suspended(object, self.began)
+            || matches!(window::state(object, self.began), Some(WindowState::Closed { .. }))
+    }
+
+    /// What the gate asks about before anything is resolved. An operation that began while a window was open comes to its
+    /// end.
+    pub(super) async fn facts(&self, object: &Arc<K>, is_under_way: bool) -> Facts {
+        let facts = Facts {
+            suspended: hold::is_suspended(&**object, self.began),
+            cycle: self.context.hub.cycle(&self.node),
+            window: window::state(&**object, self.began),
+            ..Facts::default()
+        };
+        let Some(WindowState::Closed { .. }) = facts.window else { return facts };
+        if is_under_way {
+            return Facts { window: None, ..facts };
+        }
+        match K::news(self, object).await {
+            News::Nothing => facts,
+            News::Observing => Facts { window: None, ..facts },
+            News::Pending(what) => Facts { waiting: Some(what), ..facts },
+        }
+    }
+
+    /// A suspended object is left as it is, but for what its hold says, and that nothing is under way any more; nothing it
+    /// waited for wakes it.
+    pub(crate) async fn rest_suspended(
+        &self,
+        object: &Arc<K>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        if let Some(target) = self.last_target() {
+            target.watcher().await_objects(&self.node, &[]);
+        }
+        K::waits_no_more(&mut self.memory());
+        let (context, latest, text) = (&self.context, &self.latest, object.where_stopped());
+        marks::show_suspended(context, latest, object, self.began, K::OWNED, &text).await?;
+        Ok(None)
+    }
+
+    /// Outside of its windows an object without anything new is left as it is.
+    pub(super) async fn rest_closed(
+        &self,
+        object: &Arc<K>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        marks::show(&self.context, &self.latest, object, self.began, true).await?;
+        Ok(None)
+    }
+}
