@@ -32,6 +32,9 @@ mod tests;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 pub use artifact::Artifact;
 pub use condition::Condition;
@@ -39,27 +42,63 @@ pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-pub use object::{Reconciled, Source, SourceStatus, Status};
+pub use object::{Applier, Reconciled, Source, SourceStatus, Status};
 pub use overlay::{CommonMetadata, IgnoreRule, Image, Patch, Selector};
 pub use reference::{
     ConfigKind, DependencyReference, KubeConfigReference, LocalObjectReference,
     NamespacedObjectKindReference, SecretKeyReference,
 };
 
+/// A kind: its CRD, and its type for those who have objects as JSON.
+#[derive(Clone, Copy)]
+struct Kind {
+    crd: fn() -> CustomResourceDefinition,
+    rewrite: fn(Value) -> Result<Value, serde_json::Error>,
+}
+
+impl Kind {
+    const fn of<K: CustomResourceExt + DeserializeOwned + Serialize>() -> Self {
+        let rewrite = |object| serde_json::to_value(serde_json::from_value::<K>(object)?);
+        Self { crd: K::crd, rewrite }
+    }
+}
+
+/// The list of kinds, in the order of the names of their CRDs.
+const KINDS: [Kind; 9] = [
+    Kind::of::<source::Bucket>(),
+    Kind::of::<source::ExternalArtifact>(),
+    Kind::of::<source::GitRepository>(),
+    Kind::of::<source::HelmChart>(),
+    Kind::of::<helm::HelmRelease>(),
+    Kind::of::<source::HelmRepository>(),
+    Kind::of::<windlass::HTTPArchive>(),
+    Kind::of::<kustomize::Kustomization>(),
+    Kind::of::<source::OCIRepository>(),
+];
+
 /// Returns every CRD with the name of the file that holds it, in the order of those names.
 ///
 /// # Guarantees
 /// Schemas of Flux's kinds equal Flux's apart from descriptions; `cargo xtask conformance` holds the proof.
-pub fn all() -> Vec<(&'static str, CustomResourceDefinition)> {
-    vec![
-        ("buckets.source.toolkit.fluxcd.io.yaml", source::Bucket::crd()),
-        ("externalartifacts.source.toolkit.fluxcd.io.yaml", source::ExternalArtifact::crd()),
-        ("gitrepositories.source.toolkit.fluxcd.io.yaml", source::GitRepository::crd()),
-        ("helmcharts.source.toolkit.fluxcd.io.yaml", source::HelmChart::crd()),
-        ("helmreleases.helm.toolkit.fluxcd.io.yaml", helm::HelmRelease::crd()),
-        ("helmrepositories.source.toolkit.fluxcd.io.yaml", source::HelmRepository::crd()),
-        ("httparchives.source.windlass.dev.yaml", windlass::HTTPArchive::crd()),
-        ("kustomizations.kustomize.toolkit.fluxcd.io.yaml", kustomize::Kustomization::crd()),
-        ("ocirepositories.source.toolkit.fluxcd.io.yaml", source::OCIRepository::crd()),
-    ]
+pub fn all() -> Vec<(String, CustomResourceDefinition)> {
+    let file = |crd: &CustomResourceDefinition| {
+        format!("{}.{}.yaml", crd.spec.names.plural, crd.spec.group)
+    };
+    KINDS.iter().map(|kind| (kind.crd)()).map(|crd| (file(&crd), crd)).collect()
+}
+
+/// An object as the type of its kind reads and writes it: without what the type does not know. `None` if its `apiVersion`
+/// and `kind` are of no kind here.
+///
+/// # Errors
+/// Says what the type cannot read.
+pub fn rewritten(object: &Value) -> Option<Result<Value, serde_json::Error>> {
+    let is_its = |kind: &&Kind| {
+        let spec = (kind.crd)().spec;
+        let mut versions = spec.versions.iter().map(|it| format!("{}/{}", spec.group, it.name));
+        object["kind"] == spec.names.kind.as_str()
+            && versions.any(|version| object["apiVersion"] == version.as_str())
+    };
+    let kind = KINDS.iter().find(is_its)?;
+    Some((kind.rewrite)(object.clone()))
 }

@@ -13,7 +13,9 @@ use crate::source::{
     OCIRepository, OCIRepositoryStatus,
 };
 use crate::windlass::{HTTPArchive, HTTPArchiveStatus};
-use crate::{Artifact, ResourceInventory};
+use crate::{
+    Artifact, CustomHealthCheck, DependencyReference, KubeConfigReference, ResourceInventory,
+};
 
 /// What a controller reports about an object.
 pub trait Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync + 'static {
@@ -95,6 +97,45 @@ pub trait Source: Reconciled<Status: SourceStatus> {
         self.status().and_then(SourceStatus::artifact)
     }
 }
+
+/// A kind that applies objects.
+pub trait Applier: Reconciled {
+    /// What has to be ready before.
+    fn depends_on(&self) -> &[DependencyReference];
+
+    /// Expressions that judge the health of objects in place of the usual rules.
+    fn health_check_exprs(&self) -> &[CustomHealthCheck];
+
+    /// The cluster; that of the controller if none is named.
+    fn kube_config(&self) -> Option<&KubeConfigReference>;
+
+    /// The ServiceAccount as which objects are applied.
+    fn service_account_name(&self) -> Option<&str>;
+}
+
+macro_rules! applier {
+    ($($kind:ident),+) => {$(
+        impl Applier for $kind {
+            fn depends_on(&self) -> &[DependencyReference] {
+                &self.spec.depends_on
+            }
+
+            fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+                &self.spec.health_check_exprs
+            }
+
+            fn kube_config(&self) -> Option<&KubeConfigReference> {
+                self.spec.kube_config.as_ref()
+            }
+
+            fn service_account_name(&self) -> Option<&str> {
+                self.spec.service_account_name.as_deref()
+            }
+        }
+    )+};
+}
+
+applier!(HelmRelease, Kustomization);
 
 macro_rules! reconciled {
     ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(

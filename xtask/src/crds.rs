@@ -16,7 +16,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
     for (name, crd) in crds::all() {
         let value = serde_json::to_value(&crd)?;
         let yaml = goyaml::emit(&value).with_context(|| format!("{name} cannot be written"))?;
-        files.push((name.to_owned(), format!("{FIRST_LINE}{yaml}")));
+        files.push((name, format!("{FIRST_LINE}{yaml}")));
     }
     Ok(files)
 }

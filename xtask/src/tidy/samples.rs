@@ -3,44 +3,14 @@
 //! Here: all files, whatever they are called and however many documents they hold.
 //! Elsewhere: that every kind has a sample (`crds/tests`).
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{assert_none, files, read};
 
-/// Reads an object as a kind and writes it again.
-fn through<Kind: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
-    let object: Kind = serde_json::from_value(object.clone()).map_err(|error| error.to_string())?;
-    serde_json::to_value(&object).map_err(|error| error.to_string())
-}
-
 fn rewritten(object: &Value) -> Result<Value, String> {
     let word = |name: &str| object[name].as_str().unwrap_or_default();
-    match (word("apiVersion"), word("kind")) {
-        ("source.toolkit.fluxcd.io/v1", "Bucket") => through::<crds::source::Bucket>(object),
-        ("source.toolkit.fluxcd.io/v1", "ExternalArtifact") => {
-            through::<crds::source::ExternalArtifact>(object)
-        }
-        ("source.toolkit.fluxcd.io/v1", "GitRepository") => {
-            through::<crds::source::GitRepository>(object)
-        }
-        ("source.toolkit.fluxcd.io/v1", "HelmChart") => through::<crds::source::HelmChart>(object),
-        ("source.toolkit.fluxcd.io/v1", "HelmRepository") => {
-            through::<crds::source::HelmRepository>(object)
-        }
-        ("source.toolkit.fluxcd.io/v1", "OCIRepository") => {
-            through::<crds::source::OCIRepository>(object)
-        }
-        ("kustomize.toolkit.fluxcd.io/v1", "Kustomization") => {
-            through::<crds::kustomize::Kustomization>(object)
-        }
-        ("source.windlass.dev/v1alpha1", "HTTPArchive") => {
-            through::<crds::windlass::HTTPArchive>(object)
-        }
-        ("helm.toolkit.fluxcd.io/v2", "HelmRelease") => through::<crds::helm::HelmRelease>(object),
-        (version, kind) => Err(format!("{version} {kind} is none of our kinds")),
-    }
+    let none = || format!("{} {} is none of our kinds", word("apiVersion"), word("kind"));
+    crds::rewritten(object).ok_or_else(none)?.map_err(|error| error.to_string())
 }
 
 /// Members of `part`, at any depth, that `whole` lacks. Values that the type writes differently are not compared.
@@ -127,4 +97,13 @@ fn a_member_that_is_lost_is_named_with_its_place() {
     let (whole, part) = (json!({"a": [{"b": 1}]}), json!({"a": [{"b": 1, "c": 2}]}));
     assert_eq!(lost(&whole, &part), [".a[0].c"]);
     assert_eq!(lost(&json!({"a": []}), &json!({"a": [1]})), [".a"]);
+}
+
+#[test]
+fn the_readme_names_every_kind() {
+    let readme = read("README.md");
+    let is_named = |kind: &str| readme.contains(&format!("`{kind}`"));
+    let kinds = crds::all().into_iter().map(|(_, crd)| crd.spec.names.kind);
+    assert_none(&kinds.filter(|kind| !is_named(kind)).collect::<Vec<_>>());
+    assert!(!is_named("Pail"));
 }
