@@ -1,11 +1,10 @@
-//! Kinds and their runs: what a spec points at, what it wishes, what happened.
+//! Kinds and their runs: what a spec references, what should be, what happened.
 //!
-//! Here: the one list of kinds ([`kinds`]), how any kind is run ([`run`]), who wakes whom ([`hub`]), what may run
-//! ([`gate`]) and when ([`window`], [`hold`], [`marks`]), what is said meanwhile (`progress`), the files of an artifact ([`artifact`]), what a spec names
-//! ([`reference`]), its expressions ([`expressions`]), where and as whom ([`target`]), drift and waits ([`watcher`]), what all kinds of source share ([`source`]), and a folder for
-//! each kind with the same files: `resolve` (what does the spec point at), `wish` (what should be), `world` (look and
-//! act), `report` (say so; that of sources is shared).
-//! Elsewhere: decisions (engines `reconcile` and `apply`, `sources::plan`), the client (`cluster`).
+//! Here: the list of kinds ([`kinds`]), what a kind says about itself ([`kind`]), how any kind is run ([`run`]), what all
+//! sources share ([`source`]) and what all appliers do ([`applier`]), and a folder for each kind with the same files:
+//! `resolve` (what the spec references), `wish` (what should be), `world` (observe and act), `report` (say so; that of
+//! sources is shared). ARCHITECTURE.md lists the other modules in the order in which they use each other.
+//! Elsewhere: decisions (engines `reconcile`, `apply` and `release`, `sources::plan`), the client (`cluster`).
 
 pub(crate) mod applier;
 pub(crate) mod artifact;

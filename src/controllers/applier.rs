@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crds::{CustomHealthCheck, DependencyReference, KubeConfigReference};
 use kube::core::ResourceExt as _;
 use reconcile::{
     DependencyState, Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve,
@@ -31,7 +30,7 @@ use crate::cluster::events::Event;
 use crate::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
-pub(crate) trait Applied: Controlled<Memory = Memory<Self>> {
+pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
     /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
     const OWNED: &'static [&'static str];
 
@@ -43,15 +42,6 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> {
     type Named: Send;
     /// What a run came by besides its rest.
     type Came: Default + Send;
-
-    /// `spec.dependsOn`.
-    fn depends_on(&self) -> &[DependencyReference];
-
-    /// `spec.healthCheckExprs`.
-    fn health_check_exprs(&self) -> &[CustomHealthCheck];
-
-    /// What the spec says about where and as whom it is applied: `spec.kubeConfig`, `spec.serviceAccountName`.
-    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>);
 
     /// The source that the spec names.
     fn source(&self) -> Option<Node>;
@@ -82,7 +72,8 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> {
     }
 
     /// What a run would do if no window stood in its way.
-    fn news(session: &Session<Self>, object: &Arc<Self>) -> impl Future<Output = News> + Send;
+    fn pending(session: &Session<Self>, object: &Arc<Self>)
+    -> impl Future<Output = Pending> + Send;
 
     /// Has an operation that is under way come to the next place at which nothing is half done, since the object was
     /// suspended.
@@ -143,13 +134,13 @@ pub(crate) struct Pace {
 }
 
 /// What a run would do if no window stood in its way.
-pub(crate) enum News {
+pub(crate) enum Pending {
     /// Nothing: the object is ready, of this spec and at this revision.
     Nothing,
     /// It would observe what was applied, which changes nothing.
     Observing,
     /// It would apply this.
-    Pending(String),
+    Change(String),
 }
 
 /// How far a run came.
@@ -357,7 +348,7 @@ impl<K: Applied> Session<K> {
     }
 
     fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
-        let (kube_config, account) = object.place();
+        let (kube_config, account) = (object.kube_config(), object.service_account_name());
         Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 

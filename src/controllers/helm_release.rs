@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apply::ignore::Rules;
+use crds::Reconciled as _;
 use crds::helm::HelmRelease;
-use crds::{CustomHealthCheck, DependencyReference, KubeConfigReference, Reconciled as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::value::Map;
@@ -51,7 +51,7 @@ use self::postrender::PostRenderers;
 use self::storage::Storage;
 use self::wish::{Parts, Timeouts};
 use self::world::{Held, World};
-use super::applier::{self, Applied, End, Leaving, News, Pace};
+use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;
 use super::expressions::Expressions;
 use super::kind::{Controlled, REQUESTED_AT};
@@ -203,18 +203,6 @@ impl Applied for HelmRelease {
     type Named = values::Values;
     type Came = Came;
 
-    fn depends_on(&self) -> &[DependencyReference] {
-        &self.spec.depends_on
-    }
-
-    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
-        &self.spec.health_check_exprs
-    }
-
-    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>) {
-        (self.spec.kube_config.as_ref(), self.spec.service_account_name.as_deref())
-    }
-
     fn source(&self) -> Option<Node> {
         chart::source_node(self)
     }
@@ -240,8 +228,8 @@ impl Applied for HelmRelease {
         session.is_under_way(object).await
     }
 
-    async fn news(session: &Session, object: &Arc<Self>) -> News {
-        session.news(object)
+    async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
+        session.pending(object)
     }
 
     async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {

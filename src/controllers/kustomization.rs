@@ -22,9 +22,7 @@ use std::time::{Duration, Instant};
 
 use apply::{Apply, Desired, FailedWait};
 use crds::kustomize::Kustomization;
-use crds::{
-    Artifact, CustomHealthCheck, DependencyReference, KubeConfigReference, Reconciled as _,
-};
+use crds::{Artifact, Reconciled as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::Resource as _;
@@ -37,7 +35,7 @@ use self::retry::Judged;
 use self::substitution::Substitution;
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
-use super::applier::{Applied, End, Leaving, News, Pace};
+use super::applier::{Applied, End, Leaving, Pace, Pending};
 use super::contest::Contests;
 use super::context::Context;
 use super::kind::Controlled;
@@ -157,18 +155,6 @@ impl Applied for Kustomization {
     type Named = Option<Substitution>;
     type Came = Came;
 
-    fn depends_on(&self) -> &[DependencyReference] {
-        &self.spec.depends_on
-    }
-
-    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
-        &self.spec.health_check_exprs
-    }
-
-    fn place(&self) -> (Option<&KubeConfigReference>, Option<&str>) {
-        (self.spec.kube_config.as_ref(), self.spec.service_account_name.as_deref())
-    }
-
     fn source(&self) -> Option<Node> {
         Some(resolve::source_node(self))
     }
@@ -201,8 +187,8 @@ impl Applied for Kustomization {
         own.contests = Arc::default();
     }
 
-    async fn news(session: &Session, object: &Arc<Self>) -> News {
-        session.news(object).await
+    async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
+        session.pending(object).await
     }
 
     fn where_stopped(&self) -> String {

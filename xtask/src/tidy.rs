@@ -1,7 +1,7 @@
 //! The rules of the project that no compiler checks, as tests: `cargo test -p xtask`.
 //!
 //! Here: finding files, and failing with a list of faults.
-//! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `licence`), source files
+//! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), source files
 //! (`source_file`), leftovers of tools (`leftovers`), settings of the tools (`lints`), samples (`samples`), pages (`pages`),
 //! words (`words`), CRDs (`crate::crds`),
 //! recorded answers (`crate::conformance`).
@@ -10,6 +10,7 @@
 #![cfg(test)]
 
 mod dependencies;
+mod layers;
 mod leftovers;
 mod licence;
 mod lints;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reconcile::{Facts, WindowState};
 
-use super::{Applied, News, PAUSE, Session, hold, marks, window};
+use super::{Applied, PAUSE, Pending, Session, hold, marks, window};
 use crate::cluster::ClusterError;
 
 impl<K: Applied> Session<K> {
@@ -38,10 +38,10 @@ impl<K: Applied> Session<K> {
         if is_under_way {
             return Facts { window: None, ..facts };
         }
-        match K::news(self, object).await {
-            News::Nothing => facts,
-            News::Observing => Facts { window: None, ..facts },
-            News::Pending(what) => Facts { waiting: Some(what), ..facts },
+        match K::pending(self, object).await {
+            Pending::Nothing => facts,
+            Pending::Observing => Facts { window: None, ..facts },
+            Pending::Change(what) => Facts { waiting: Some(what), ..facts },
         }
     }
 

@@ -23,13 +23,13 @@ use super::storage::Storage;
 use super::wish::{self, Parts, Timeouts};
 use super::{Ended, Session, Wish, chart, status};
 use crate::cluster::ClusterError;
-use crate::controllers::applier::News;
+use crate::controllers::applier::Pending;
 use crate::controllers::target::Target;
 use crate::controllers::window;
 
 impl Session {
     /// What a run would do if no window stood in its way.
-    pub(super) fn news(&self, object: &HelmRelease) -> News {
+    pub(super) fn pending(&self, object: &HelmRelease) -> Pending {
         let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
             && object.observed_generation() == object.meta().generation;
         let source = chart::source(&self.context, object, self.began).ok();
@@ -37,9 +37,9 @@ impl Session {
             self.memory().source.as_ref().is_none_or(|known| *known == source.key())
         });
         match (is_ready, is_known) {
-            (true, true) => News::Nothing,
-            (true, false) => News::Pending("the chart's new version".to_owned()),
-            (false, _) => News::Pending("the changed spec".to_owned()),
+            (true, true) => Pending::Nothing,
+            (true, false) => Pending::Change("the chart's new version".to_owned()),
+            (false, _) => Pending::Change("the changed spec".to_owned()),
         }
     }
 

@@ -8,7 +8,7 @@ use kube::core::Resource as _;
 use reconcile::{Rest, Time, Wake, reason};
 
 use super::{Session, report, resolve};
-use crate::controllers::applier::News;
+use crate::controllers::applier::Pending;
 use crate::controllers::{hold, marks, window};
 
 /// Why a run that began has to stop before its next step.
@@ -27,7 +27,7 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
 
 impl Session {
     /// What a run would do if no window stood in its way.
-    pub(super) async fn news(&self, object: &Kustomization) -> News {
+    pub(super) async fn pending(&self, object: &Kustomization) -> Pending {
         // It is answered at once, and taken when the next window opens.
         if marks::is_asked(object) {
             self.memory().verify_at = None;
@@ -36,18 +36,18 @@ impl Session {
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
         if revision.is_some_and(|revision| awaits_health(object, revision)) {
-            return News::Observing;
+            return Pending::Observing;
         }
         if is_current(object, revision) {
-            return News::Nothing;
+            return Pending::Nothing;
         }
         if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))
             && let Ok(files) = self.files(object, artifact).await
             && self.reads_the_same(object, &files)
         {
-            return News::Nothing;
+            return Pending::Nothing;
         }
-        News::Pending(revision.map_or_else(
+        Pending::Change(revision.map_or_else(
             || "the next revision of its source".to_owned(),
             |revision| format!("revision {revision}"),
         ))
