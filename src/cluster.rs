@@ -53,7 +53,6 @@ pub(crate) struct Cluster {
     /// The connections under both.
     connection: client::Connection,
     /// Events on their way: telling what happened holds up nothing that happens.
-    events: events::Outbox,
     /// Our name in Events.
     instance: Arc<str>,
 }

@@ -54,6 +54,11 @@ struct WakeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SinkLabels {
+    sink: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: String,
 }
@@ -116,8 +121,7 @@ pub(crate) struct Metrics {
     pub(crate) leader: Gauge<i64, AtomicI64>,
     events: Family<EventLabels, Counter>,
     builds: Family<ObjectLabels, Counter>,
-    /// Events of ours that were not recorded, because too many waited.
-    pub(crate) dropped_events: Counter,
+    dropped_events: Family<SinkLabels, Counter>,
 }
 
 fn duration_buckets() -> Histogram {
@@ -174,10 +178,10 @@ impl Metrics {
             "Builds of an object's manifests; a revision that changes none of its files needs none",
             builds.clone(),
         );
-        let dropped_events = Counter::default();
+        let dropped_events = Family::default();
         registry.register(
             "windlass_dropped_events",
-            "Events dropped because the queue of events to record was full",
+            "Events dropped because the queue of those who are told was full",
             dropped_events.clone(),
         );
         Arc::new(Self {
@@ -209,6 +213,11 @@ impl Metrics {
     pub(crate) fn watch_is_live(&self, kind: &str, live: bool) {
         let labels = KindLabels { kind: kind.to_owned() };
         self.watch_live.get_or_create(&labels).set(i64::from(live));
+    }
+
+    /// Counts an event for which a queue had no room.
+    pub(crate) fn dropped_event(&self, sink: &'static str) {
+        self.dropped_events.get_or_create(&SinkLabels { sink }).inc();
     }
 
     /// Counts an event that was posted.

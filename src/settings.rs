@@ -22,6 +22,7 @@ use accepted::Accepted;
 use gates::Gates;
 pub(crate) use leader::LeaderElection;
 use objects::LabelSelector;
+use url::Url;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
@@ -61,6 +62,11 @@ pub(crate) struct Settings {
     /// Address on which /healthz and /readyz are served
     #[arg(long, default_value = ":9440", env = "HEALTH_ADDR", value_parser = parse_address)]
     pub(crate) health_addr: SocketAddr,
+
+    /// Address to which events are posted, such as that of Flux's notification-controller
+    #[arg(long, default_value = "", env = "EVENTS_ADDR", value_name = "URL", hide_default_value = true,
+        value_parser = parse_events_addr)]
+    pub(crate) events_addr: EventsAddr,
 
     /// Watch all namespaces; `false` watches the namespace in `$RUNTIME_NAMESPACE` only
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
@@ -315,6 +321,20 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
     }
     text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:9090 or :9090"))
+}
+
+/// Where events are posted; nowhere if it is empty.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventsAddr(pub(crate) Option<Url>);
+
+fn parse_events_addr(text: &str) -> Result<EventsAddr, String> {
+    if text.is_empty() {
+        return Ok(EventsAddr::default());
+    }
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.map(|url| EventsAddr(Some(url))).ok_or_else(|| {
+        format!("`{text}` is not a URL such as http://notification-controller.flux-system/")
+    })
 }
 
 /// Reads a boolean as Go's flags do.

@@ -1,19 +1,26 @@
-//! windlass is killed, stopped and started again, and nobody notices.
+//! windlass is killed, stopped and started again, and nobody notices; what depends on its flags.
 //!
 //! A test binary of its own, because each story here has a windlass of its own, which watches
 //! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
 use e2e::harness::flux::{NEVER, SOON, condition, inventory, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
 
 /// Fetches the artifact that a Ready GitRepository names, and checks its digest.
 async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
@@ -195,5 +202,55 @@ async fn a_storage_that_is_reached_by_another_address_is_told_so() -> Result<()>
     // Its addresses are others.
     let _second = Windlass::start_for(&story, &[&storage]).await?;
     await_fetchable(&story, "app").await?;
+    story.end().await
+}
+
+/// A server that keeps what is posted to it, and is unavailable at first.
+async fn events_server(bodies: Arc<Mutex<Vec<Value>>>) -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    let refusals = Arc::new(AtomicUsize::new(1));
+    let take = async move |Json(body): Json<Value>| {
+        if refusals.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
+        bodies.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+        StatusCode::ACCEPTED
+    };
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(take))).await });
+    Ok(url)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Result<()> {
+    let story = Story::begin("events-addr").await?;
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let url = events_server(bodies.clone()).await?;
+    let _windlass = Windlass::start_for(&story, &[&format!("--events-addr={url}")]).await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    let find = |kind: &str, reason: &str| {
+        let all = bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .find(|it| it["involvedObject"]["kind"] == kind && it["reason"] == reason)
+            .cloned()
+    };
+    let is_stored = async || Ok(find("GitRepository", "NewArtifact"));
+    let stored = story.await_until("the event of the artifact", SOON, is_stored).await?;
+    ensure!(stored["reportingController"] == "source-controller", "{stored}");
+    let is_done = async || Ok(find("Kustomization", "ReconciliationSucceeded"));
+    let done = story.await_until("the event of the run", SOON, is_done).await?;
+    let (about, metadata) = (&done["involvedObject"], &done["metadata"]);
+    let object = story.expect(&app).await?;
+    ensure!(about["uid"] == json!(object.metadata.uid) && about["namespace"] == story.namespace);
+    ensure!(about["apiVersion"] == "kustomize.toolkit.fluxcd.io/v1", "{done}");
+    ensure!(done["severity"] == "info" && done["reportingController"] == "kustomize-controller");
+    let revision = &metadata["kustomize.toolkit.fluxcd.io/revision"];
+    ensure!(*revision == object.data["status"]["lastAppliedRevision"], "{done}");
+    // The same is recorded in the cluster.
+    let message = done["message"].as_str().unwrap_or_default();
+    story.await_event("Kustomization", "app", message).await?;
     story.end().await
 }

@@ -77,6 +77,9 @@ pub enum Error {
 /// How long a connection may take to come about, whatever the whole operation may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A client of HTTP, as the functions below build it.
+pub type Http = reqwest::Client;
+
 /// Builds a client for one source.
 ///
 /// # Guarantees

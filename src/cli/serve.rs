@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::client::connect;
 use crate::cluster::leadership::Leadership;
 use crate::cluster::lease::{Candidate, Lost};
-use crate::controllers::kinds;
+use crate::controllers::hub::Hub;
+use crate::controllers::kinds::{self, Process};
+use crate::events::Events;
+use crate::events::forward::Forward;
 use crate::metrics::Metrics;
 use crate::serve::{self, Listener, Readiness};
 use crate::settings::Settings;
@@ -63,20 +66,26 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
     let readiness = Readiness::default();
-    let artifacts =
-        serve::artifacts(store.clone(), leadership.clone()).merge(serve::events(metrics.clone()));
+    let (kubeconfig, identity) = (settings.kubeconfig.as_deref(), settings.identity());
+    let events = Arc::new(Events::new(&identity, metrics.clone()));
+    let hub = Arc::new(Hub::new(metrics.clone()));
+    let artifacts = serve::artifacts(store.clone(), leadership.clone())
+        .merge(serve::events(events.clone(), metrics.clone()));
     let servers = [
         tokio::spawn(artifacts_at.serve(artifacts, stop.clone())),
         tokio::spawn(health_at.serve(serve::health(readiness.clone()), stop.clone())),
         tokio::spawn(metrics_at.serve(serve::metrics(metrics.clone()), stop.clone())),
     ];
-    let (kubeconfig, identity) = (settings.kubeconfig.as_deref(), settings.identity());
     let cluster = connect(kubeconfig, &identity, &leadership, &metrics).await?;
     let version = tokio::select! {
         version = cluster.await_answer(START_LIMIT) => version?,
         () = stop.cancelled() => return Ok(()),
     };
     tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass started");
+    events.add(cluster.recorder());
+    if let Some(url) = settings.events_addr.0.clone() {
+        events.add(Forward::new(url).context("--events-addr")?);
+    }
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
     let mut candidate = election.map(|election| cluster.candidate(election));
     let won = {
@@ -87,8 +96,9 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     let leading = lead(candidate.as_mut(), won);
     let impatient = stop.clone();
+    let process = Process { cluster, artifacts: store, events, hub, metrics, readiness };
     let work = async {
-        kinds::run(settings, cluster, store, metrics, readiness, stop).await;
+        kinds::run(settings, process, stop).await;
         for server in servers {
             server.await.context("an HTTP server failed")?;
         }

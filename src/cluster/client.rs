@@ -15,14 +15,12 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use prometheus_client::metrics::counter::Counter;
 use sources::http::Egress;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::bounded::{ANSWER_LIMIT, Bounded};
 use super::error::chain;
-use super::events::Outbox;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use super::leadership::{Leadership, Silenced};
 use super::pool::Pool;
@@ -125,7 +123,6 @@ pub(super) struct Connection {
     unary: Http,
     leadership: Leadership,
     requests: ApiRequests,
-    pub(super) dropped_events: Counter,
 }
 
 impl Connection {
@@ -142,7 +139,6 @@ impl Connection {
             unary: http(&config, proxy, egress, leadership)?,
             leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
-            dropped_events: metrics.dropped_events.clone(),
             config: Arc::new(config),
         })
     }
@@ -277,7 +273,6 @@ impl Cluster {
             leasing,
             leadership: connection.leadership.clone(),
             discovery: Arc::default(),
-            events: Outbox::counting(connection.dropped_events.clone()),
             instance,
             connection,
         })

@@ -26,7 +26,7 @@ use super::reference::References;
 use super::target::{Target, Wanted};
 use super::{gate, hold, marks, window};
 use crate::cluster::ClusterError;
-use crate::cluster::events::Event;
+use crate::events::Event;
 use crate::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
@@ -405,7 +405,7 @@ impl<K: Applied> Session<K> {
         let Report { object, before, after, events } = K::report(self, ended, &end);
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
-            self.context.cluster.announce(&*object, K::CONTROLLER, event);
+            self.context.events.announce(&*object, K::CONTROLLER, event);
         }
         Ok(match &end.rest {
             Rest::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),

@@ -13,6 +13,7 @@ use super::remotes::Remotes;
 use super::target::Targets;
 use crate::cluster::Cluster;
 use crate::cluster::kind::OurKind;
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) watcher: Arc<ObjectWatcher>,
     /// Artifacts.
     pub(crate) artifacts: Arc<sources::store::Store>,
+    /// Who is told what happened.
+    pub(crate) events: Arc<Events>,
     /// Numbers.
     pub(crate) metrics: Arc<Metrics>,
     /// Servers that specs may name.

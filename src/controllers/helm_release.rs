@@ -59,7 +59,7 @@ use super::object_watcher::Ownership;
 use super::reference::References;
 use super::target::Target;
 use crate::cluster::ClusterError;
-use crate::cluster::events::Event;
+use crate::events::Event;
 
 /// Field manager of what HelmReleases apply.
 const MANAGER: &str = <HelmRelease as Controlled>::CONTROLLER;

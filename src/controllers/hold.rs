@@ -12,7 +12,7 @@ use super::context::Context;
 use super::kind::Controlled;
 use super::record::Latest;
 use crate::cluster::ClusterError;
-use crate::cluster::events::{Event, Severity};
+use crate::events::{Event, Severity};
 
 pub(super) const BY: &str = "windlass.dev/suspended-by";
 pub(super) const REASON: &str = "windlass.dev/suspended-reason";
@@ -146,7 +146,7 @@ fn tell<K: Controlled>(context: &Context, object: &Arc<K>, message: String) {
         message,
         metadata: BTreeMap::new(),
     };
-    context.cluster.announce(&**object, K::CONTROLLER, event);
+    context.events.announce(&**object, K::CONTROLLER, event);
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use super::run::run_kind;
 use super::target::Targets;
 use super::{helm_release, kustomization};
 use crate::cluster::Cluster;
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::serve::Readiness;
 use crate::settings::Settings;
@@ -85,22 +86,25 @@ const KINDS: [Kind; 9] = [
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
 ];
 
+/// What the process has besides: its HTTP servers have parts of it, too.
+pub(crate) struct Process {
+    pub(crate) cluster: Cluster,
+    pub(crate) artifacts: Arc<sources::store::Store>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) readiness: Readiness,
+}
+
 /// Runs every kind until `stop`.
-pub(crate) async fn run(
-    settings: Settings,
-    cluster: Cluster,
-    artifacts: Arc<sources::store::Store>,
-    metrics: Arc<Metrics>,
-    readiness: Readiness,
-    stop: CancellationToken,
-) {
+pub(crate) async fn run(settings: Settings, process: Process, stop: CancellationToken) {
+    let Process { cluster, artifacts, events, hub, metrics, readiness } = process;
     let kept = Arc::new(ByType::default());
     let mut sources = Catalog::new(kept.clone());
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
         provide(&mut sources);
     }
     let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)()[1].clone(), kind.ownership?)));
-    let hub = Arc::new(Hub::new(metrics.clone()));
     let watcher = ObjectWatcher::new(cluster.clone(), hub.clone(), owners.collect());
     let surroundings =
         Surroundings::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
@@ -120,6 +124,7 @@ pub(crate) async fn run(
         targets,
         watcher,
         artifacts,
+        events,
         metrics,
         remotes,
         sources,
@@ -132,7 +137,7 @@ pub(crate) async fn run(
         until(&stop, surroundings.follow()),
         until(&stop, follow_crds(context.cluster.clone(), context.hub.clone())),
     );
-    context.cluster.settle_events().await;
+    context.events.settle().await;
 }
 
 async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {

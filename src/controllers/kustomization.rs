@@ -44,7 +44,7 @@ use super::reference::References;
 use super::target::Target;
 use super::{applier, artifact, marks, progress, window};
 use crate::cluster::ClusterError;
-use crate::cluster::events::Event;
+use crate::events::Event;
 
 /// Field manager of what Kustomizations apply.
 const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;

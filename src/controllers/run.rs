@@ -273,15 +273,15 @@ async fn isolated<K: Controlled>(
                 namespace = node.namespace,
                 "reconciliation panicked; this is a bug in windlass, please report it"
             );
-            let event = crate::cluster::events::Event {
-                severity: crate::cluster::events::Severity::Error,
+            let event = crate::events::Event {
+                severity: crate::events::Severity::Error,
                 reason: "InternalFault".to_owned(),
                 message: "reconciliation panicked and will be retried; this is a bug in windlass, please report it \
                           with the log of that time"
                     .to_owned(),
                 metadata: BTreeMap::new(),
             };
-            context.cluster.announce(&*object, K::CONTROLLER, event);
+            context.events.announce(&*object, K::CONTROLLER, event);
             Some(AFTER_PANIC)
         }
     };

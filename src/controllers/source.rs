@@ -385,7 +385,7 @@ async fn finish<K: Sourced>(
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for event in report.events {
-        context.cluster.announce(&**object, K::CONTROLLER, event);
+        context.events.announce(&**object, K::CONTROLLER, event);
     }
     Ok(again)
 }

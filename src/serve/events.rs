@@ -1,6 +1,7 @@
 //! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
 //!
-//! Here: reading and answering. They are counted and logged, and delivered nowhere: no notification kind runs yet.
+//! Here: reading and answering. Elsewhere: who is told of them (`crate::events`); nobody is yet, since no notification kind
+//! runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use serde::Deserialize;
 
+use crate::events::{Announcement, Event, Events, Origin, Severity, Subject};
 use crate::metrics::{EventOutcome, Metrics};
 
 /// Largest body that is read. Parity(flux): the notification-controller's.
@@ -28,70 +30,93 @@ const READ_LIMIT: Duration = Duration::from_secs(30);
 struct Posted {
     involved_object: Option<Involved>,
     severity: Option<String>,
-    #[expect(dead_code, reason = "parsed for validation only")]
     timestamp: Option<jiff::Timestamp>,
     message: Option<String>,
     reason: Option<String>,
-    #[expect(dead_code, reason = "parsed for validation only")]
     metadata: Option<BTreeMap<String, Option<String>>>,
     reporting_controller: Option<String>,
-    #[expect(dead_code, reason = "parsed for validation only")]
     reporting_instance: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Involved {
+    api_version: Option<String>,
     kind: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Posted {
+    fn announcement(self) -> Announcement {
+        let about = self.involved_object.unwrap_or_default();
+        let metadata = self.metadata.unwrap_or_default().into_iter();
+        let is_error = self.severity.as_deref() == Some("error");
+        Announcement {
+            origin: Origin::Posted,
+            about: Subject {
+                api_version: about.api_version.unwrap_or_default(),
+                kind: about.kind.unwrap_or_default(),
+                namespace: about.namespace.unwrap_or_default(),
+                name: about.name.unwrap_or_default(),
+                uid: about.uid.unwrap_or_default(),
+                resource_version: about.resource_version.unwrap_or_default(),
+            },
+            event: Event {
+                severity: if is_error { Severity::Error } else { Severity::Info },
+                reason: self.reason.unwrap_or_default(),
+                message: self.message.unwrap_or_default(),
+                metadata: metadata.map(|(key, value)| (key, value.unwrap_or_default())).collect(),
+            },
+            at: self.timestamp.unwrap_or_else(jiff::Timestamp::now),
+            controller: self.reporting_controller.unwrap_or_default().into(),
+            instance: self.reporting_instance.unwrap_or_default().into(),
+        }
+    }
 }
 
 /// Takes events.
-pub(crate) fn events(metrics: Arc<Metrics>) -> Router {
+pub(crate) fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
     let limit = DefaultBodyLimit::max(BODY_LIMIT);
-    Router::new().route("/", post(take).layer(limit)).with_state(metrics)
+    Router::new().route("/", post(take).layer(limit)).with_state((events, metrics))
 }
 
 /// Parity(flux): 202 whatever becomes of the event, 413 for one that is too large, 400 for what is none.
-async fn take(State(metrics): State<Arc<Metrics>>, request: Request) -> StatusCode {
+async fn take(
+    State((events, metrics)): State<(Arc<Events>, Arc<Metrics>)>,
+    request: Request,
+) -> StatusCode {
     let body = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
     let answer = match body.await {
-        Ok(Ok(body)) => read(&body),
-        Ok(Err(unread)) => unread.status(),
-        Err(_) => StatusCode::REQUEST_TIMEOUT,
+        Ok(Ok(body)) => read(&body).map(|event| events.put(event)),
+        Ok(Err(unread)) => Err(unread.status()),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
     };
-    let outcome =
-        if answer == StatusCode::ACCEPTED { EventOutcome::Accepted } else { EventOutcome::Refused };
+    let outcome = if answer.is_ok() { EventOutcome::Accepted } else { EventOutcome::Refused };
     metrics.posted(outcome);
-    answer
+    answer.err().unwrap_or(StatusCode::ACCEPTED)
 }
 
-fn read(body: &[u8]) -> StatusCode {
-    match serde_json::from_slice::<Posted>(body) {
-        Ok(event) => {
-            let object = event.involved_object.unwrap_or_default();
-            tracing::debug!(
-                controller_kind = object.kind,
-                name = object.name,
-                namespace = object.namespace,
-                reporter = event.reporting_controller,
-                severity = event.severity,
-                reason = event.reason,
-                message = event.message,
-                "event received; events are not forwarded"
-            );
-            StatusCode::ACCEPTED
-        }
-        Err(error) => {
-            // The text of an event may hold anything, so only the place is told.
-            tracing::info!(
-                line = error.line(),
-                column = error.column(),
-                "received a malformed event"
-            );
-            StatusCode::BAD_REQUEST
-        }
-    }
+fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
+    let event = serde_json::from_slice::<Posted>(body).map_err(|error| {
+        // The text of an event may hold anything, so only the place is told.
+        let (line, column) = (error.line(), error.column());
+        tracing::info!(line, column, "received a malformed event");
+        StatusCode::BAD_REQUEST
+    })?;
+    let event = event.announcement();
+    tracing::debug!(
+        controller_kind = event.about.kind,
+        name = event.about.name,
+        namespace = event.about.namespace,
+        reporter = %event.controller,
+        reason = event.event.reason,
+        message = event.event.message,
+        "event received"
+    );
+    Ok(event)
 }
 
 #[cfg(test)]
@@ -105,7 +130,8 @@ mod tests {
     async fn answer(method: &str, body: impl Into<Body>) -> (StatusCode, String) {
         let metrics = Metrics::new();
         let request = Request::builder().method(method).uri("/").body(body.into()).unwrap();
-        let answer = events(metrics.clone()).oneshot(request).await.unwrap();
+        let told = Arc::new(Events::new("i", metrics.clone()));
+        let answer = events(told, metrics.clone()).oneshot(request).await.unwrap();
         (answer.status(), metrics.text())
     }
 

@@ -48,7 +48,6 @@ const fn strict(
     Flag { name, takes, default, why, is_refused: true }
 }
 
-const NO_EVENTS: &str = "events are recorded in the cluster and not forwarded";
 const BOUNDED: &str = "requests are limited by API Priority and Fairness";
 const NO_CACHE: &str = "each index is cached once in memory in a compact form";
 const FIXED: &str = "the limits for charts and indexes are fixed";
@@ -70,7 +69,6 @@ const FLAGS: &[Flag] = &[
         "artifact digests are SHA-256",
     ),
     strict("default-decryption-service-account", Takes::Text, "", NO_SOPS),
-    flag("events-addr", Takes::Text, "", NO_EVENTS),
     flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
     flag("gc-interval", Takes::Number, "10", NO_IMAGES),
     flag(
@@ -149,8 +147,6 @@ impl Flag {
             })
             .help_heading("Flags of Flux's controllers, accepted for compatibility")
             .num_args(1);
-        // Parity(flux): the one of these that has a variable.
-        let arg = if self.name == "events-addr" { arg.env("EVENTS_ADDR") } else { arg };
         let Self { takes, default, why, is_refused, .. } = *self;
         let arg = arg.value_parser(move |text: &str| {
             takes.check(text)?;

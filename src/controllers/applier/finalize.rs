@@ -62,7 +62,7 @@ impl<K: Applied> Session<K> {
 
     /// Parity(flux): nobody may remove it any more, so it stays and that is told.
     fn is_left(&self, object: &Arc<K>, gone: &str) -> Option<Arc<Target>> {
-        self.context.cluster.announce(&**object, K::CONTROLLER, object.left_behind(gone));
+        self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(gone));
         None
     }
 }

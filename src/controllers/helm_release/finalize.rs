@@ -11,9 +11,9 @@ use crds::helm::HelmRelease;
 use super::wish::{self, Timeouts};
 use super::{Ended, Session, status, template};
 use crate::cluster::ClusterError;
-use crate::cluster::events::{Event, Severity};
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
+use crate::events::{Event, Severity};
 
 impl Session {
     /// The object goes: so does its release, unless it is suspended.

@@ -15,10 +15,10 @@ use release::{Desired, Record, snapshot};
 
 use super::members::{self, Member};
 use super::status;
-use crate::cluster::events::{Event, Severity};
 use crate::controllers::context::Context;
 use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
 use crate::controllers::record::{conditions_of, listed, recorded, status_of};
+use crate::events::{Event, Severity};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -209,7 +209,7 @@ pub(super) fn tell(context: &Context, object: &HelmRelease, events: &[ReleaseEve
     for told in events {
         let event = event(told);
         log(object, &event);
-        context.cluster.announce(object, HelmRelease::CONTROLLER, event);
+        context.events.announce(object, HelmRelease::CONTROLLER, event);
     }
 }
 

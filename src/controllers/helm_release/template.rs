@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use super::postrender::{OWNER_NAME, OWNER_NAMESPACE, origin};
 use crate::cluster::ClusterError;
-use crate::cluster::events::{Event, Severity};
 use crate::cluster::objects::Mode;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
+use crate::events::{Event, Severity};
 
 /// Who says what is in the HelmChart.
 const MANAGER: &str = "helm-controller";
@@ -347,7 +347,7 @@ fn announce(context: &Context, object: &HelmRelease, reason: &str, message: Stri
         message,
         metadata: BTreeMap::new(),
     };
-    context.cluster.announce(object, MANAGER, event);
+    context.events.announce(object, MANAGER, event);
 }
 
 #[cfg(test)]

@@ -409,7 +409,7 @@ impl World {
         let object = self.object();
         for event in report::corrected(&status::read(&object), &record, &changed, &faults) {
             report::log(&object, &event);
-            self.context.cluster.announce(&*object, HelmRelease::CONTROLLER, event);
+            self.context.events.announce(&*object, HelmRelease::CONTROLLER, event);
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Session {
             return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }
         for event in report::finalized(&ended.object, &ended.came.changes) {
-            self.context.cluster.announce(&*ended.object, Kustomization::CONTROLLER, event);
+            self.context.events.announce(&*ended.object, Kustomization::CONTROLLER, event);
         }
         Ok(Leaving::Done(ended.object))
     }

@@ -10,10 +10,10 @@ use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
 
-use crate::cluster::events::{Event, Severity};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
 use crate::controllers::record::{conditions_of, listed, recorded, status_of, through};
+use crate::events::{Event, Severity};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";

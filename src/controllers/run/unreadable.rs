@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use reconcile::{Condition, Conditions, Reason, Rest, Time};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::cluster::events::{Event, Severity};
 use crate::cluster::item::Unreadable;
 use crate::controllers::context::Context;
 use crate::controllers::kind::Controlled;
 use crate::controllers::record::{conditions_of, through};
+use crate::events::{Event, Severity, Subject};
 
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");
@@ -64,14 +63,13 @@ pub(super) async fn tell<K: Controlled>(
     permits: Arc<Semaphore>,
 ) {
     let meta = &object.meta;
-    let about = ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
-        name: Some(meta.name.clone()),
-        namespace: Some(meta.namespace.clone()),
-        resource_version: Some(meta.resource_version.clone()),
-        uid: Some(meta.uid.clone()),
-        ..ObjectReference::default()
+    let about = Subject {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        resource_version: meta.resource_version.clone(),
+        uid: meta.uid.clone(),
     };
     let event = Event {
         severity: Severity::Error,
@@ -79,7 +77,7 @@ pub(super) async fn tell<K: Controlled>(
         message: text(&object),
         metadata: std::collections::BTreeMap::new(),
     };
-    context.cluster.announce_about(about, K::CONTROLLER, event);
+    context.events.announce_about(about, K::CONTROLLER, event);
     let status = json!({"observedGeneration": meta.generation,
         "conditions": conditions(&object, jiff::Timestamp::now())});
     let manager = format!("gotk-{}", K::CONTROLLER);

@@ -8,9 +8,9 @@ use reconcile::{Condition, Reason, Rest, Status, Time};
 
 use super::Sourced;
 use super::world::{Run, Stored};
-use crate::cluster::events::{Event, Severity};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
+use crate::events::{Event, Severity};
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
