@@ -1,68 +1,44 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `action_options`, `values`, `postrender`), the chart
-//! (`chart`, `template`), looking and doing (`world` and the files that it names), deletion (`finalize`), what comes
-//! next (engine `release`).
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `values`), the chart (`chart`, `template`),
+//! the release itself (`releaser`, of which it is an owner: `owner`), deletion (`finalize`).
 
-mod action_options;
 mod chart;
-mod culprit;
-mod drift;
 mod finalize;
-mod hook_watch;
-mod hooks;
-mod legacy;
-mod members;
-mod merge;
-mod observe;
+mod owner;
 mod pause;
-mod postrender;
-mod prepare;
 mod report;
 mod status;
-mod storage;
 mod template;
 mod values;
 mod wish;
-mod world;
-mod write;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apply::ignore::Rules;
 use crds::Reconciled as _;
 use crds::helm::HelmRelease;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use golang::value::Map;
+use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
-use objects::{Masking, ObjectId};
-use reconcile::{Edge, Facts, Node, Rest};
-use release::operation::{Health, HookObject, Live};
-use release::settings::DriftMode;
-use release::{Desired, Release};
+use reconcile::{Facts, Node, Rest};
+use release::Desired;
 
-use self::action_options::ActionOptions;
-use self::chart::Loaded;
-use self::hook_watch::HookWatch;
-use self::postrender::PostRenderers;
-use self::storage::Storage;
+use self::owner::{Held, ReleaseOwner};
 use self::wish::{Parts, Timeouts};
-use self::world::{Held, World};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;
-use super::expressions::Expressions;
 use super::kind::{Controlled, REQUESTED_AT};
 use super::object_watcher::Ownership;
 use super::reference::References;
+use super::releaser::action_options::ActionOptions;
+use super::releaser::postrender::PostRenderers;
+use super::releaser::{self, MANAGER, Wish, drive};
 use super::target::Target;
 use crate::cluster::ClusterError;
 use crate::events::Event;
-
-/// Field manager of what HelmReleases apply.
-const MANAGER: &str = <HelmRelease as Controlled>::CONTROLLER;
 
 /// The marks on the objects of a release.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -71,83 +47,48 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
     manager: MANAGER,
 };
 
+/// The labels that say whose an object is.
+fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
+    [
+        (OWNERSHIP.name.to_owned(), object.name_any()),
+        (OWNERSHIP.namespace.to_owned(), object.namespace().unwrap_or_default()),
+    ]
+    .into()
+}
+
+/// What is done to the documents of a release before they are applied.
+fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
+    let spec = &object.spec;
+    let (renderers, common) = (&spec.post_renderers, spec.common_metadata.as_ref());
+    PostRenderers::of(renderers, common, origin(object), strategy)
+}
+
 /// What a HelmRelease remembers between runs.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// What the last run saw of the objects that it waits for.
-    wait: Option<Wait>,
+    /// What is remembered of its release.
+    release: Arc<drive::Memory>,
+    /// What the run has seen that waits.
+    waits_for: Option<Seen>,
     /// What names the chart that was released last.
     source: Option<String>,
-    /// Follows the hook that is due.
-    hook_watch: Option<Arc<HookWatch>>,
-    /// Whether an operation is under way, as far as this process knows.
-    under_way: Option<bool>,
     /// Since when its own HelmChart is on its way.
     chart_since: Option<Instant>,
 }
 
-/// What a run that waits leaves to the next one.
-struct Wait {
-    /// What was wished for; for anything else nothing of it holds.
-    wished: String,
+/// A spec, and what is asked for besides.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
     generation: Option<i64>,
-    looked_at: Instant,
-    /// The requests that it has seen.
     asked: Vec<Option<String>>,
-    /// Objects that were ready while others were awaited.
-    healthy: BTreeSet<ObjectId>,
-    records: Option<Arc<Storage>>,
 }
 
-impl Wait {
-    /// Whether it knows the spec and whatever is asked for: a request causes one run, and the wait goes on after that.
-    fn has_seen(&self, object: &HelmRelease) -> bool {
-        self.generation == object.meta().generation && self.asked == asked(object)
-    }
-}
-
-/// What a run wishes for.
-pub(crate) struct Wish {
-    desired: Desired,
-    options: ActionOptions,
-    values: Map,
-    /// None where a release goes.
-    chart: Option<Arc<Loaded>>,
-    post: Arc<PostRenderers>,
-    /// Expressions that judge objects in place of the usual rules.
-    expressions: Arc<Expressions>,
-    ignore: Rules,
-    /// What came from Secrets and must not be told.
-    secrets: Masking,
-}
-
-impl Wish {
-    /// Whether objects are watched for drift.
-    fn is_observed(&self) -> bool {
-        self.desired.drift != DriftMode::Disabled && !self.desired.deleted
-    }
-
-    /// A text without what came from Secrets.
-    fn masked(&self, text: &str) -> String {
-        self.secrets.mask(text)
-    }
-
-    /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.
-    fn masked_live(&self, mut live: Live) -> Live {
-        let hook = match &mut live.hook {
-            Some(HookObject::Ours { health, .. }) => Some(health),
-            _ => None,
-        };
-        for health in hook.into_iter().chain(&mut live.objects) {
-            match health {
-                Health::Done => {}
-                Health::Failed(text) => *text = self.masked(text),
-                Health::Pending(strings) => {
-                    strings.iter_mut().for_each(|text| *text = self.masked(text));
-                }
-            }
-        }
-        live
+impl Seen {
+    /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
+    fn of(object: &HelmRelease) -> Self {
+        let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
+        let asked = annotations.map(|key| object.annotations().get(key).cloned());
+        Self { generation: object.meta().generation, asked: asked.into() }
     }
 }
 
@@ -217,11 +158,12 @@ impl Applied for HelmRelease {
 
     fn observed_at(session: &Session, object: &Self) -> Option<Instant> {
         let memory = session.memory();
-        memory.wait.as_ref().filter(|it| it.has_seen(object)).map(|it| it.looked_at)
+        let is_seen = memory.waits_for.as_ref().is_some_and(|seen| *seen == Seen::of(object));
+        memory.release.observed_at().filter(|_| is_seen)
     }
 
     fn moved(own: &mut Memory) {
-        (own.wait, own.hook_watch, own.under_way) = (None, None, None);
+        (own.waits_for, own.release) = (None, Arc::default());
     }
 
     async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
@@ -241,7 +183,7 @@ impl Applied for HelmRelease {
     }
 
     fn waits_no_more(own: &mut Memory) {
-        own.hook_watch = None;
+        own.release.waits_no_more();
     }
 
     async fn read(
@@ -337,7 +279,7 @@ impl Session {
             Ok(named) => named,
             Err(rest) => return early(rest),
         };
-        let loaded = match chart::load(&self.context, &source).await {
+        let loaded = match releaser::chart::load(&self.context, &source).await {
             Ok(loaded) => loaded,
             Err(rest) => return early(rest),
         };
@@ -363,7 +305,7 @@ impl Session {
             options,
             values: values.map,
             chart: Some(loaded),
-            post: Arc::new(PostRenderers::of(object, options.post_render)),
+            post: Arc::new(post_renderers(object, options.post_render)),
             expressions: self.expressions.clone(),
             ignore,
             secrets: values.secrets,
@@ -383,61 +325,15 @@ impl Session {
         wish: Arc<Wish>,
         target: &Arc<Target>,
     ) -> Option<Ended> {
-        target.watcher().begins_observing(&self.node);
-        let permit = target.applying().run_permit(&self.node.namespace).await;
-        let (context, latest) = (self.context.clone(), self.latest.clone());
-        let (to, node) = (target.clone(), self.node.clone());
-        let world = World::new(context, (to, permit), node, latest, object.clone(), wish.clone());
-        let desired = &wish.desired;
-        let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
-        let wait = self.memory().wait.take().filter(|it| it.wished == wished);
-        if let Some(wait) = wait {
-            world.resume(wait.healthy, wait.records);
-        }
-        world.known().hook_watch = self.memory().hook_watch.take();
-        if !wish.is_observed() {
-            target.watcher().release_objects(&self.node);
-        }
-        let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
-        let hook_watch = world.known().hook_watch.take();
-        let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
-        {
-            let mut memory = self.memory();
-            memory.hook_watch = hook_watch;
-            memory.under_way = world.known().under_way;
-        }
-        let rest = match rest.is_settled() {
-            true => rest,
-            false => world.settle_status().await.err().unwrap_or(rest),
-        };
-        if world.is_outdated() {
-            return None;
-        }
-        // Another HelmRelease in the way is no object of the target, and is no dependency.
-        let in_the_way = match &rest {
-            Rest::Blocked(_, _, wake) => wake.on.clone(),
-            _ => BTreeSet::new(),
-        };
-        self.context.hub.set_edges(&self.node, Edge::Waits, in_the_way);
-        let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
-        target.watcher().await_objects(&self.node, &awaited);
-        if matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty()) {
-            let (healthy, records) = world.left();
-            let (generation, looked_at) = (object.meta().generation, Instant::now());
-            let asked = asked(object);
-            self.memory().wait =
-                Some(Wait { wished, generation, looked_at, asked, healthy, records });
-        }
-        let (object, held, running) = (world.object(), world.held(), world.running());
+        let (context, node, latest) = (&self.context, &self.node, self.latest.clone());
+        let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
+        let (owner, memory) = (Arc::new(owner), self.memory().release.clone());
+        let driven = drive::drive(context, (target, node), &owner, &wish, &memory).await?;
+        self.memory().waits_for = driven.is_waiting.then(|| Seen::of(object));
+        let (held, running) = (owner.held(), driven.running);
         let came = Came { wish: Some(wish), held, running, helm_chart: None };
-        Some(Ended { came, ..Ended::early(&object, rest) })
+        Some(Ended { came, ..Ended::early(&owner.object(), driven.rest) })
     }
-}
-
-/// What somebody asks for by annotations.
-fn asked(object: &HelmRelease) -> Vec<Option<String>> {
-    let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
-    annotations.map(|key| object.annotations().get(key).cloned()).into()
 }
 
 #[cfg(test)]
@@ -458,19 +354,10 @@ mod tests {
 
     #[test]
     fn a_request_interrupts_the_pauses_of_a_wait_once() {
-        let wait = |object: &HelmRelease| Wait {
-            wished: String::new(),
-            generation: object.meta().generation,
-            looked_at: Instant::now(),
-            asked: asked(object),
-            healthy: BTreeSet::new(),
-            records: None,
-        };
         let (before, asking) = (release(1, None), release(1, Some("now")));
-        assert!(wait(&before).has_seen(&before));
-        assert!(!wait(&before).has_seen(&asking));
-        assert!(wait(&asking).has_seen(&asking));
-        assert!(!wait(&asking).has_seen(&release(2, Some("now"))));
-        assert!(!wait(&asking).has_seen(&release(1, Some("later"))));
+        assert_eq!(Seen::of(&before), Seen::of(&before.clone()));
+        assert_ne!(Seen::of(&before), Seen::of(&asking));
+        assert_ne!(Seen::of(&asking), Seen::of(&release(2, Some("now"))));
+        assert_ne!(Seen::of(&asking), Seen::of(&release(1, Some("later"))));
     }
 }

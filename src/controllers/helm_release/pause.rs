@@ -17,13 +17,13 @@ use release::plan::is_under_way;
 use release::snapshot::latest;
 use release::status::RELEASED;
 
-use super::action_options::ActionOptions;
-use super::postrender::PostRenderers;
-use super::storage::Storage;
 use super::wish::{self, Parts, Timeouts};
-use super::{Ended, Session, Wish, chart, status};
+use super::{Ended, Session, chart, post_renderers, status};
 use crate::cluster::ClusterError;
 use crate::controllers::applier::Pending;
+use crate::controllers::releaser::Wish;
+use crate::controllers::releaser::action_options::ActionOptions;
+use crate::controllers::releaser::storage::Storage;
 use crate::controllers::target::Target;
 use crate::controllers::window;
 
@@ -57,8 +57,8 @@ impl Session {
         if !status::is_reconciling(object) {
             return Ok(false);
         }
-        let known = self.memory().under_way;
-        if let Some(known) = known {
+        let memory = self.memory().release.clone();
+        if let Some(known) = memory.under_way() {
             return Ok(known);
         }
         let Ok(target) = self.target(object).await else { return Ok(false) };
@@ -91,7 +91,7 @@ impl Session {
         let storage = storage.map_err(|it| it.into_cluster())?;
         let revisions = storage.revisions().await.map_err(|it| it.into_cluster())?;
         let is_open = is_under_way(&owner, &status::read(object), &revisions);
-        self.memory().under_way = Some(is_open);
+        self.memory().release.set_under_way(is_open);
         Ok(is_open)
     }
 
@@ -144,7 +144,7 @@ impl Session {
             options,
             values: Map::default(),
             chart: None,
-            post: Arc::new(PostRenderers::of(object, options.post_render)),
+            post: Arc::new(post_renderers(object, options.post_render)),
             expressions: self.expressions.clone(),
             ignore: Rules::default(),
             secrets: Masking::default(),

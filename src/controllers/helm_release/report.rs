@@ -4,20 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::Inventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ResourceInventory, Status as _};
-use helm::chart::{self, Chart};
 use kube::core::ResourceExt as _;
 use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
-use release::status::{self as words, Event as ReleaseEvent, Progress, Report as Told, Status};
-use release::{Desired, Record, snapshot};
+use release::Desired;
+use release::status::{Event as ReleaseEvent, Progress, Report as Told};
 
-use super::members::{self, Member};
 use super::status;
-use crate::controllers::context::Context;
-use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
-use crate::controllers::record::{conditions_of, listed, recorded, status_of};
+use crate::controllers::kind::REQUESTED_AT;
+use crate::controllers::record::{conditions_of, listed, status_of};
 use crate::events::{Event, Severity};
 
 /// Prefix of the facts in events.
@@ -39,57 +35,6 @@ pub(super) fn event(of: &ReleaseEvent) -> Event {
         message: of.text.clone(),
         metadata: facts.map(|(key, value)| (format!("{GROUP}/{key}"), value.clone())).collect(),
     }
-}
-
-/// What is told of a correction of drift.
-pub(super) fn corrected(
-    known: &Status,
-    record: &Record,
-    changed: &[String],
-    faults: &[String],
-) -> Vec<Event> {
-    let release = snapshot::latest(&known.history)
-        .map_or_else(|| record.full_name(), release::Snapshot::full_name);
-    let told = |severity, reason: reconcile::Reason, text: String| Event {
-        severity,
-        reason: reason.as_str().to_owned(),
-        message: text,
-        metadata: BTreeMap::new(),
-    };
-    let mut all = Vec::new();
-    if !changed.is_empty() {
-        let text = format!(
-            "Cluster state of release {release} has been corrected:\n{}",
-            changed.join("\n")
-        );
-        all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
-    }
-    if !faults.is_empty() {
-        let text =
-            format!("Failed to correct cluster state of release {release}:\n{}", faults.join("\n"));
-        all.push(told(Severity::Error, words::DRIFT_CORRECTION_FAILED, text));
-    }
-    all
-}
-
-/// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
-pub(super) fn inventory<'m>(
-    members: impl Iterator<Item = &'m Member>,
-    chart: Option<&Chart>,
-) -> ResourceInventory {
-    let mut inventory = Inventory::default();
-    for member in members {
-        inventory.insert(&member.object);
-    }
-    for file in chart.map(chart::crds).unwrap_or_default() {
-        let text = String::from_utf8_lossy(&file.file.data).into_owned();
-        for object in members::read(&text).unwrap_or_default() {
-            if object.kind() == "CustomResourceDefinition" {
-                inventory.insert(&object);
-            }
-        }
-    }
-    recorded(&inventory)
 }
 
 /// The status with what was decided, and what is under way.
@@ -202,15 +147,6 @@ fn run_event(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opt
         message: text.clone(),
         metadata: BTreeMap::new(),
     })
-}
-
-/// Tells of events of the engine: a line in the log and an Event each.
-pub(super) fn tell(context: &Context, object: &HelmRelease, events: &[ReleaseEvent]) {
-    for told in events {
-        let event = event(told);
-        log(object, &event);
-        context.events.announce(object, HelmRelease::CONTROLLER, event);
-    }
 }
 
 /// A line in the log.

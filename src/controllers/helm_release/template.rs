@@ -16,7 +16,7 @@ use objects::{Gvk, Object};
 use reconcile::{Node, Rest, Wake, reason};
 use serde_json::Value;
 
-use super::postrender::{OWNER_NAME, OWNER_NAMESPACE, origin};
+use super::{OWNERSHIP, origin};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 use crate::controllers::catalog::SOURCES;
@@ -249,7 +249,7 @@ fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Nod
         return None;
     }
     let labels = chart.labels();
-    let (name, namespace) = (labels.get(OWNER_NAME)?, labels.get(OWNER_NAMESPACE)?);
+    let (name, namespace) = (labels.get(OWNERSHIP.name)?, labels.get(OWNERSHIP.namespace)?);
     let other = context.seen::<HelmRelease>(namespace, name)?;
     let (meant, _) = wanted(&other)?;
     (meant == *node).then(|| node_named::<HelmRelease>(namespace, name))
@@ -325,8 +325,9 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
             name,
             namespace,
             chart = place,
-            "HelmChart not deleted, because its labels {OWNER_NAME} and {OWNER_NAMESPACE} do not name this \
-             HelmRelease"
+            "HelmChart not deleted, because its labels {} and {} do not name this HelmRelease",
+            OWNERSHIP.name,
+            OWNERSHIP.namespace,
         );
         return Ok(());
     }

@@ -23,10 +23,10 @@ use release::snapshot::Filter;
 use release::target::Target;
 use sha2::{Digest as _, Sha256};
 
-use super::postrender;
 use crate::controllers::applier::{self, Applied as _};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
+use crate::controllers::releaser::postrender;
 use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 

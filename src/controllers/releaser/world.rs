@@ -1,4 +1,4 @@
-//! The world of a HelmRelease: the records of its release, the objects of a cluster, and its own status.
+//! The world of a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
@@ -8,14 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::ResourceInventory;
-use crds::helm::{HelmRelease, HelmReleaseStatus};
-use kube::core::{Resource as _, ResourceExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 use release::account::running_text;
 use release::operation::{Live, Opening, Outcome, opened, rolled_back};
 use release::plan::{Need, Observed, Ran, is_under_way};
-use release::status::{self as words, Event, Report};
+use release::snapshot;
+use release::status::{self as words, Report, Status};
 use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
 use sha2::{Digest as _, Sha256};
 
@@ -23,15 +22,13 @@ use super::hook_watch::HookWatch;
 use super::members::{self, Member, MemberError};
 use super::prepare::Prepared;
 use super::storage::{Storage, StorageError};
-use super::{Wish, report, status};
+use super::{Owner, Wish, inventory};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
-use crate::controllers::hold;
-use crate::controllers::kind::Controlled as _;
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
-use crate::controllers::record::{Latest, status_of};
 use crate::controllers::target::Target;
+use crate::events::{Event, Severity};
 
 /// When something is tried again that failed through no fault of the spec.
 const SOON: Duration = Duration::from_secs(2);
@@ -58,19 +55,8 @@ pub(super) struct Known {
     pub(super) hook_watch: Option<Arc<HookWatch>>,
     /// Objects that drifted, as they are applied, and whether they are missing.
     pub(super) drifted: Vec<(Member, Object, bool)>,
-    /// The status that the cluster has, where the run knows a newer one that is still to be written.
-    held: Option<Held>,
     /// The spec is not what the run began with.
     outdated: bool,
-}
-
-/// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
-/// write says both; the journal has it until then.
-pub(super) struct Held {
-    /// The status as the cluster has it.
-    pub(super) before: HelmReleaseStatus,
-    /// What is told once it is written.
-    pub(super) events: Vec<Event>,
 }
 
 /// The digest of a manifest.
@@ -83,29 +69,52 @@ fn text_of(record: &Record) -> Text {
 }
 
 /// See the module.
-pub(super) struct World {
+pub(super) struct World<O> {
     pub(super) context: Arc<Context>,
     pub(super) target: Arc<Target>,
     /// Among those who apply there.
     pub(super) permit: RunPermit,
     pub(super) node: Node,
-    latest: Arc<Latest<HelmRelease>>,
-    object: Mutex<Arc<HelmRelease>>,
+    pub(super) owner: Arc<O>,
     pub(super) wish: Arc<Wish>,
     known: Mutex<Known>,
 }
 
-impl World {
+/// What is told of a correction of drift.
+fn corrected(known: &Status, record: &Record, changed: &[String], faults: &[String]) -> Vec<Event> {
+    let release = snapshot::latest(&known.history)
+        .map_or_else(|| record.full_name(), release::Snapshot::full_name);
+    let told = |severity, reason: reconcile::Reason, text: String| Event {
+        severity,
+        reason: reason.as_str().to_owned(),
+        message: text,
+        metadata: BTreeMap::new(),
+    };
+    let mut all = Vec::new();
+    if !changed.is_empty() {
+        let text = format!(
+            "Cluster state of release {release} has been corrected:\n{}",
+            changed.join("\n")
+        );
+        all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
+    }
+    if !faults.is_empty() {
+        let text =
+            format!("Failed to correct cluster state of release {release}:\n{}", faults.join("\n"));
+        all.push(told(Severity::Error, words::DRIFT_CORRECTION_FAILED, text));
+    }
+    all
+}
+
+impl<O: Owner> World<O> {
     pub(super) fn new(
         context: Arc<Context>,
         (target, permit): (Arc<Target>, RunPermit),
         node: Node,
-        latest: Arc<Latest<HelmRelease>>,
-        object: Arc<HelmRelease>,
+        owner: Arc<O>,
         wish: Arc<Wish>,
     ) -> Self {
-        let (object, known) = (Mutex::new(object), Mutex::default());
-        Self { context, target, permit, node, latest, object, wish, known }
+        Self { context, target, permit, node, owner, wish, known: Mutex::default() }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
@@ -116,12 +125,7 @@ impl World {
         &self.wish.desired
     }
 
-    /// The HelmRelease as our last write left it.
-    pub(super) fn object(&self) -> Arc<HelmRelease> {
-        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether somebody changed, suspended or deleted the HelmRelease since the run began: another run has to decide.
+    /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
     pub(super) fn is_outdated(&self) -> bool {
         self.known().outdated
     }
@@ -169,24 +173,9 @@ impl World {
         Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
     }
 
-    /// Looks whether the run is still about what it began with.
-    fn is_overtaken(&self) -> bool {
-        let Node { namespace, name, .. } = &self.node;
-        let Some(now) = self.context.seen::<HelmRelease>(namespace, name) else { return false };
-        let desired = self.desired();
-        let is_deleted = now.meta().deletion_timestamp.is_some();
-        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
-        // The watch may lag behind what the run began with, but not be of another generation and older.
-        let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
-        now.uid().unwrap_or_default() == desired.owner
-            && (is_newer
-                || (is_deleted && !desired.deleted)
-                || (is_suspended && !desired.suspended && !desired.deleted))
-    }
-
     /// The records that a run is about.
     async fn storage(&self) -> Result<Arc<Storage>, Rest> {
-        let status = status::read(&self.object());
+        let status = self.owner.status();
         let (namespace, name) = released(self.desired(), &status);
         if let Some(storage) = self.known().storage.clone()
             && (&storage.namespace, &storage.name) == (&namespace, &name)
@@ -263,29 +252,18 @@ impl World {
         })
     }
 
-    /// Two HelmReleases that mean one release would undo each other's work for ever, so the second one does nothing.
+    /// Two owners that mean one release would undo each other's work for ever, so the second one does nothing.
     ///
     /// Differs(flux): there each of them upgrades the release in turn.
     fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
         let desired = self.desired();
-        let Some(last) = revisions.last() else { return Ok(()) };
+        let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
         let Some(journal) = last.journal.as_ref().filter(|it| it.owner != desired.owner) else {
             return Ok(());
         };
-        let all = self.context.store::<HelmRelease>().state();
-        let other = all.iter().find(|it| it.uid().as_deref() == Some(journal.owner.as_str()));
-        let is_theirs = other.is_some_and(|other| {
-            let known = status::read(other);
-            release::snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record))
-        });
-        let Some(other) = other.filter(|_| is_theirs && !desired.deleted) else { return Ok(()) };
-        let (name, namespace) = (other.name_any(), other.namespace().unwrap_or_default());
-        let text = format!(
-            "release {} belongs to HelmRelease {namespace}/{name}; set another spec.releaseName or \
-             spec.targetNamespace in this one, or delete the other one",
-            last.record.full_name()
-        );
-        let node = crate::controllers::kind::node_named::<HelmRelease>(&namespace, &name);
+        let Some((node, text)) = self.owner.rival(&journal.owner, &last.record) else {
+            return Ok(());
+        };
         Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
     }
 
@@ -293,22 +271,10 @@ impl World {
         jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
     }
 
-    /// Writes the status, then tells what happened.
+    /// Has the owner keep what was decided, and tell of what happened.
     async fn tell(&self, told: &Report) -> Result<(), Rest> {
-        let object = self.object();
         let inventory = self.inventory(told).await?;
-        let now = jiff::Timestamp::now();
-        let (before, after) = report::progress(&object, told, inventory, self.desired(), now)?;
-        let held = self.known().held.take().unwrap_or(Held { before, events: Vec::new() });
-        let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
-        let held = Held { before: held.before, events };
-        if told.ended.is_some() {
-            let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
-            *self.object.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(object);
-            self.known().held = Some(held);
-            return Ok(());
-        }
-        self.write_status(&object, held, &after).await
+        self.owner.tell(told, inventory, self.desired()).await
     }
 
     /// What the operation does that is under way, as its journal said at the last look.
@@ -318,37 +284,6 @@ impl World {
         let timeout = Duration::from_millis(journal.plan.timeout_ms);
         let is_open = journal.owner == self.desired().owner && journal.is_open();
         is_open.then(|| running_text(journal.action, timeout))
-    }
-
-    /// What the end of the run has to write besides its own.
-    pub(super) fn held(&self) -> Option<Held> {
-        self.known().held.take()
-    }
-
-    /// Writes what was held back, before anything else is done.
-    pub(super) async fn settle_status(&self) -> Result<(), Rest> {
-        let Some(held) = self.held() else { return Ok(()) };
-        let object = self.object();
-        self.write_status(&object, held, &status_of(&*object)).await
-    }
-
-    async fn write_status(
-        &self,
-        object: &Arc<HelmRelease>,
-        held: Held,
-        after: &HelmReleaseStatus,
-    ) -> Result<(), Rest> {
-        let written = self.latest.write_status(&self.context, object, &held.before, after).await;
-        match written.map_err(|error| self.no_answer(&error))? {
-            Some(object) => *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object,
-            // The HelmRelease is gone for good, so nothing may be done in its name any more.
-            None => {
-                let text = "the HelmRelease was deleted".to_owned();
-                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
-            }
-        }
-        report::tell(&self.context, object, &held.events);
-        Ok(())
     }
 
     /// The inventory, where something happened to the release.
@@ -366,7 +301,7 @@ impl World {
             Some(before) => self.members(&before).await?.unwrap_or_default(),
             None => Arc::default(),
         };
-        Ok(Some(report::inventory(members.iter().chain(&*before), chart)))
+        Ok(Some(inventory(members.iter().chain(&*before), chart)))
     }
 
     /// Stores a new revision: of what was prepared, or of what an earlier one was.
@@ -406,10 +341,8 @@ impl World {
         let record = self.record(version)?;
         let (changed, faults) = self.correct_objects(&record).await?;
         let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
-        let object = self.object();
-        for event in report::corrected(&status::read(&object), &record, &changed, &faults) {
-            report::log(&object, &event);
-            self.context.events.announce(&*object, HelmRelease::CONTROLLER, event);
+        for event in corrected(&self.owner.status(), &record, &changed, &faults) {
+            self.owner.announce(event);
         }
         Ok(())
     }
@@ -475,9 +408,9 @@ impl World {
     }
 }
 
-impl reconcile::World<Release> for World {
+impl<O: Owner> reconcile::World<Release> for World<O> {
     async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
-        if self.is_overtaken() {
+        if self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
         let storage = self.storage().await?;
@@ -486,7 +419,7 @@ impl reconcile::World<Release> for World {
             storage.sweep().await.map_err(|error| self.not_stored(&error))?;
         }
         self.unclaimed(&revisions)?;
-        let status = status::read(&self.object());
+        let status = self.owner.status();
         self.known().under_way = Some(is_under_way(&desired.owner, &status, &revisions));
         self.known().revisions = revisions.clone();
         let last = revisions.last();
@@ -507,11 +440,11 @@ impl reconcile::World<Release> for World {
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {
         if !matches!(step, Step::Tell(_)) {
-            self.settle_status().await?;
+            self.owner.settle().await?;
         }
         // Statuses and records are written to their end, whatever somebody wants by now.
         let is_bookkeeping = matches!(step, Step::Tell(_) | Step::Write(_));
-        if !is_bookkeeping && self.is_overtaken() {
+        if !is_bookkeeping && self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
         if matches!(step, Step::Open { .. } | Step::Write(_)) {

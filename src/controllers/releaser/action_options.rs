@@ -25,7 +25,7 @@ pub(super) struct RevisionOptions {
 
 /// How all actions are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ActionOptions {
+pub(crate) struct ActionOptions {
     /// How an installation makes its revision.
     pub(super) install: RevisionOptions,
     /// How an upgrade makes its revision.
@@ -47,12 +47,12 @@ pub(super) struct ActionOptions {
     /// Whether objects are ready by Helm 3's list of kinds, instead of by the conventions for all.
     pub(super) legacy_wait: bool,
     /// Which documents post-renderers see.
-    pub(super) post_render: Strategy,
+    pub(crate) post_render: Strategy,
 }
 
 impl ActionOptions {
     /// What a spec says, with Flux's defaults.
-    pub(super) fn of(spec: &HelmReleaseSpec, settings: &Settings) -> Self {
+    pub(crate) fn of(spec: &HelmReleaseSpec, settings: &Settings) -> Self {
         let is_helm3 = settings.has_helm3_defaults();
         let install = spec.install.clone().unwrap_or_default();
         let upgrade = spec.upgrade.clone().unwrap_or_default();

@@ -13,7 +13,7 @@ use release::journal::{Action, Journal};
 
 use super::members::{self, Member};
 use super::world::World;
-use super::{MANAGER, merge};
+use super::{MANAGER, Owner, merge};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 
@@ -62,7 +62,7 @@ fn batches(members: &[Member]) -> impl Iterator<Item = &[Member]> {
     members.chunk_by(|a, b| a.id.kind == b.id.kind)
 }
 
-impl World {
+impl<O: Owner> World<O> {
     fn width(&self) -> usize {
         usize::from(self.context.settings.concurrent_ssa)
     }

@@ -16,13 +16,13 @@ use serde_json::Value;
 use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
 use super::world::World;
-use super::{MANAGER, culprit};
+use super::{MANAGER, Owner, culprit};
 use crate::cluster::ClusterError;
 
 /// The kind whose objects are CRDs.
 const CRD: &str = "CustomResourceDefinition";
 
-impl World {
+impl<O: Owner> World<O> {
     /// The object of a hook as it is applied.
     async fn hook_member(
         &self,

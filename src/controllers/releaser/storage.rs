@@ -24,7 +24,7 @@ use crate::cluster::{Cluster, ClusterError};
 
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StorageError {
+pub(crate) enum StorageError {
     /// Somebody else wrote it since it was read.
     #[error("release {0} was modified by another client, retrying")]
     Conflict(String),
@@ -38,7 +38,7 @@ pub(super) enum StorageError {
 
 impl StorageError {
     /// As an error of the cluster, where records are only read.
-    pub(super) fn into_cluster(self) -> ClusterError {
+    pub(crate) fn into_cluster(self) -> ClusterError {
         match self {
             Self::Cluster(error, _) => error,
             other => ClusterError::NoAnswer(other.to_string()),
@@ -62,7 +62,7 @@ struct Stored {
 }
 
 /// See the module.
-pub(super) struct Storage {
+pub(crate) struct Storage {
     cluster: Cluster,
     secrets: Resource,
     /// Where the Secrets are.
@@ -103,7 +103,7 @@ fn data_of(secret: &Object) -> Option<Vec<u8>> {
 }
 
 impl Storage {
-    pub(super) async fn new(
+    pub(crate) async fn new(
         cluster: &Cluster,
         namespace: &str,
         name: &str,
@@ -134,7 +134,7 @@ impl Storage {
     }
 
     /// The revisions there are, as our own writes left them.
-    pub(super) async fn revisions(&self) -> Result<Revisions, StorageError> {
+    pub(crate) async fn revisions(&self) -> Result<Revisions, StorageError> {
         if self.known().is_none() {
             let read = self.read().await?;
             *self.known() = Some(read);

@@ -14,12 +14,11 @@ use release::decide::Drift;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::MANAGER;
 use super::members::Member;
 use super::world::World;
+use super::{MANAGER, Owner};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
-use crate::controllers::marks;
 use crate::controllers::object_watcher::Knowledge;
 
 /// Label or annotation `disabled`: the object may be what it likes.
@@ -35,7 +34,7 @@ enum Found {
     Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
 }
 
-impl World {
+impl<O: Owner> World<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
     pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
         let members = match self.members(record).await? {
@@ -93,7 +92,7 @@ impl World {
         let watcher = self.target.watcher();
         let digest = apply::compare::digest(object);
         let knowledge = watcher.knowledge(&self.node, id, &digest);
-        let is_asked = marks::is_asked(&*self.object());
+        let is_asked = self.owner.is_asked();
         if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
             return Ok(Found::Same);
         }

@@ -7,39 +7,23 @@
 use std::collections::BTreeMap;
 
 use crds::CommonMetadata;
-use crds::helm::{HelmRelease, Kustomize, PostRenderer};
+use crds::helm::{Kustomize, PostRenderer};
 use golang::meter::{Meter, Stop};
 use helm::template::{PostRender, Strategy};
-use kube::core::ResourceExt as _;
 use kustomize::{Budget, Garment, InTree, Options, Restriction};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tree::Memory;
 
-use super::OWNERSHIP;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
-
-/// Label that names the HelmRelease of an object.
-pub(super) const OWNER_NAME: &str = OWNERSHIP.name;
-/// Label that gives its namespace.
-pub(super) const OWNER_NAMESPACE: &str = OWNERSHIP.namespace;
 
 /// The file with what Helm rendered. Errors name it, as in Flux.
 const INPUT: &str = "helm-output.yaml";
 
-/// The labels that say whose an object is.
-pub(super) fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
-    [
-        (OWNER_NAME.to_owned(), object.name_any()),
-        (OWNER_NAMESPACE.to_owned(), object.namespace().unwrap_or_default()),
-    ]
-    .into()
-}
-
 /// What is done to the documents of a release before they are manifests and hooks.
 #[derive(Debug, Clone)]
-pub(super) struct PostRenderers {
+pub(crate) struct PostRenderers {
     strategy: Strategy,
     /// Kustomizations of the spec, each with its place there.
     user: Vec<(usize, Vec<u8>)>,
@@ -48,19 +32,19 @@ pub(super) struct PostRenderers {
 }
 
 impl PostRenderers {
-    /// Those of a HelmRelease; `strategy` is that of [`super::action_options::ActionOptions`].
-    pub(super) fn of(object: &HelmRelease, strategy: Strategy) -> Self {
-        let spec = &object.spec;
-        let renderers = spec.post_renderers.iter().enumerate();
+    /// Those of a spec; `origin` are the labels that say whose an object is, and `strategy` is that of
+    /// [`super::action_options::ActionOptions`].
+    pub(crate) fn of(
+        renderers: &[PostRenderer],
+        common: Option<&CommonMetadata>,
+        origin: BTreeMap<String, String>,
+        strategy: Strategy,
+    ) -> Self {
+        let renderers = renderers.iter().enumerate();
         let user = renderers.filter_map(|(at, PostRenderer { kustomize })| {
             kustomize.as_ref().map(|kustomize| (at, kustomization(kustomize)))
         });
-        Self {
-            strategy,
-            user: user.collect(),
-            common: spec.common_metadata.clone().unwrap_or_default(),
-            origin: origin(object),
-        }
+        Self { strategy, user: user.collect(), common: common.cloned().unwrap_or_default(), origin }
     }
 
     /// Does something with them in the form in which a [`helm::template::Request`] takes them.
@@ -130,12 +114,12 @@ fn json<T: Serialize>(value: &T) -> Value {
 /// `status.observedPostRenderersDigest`; empty where there are none.
 ///
 /// Differs(flux): an empty list counts as none; there it has a digest of its own.
-pub(super) fn digest(renderers: &[PostRenderer]) -> String {
+pub(crate) fn digest(renderers: &[PostRenderer]) -> String {
     if renderers.is_empty() { String::new() } else { digest_of_json(&renderers) }
 }
 
 /// `status.observedCommonMetadataDigest`; empty where there is none.
-pub(super) fn metadata_digest(metadata: Option<&CommonMetadata>) -> String {
+pub(crate) fn metadata_digest(metadata: Option<&CommonMetadata>) -> String {
     metadata.map(digest_of_json).unwrap_or_default()
 }
 

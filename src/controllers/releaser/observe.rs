@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
-use super::{OWNERSHIP, culprit};
+use super::{Owner, culprit};
 use crate::cluster::ClusterError;
 use crate::controllers::object_watcher::{Awaited, Labelled, Moment};
 
@@ -45,7 +45,7 @@ fn is_inert(object: &Object) -> bool {
     )
 }
 
-impl World {
+impl<O: Owner> World<O> {
     /// What an open operation needs to see.
     pub(super) async fn live(
         &self,
@@ -190,7 +190,7 @@ impl World {
 
     /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
     pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
-        let own = live.and_then(|it| it.label(OWNERSHIP.name));
+        let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
         let labelled = match own == Some(self.node.name.as_str()) {
             true => Labelled::Yes,
             false => Labelled::No,

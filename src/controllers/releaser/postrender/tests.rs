@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::helm::HelmRelease;
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
@@ -50,8 +51,16 @@ fn object(more: &Value) -> HelmRelease {
     object
 }
 
+fn renderers(more: &Value, strategy: Strategy) -> PostRenderers {
+    let object = object(more);
+    let origin = [("name", "web"), ("namespace", "apps")]
+        .map(|(key, value)| (format!("helm.toolkit.fluxcd.io/{key}"), value.to_owned()));
+    let spec = &object.spec;
+    PostRenderers::of(&spec.post_renderers, spec.common_metadata.as_ref(), origin.into(), strategy)
+}
+
 fn rendered(more: &Value, stream: &str) -> Result<String, String> {
-    let done = PostRenderers::of(&object(more), Strategy::Combined).run(stream.as_bytes());
+    let done = renderers(more, Strategy::Combined).run(stream.as_bytes());
     done.map(|text| String::from_utf8(text).unwrap())
 }
 
@@ -80,7 +89,7 @@ fn answers_are_those_of_flux() {
 
 /// A chart with a Service and a hook, rendered with the post-renderers of a spec.
 fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
-    let post_renderers = PostRenderers::of(&object(more), strategy);
+    let post_renderers = renderers(more, strategy);
     let data = "kind: Service\napiVersion: v1\nmetadata: {name: web}\n---\nkind: Job\napiVersion: batch/v1\n\
                 metadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n";
     let file = File { name: "templates/a.yaml".to_owned(), data: data.as_bytes().into() };

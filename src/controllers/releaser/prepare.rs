@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 
 use super::members::{self, Member, MemberError};
 use super::world::World;
-use super::{MANAGER, OWNERSHIP};
+use super::{MANAGER, Owner};
 use crate::cluster::capabilities::Served;
 use crate::cluster::objects::Mode as Write;
 use crate::cluster::{Cluster, ClusterError};
@@ -52,7 +52,7 @@ enum Refusal {
     Rest(Rest),
 }
 
-impl World {
+impl<O: Owner> World<O> {
     /// Does all that comes before a record; the inner error is why the action fails.
     pub(super) async fn prepare(
         &self,
@@ -153,7 +153,7 @@ impl World {
         };
         let (name, namespace) = (&self.node.name, &self.node.namespace);
         for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
-            tracing::info!(controller_kind = "HelmRelease", name, namespace, "{}", warning.line());
+            tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
         }
         rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
     }
@@ -212,7 +212,7 @@ impl World {
                     let (name, namespace) = (&self.node.name, &self.node.namespace);
                     let (file, object) = (&located.file, object.id().subject());
                     tracing::info!(
-                        controller_kind = "HelmRelease",
+                        controller_kind = O::KIND,
                         name,
                         namespace,
                         file,
@@ -221,8 +221,8 @@ impl World {
                     );
                     continue;
                 }
-                object.set_label(OWNERSHIP.name, &self.node.name);
-                object.set_label(OWNERSHIP.namespace, &self.node.namespace);
+                object.set_label(O::OWNERSHIP.name, &self.node.name);
+                object.set_label(O::OWNERSHIP.namespace, &self.node.namespace);
                 if self.apply_crd(&object, policy).await? {
                     written.push(object);
                 }

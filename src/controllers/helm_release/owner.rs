@@ -1,0 +1,168 @@
+//! A HelmRelease as the owner of its one release: its status, and its events.
+//!
+//! Elsewhere: the machine (`releaser`), what a status says (`report`, `status`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crds::ResourceInventory;
+use crds::helm::{HelmRelease, HelmReleaseStatus};
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Node, Rest, Wake};
+use release::status::{self as words, Event as ReleaseEvent, Report, Status};
+use release::{Desired, Record, snapshot};
+
+use super::{OWNERSHIP, report, status};
+use crate::controllers::context::Context;
+use crate::controllers::kind::{Controlled as _, node_named};
+use crate::controllers::object_watcher::Ownership;
+use crate::controllers::record::{Latest, status_of};
+use crate::controllers::releaser::Owner;
+use crate::controllers::{hold, marks};
+use crate::events::Event;
+
+/// When a status is written again that could not be written.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
+/// write says both; the journal has it until then.
+pub(crate) struct Held {
+    /// The status as the cluster has it.
+    pub(super) before: HelmReleaseStatus,
+    /// What is told once it is written.
+    pub(super) events: Vec<ReleaseEvent>,
+}
+
+/// See the module.
+pub(super) struct ReleaseOwner {
+    context: Arc<Context>,
+    node: Node,
+    latest: Arc<Latest<HelmRelease>>,
+    object: Mutex<Arc<HelmRelease>>,
+    held: Mutex<Option<Held>>,
+}
+
+impl ReleaseOwner {
+    pub(super) fn new(
+        context: Arc<Context>,
+        node: Node,
+        latest: Arc<Latest<HelmRelease>>,
+        object: Arc<HelmRelease>,
+    ) -> Self {
+        let (object, held) = (Mutex::new(object), Mutex::default());
+        Self { context, node, latest, object, held }
+    }
+
+    /// The HelmRelease as our last write left it.
+    pub(super) fn object(&self) -> Arc<HelmRelease> {
+        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_object(&self, object: Arc<HelmRelease>) {
+        *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object;
+    }
+
+    /// What the end of the run has to write besides its own.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn write(
+        &self,
+        object: &Arc<HelmRelease>,
+        held: Held,
+        after: &HelmReleaseStatus,
+    ) -> Result<(), Rest> {
+        let written = self.latest.write_status(&self.context, object, &held.before, after).await;
+        let failed = |error: crate::cluster::ClusterError| {
+            let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
+            Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
+        };
+        match written.map_err(failed)? {
+            Some(object) => self.set_object(object),
+            // The HelmRelease is gone for good, so nothing may be done in its name any more.
+            None => {
+                let text = "the HelmRelease was deleted".to_owned();
+                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
+            }
+        }
+        for event in held.events.iter().map(report::event) {
+            self.announce(event);
+        }
+        Ok(())
+    }
+}
+
+impl Owner for ReleaseOwner {
+    const KIND: &'static str = "HelmRelease";
+    const OWNERSHIP: Ownership = OWNERSHIP;
+
+    fn status(&self) -> Status {
+        status::read(&self.object())
+    }
+
+    async fn tell(
+        &self,
+        told: &Report,
+        inventory: Option<ResourceInventory>,
+        desired: &Desired,
+    ) -> Result<(), Rest> {
+        let (object, now) = (self.object(), jiff::Timestamp::now());
+        let (before, after) = report::progress(&object, told, inventory, desired, now)?;
+        let held = self.held().unwrap_or(Held { before, events: Vec::new() });
+        let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
+        let held = Held { before: held.before, events };
+        if told.ended.is_some() {
+            let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
+            self.set_object(Arc::new(object));
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+            return Ok(());
+        }
+        self.write(&object, held, &after).await
+    }
+
+    async fn settle(&self) -> Result<(), Rest> {
+        let Some(held) = self.held() else { return Ok(()) };
+        let object = self.object();
+        self.write(&object, held, &status_of(&*object)).await
+    }
+
+    fn is_overtaken(&self, desired: &Desired) -> bool {
+        let Node { namespace, name, .. } = &self.node;
+        let Some(now) = self.context.seen::<HelmRelease>(namespace, name) else { return false };
+        let is_deleted = now.meta().deletion_timestamp.is_some();
+        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
+        // The watch may lag behind what the run began with, but not be of another generation and older.
+        let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
+        now.uid().unwrap_or_default() == desired.owner
+            && (is_newer
+                || (is_deleted && !desired.deleted)
+                || (is_suspended && !desired.suspended && !desired.deleted))
+    }
+
+    fn is_asked(&self) -> bool {
+        marks::is_asked(&*self.object())
+    }
+
+    fn rival(&self, uid: &str, last: &Record) -> Option<(Node, String)> {
+        let all = self.context.store::<HelmRelease>().state();
+        let other = all.iter().find(|it| it.uid().as_deref() == Some(uid))?;
+        let known = status::read(other);
+        if !snapshot::latest(&known.history).is_some_and(|it| it.targets(last)) {
+            return None;
+        }
+        let (name, namespace) = (other.name_any(), other.namespace().unwrap_or_default());
+        let text = format!(
+            "release {} belongs to HelmRelease {namespace}/{name}; set another spec.releaseName or \
+             spec.targetNamespace in this one, or delete the other one",
+            last.full_name()
+        );
+        Some((node_named::<HelmRelease>(&namespace, &name), text))
+    }
+
+    fn announce(&self, event: Event) {
+        let object = self.object();
+        report::log(&object, &event);
+        self.context.events.announce(&*object, HelmRelease::CONTROLLER, event);
+    }
+}

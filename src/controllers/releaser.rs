@@ -1,0 +1,150 @@
+//! Helm releases, made and kept for whoever owns them: records, journal, hooks, waits, drift.
+//!
+//! Here: what a run wishes for ([`Wish`]), and what an owner does for the machine ([`Owner`]). In the folder: observing and
+//! performing steps (`world` and the files that it names), charts, post-renderers. Elsewhere: what to do next (engine
+//! `release`), the owners (`helm_release`).
+
+pub(crate) mod action_options;
+pub(crate) mod chart;
+mod culprit;
+mod drift;
+pub(crate) mod drive;
+pub(crate) mod hook_watch;
+mod hooks;
+mod legacy;
+mod members;
+mod merge;
+mod observe;
+pub(crate) mod postrender;
+mod prepare;
+pub(crate) mod storage;
+pub(crate) mod world;
+mod write;
+
+use std::sync::Arc;
+
+use apply::Inventory;
+use apply::ignore::Rules;
+use crds::ResourceInventory;
+use golang::value::Map;
+use helm::chart::Chart;
+use objects::Masking;
+use reconcile::{Node, Rest};
+use release::operation::{Health, HookObject, Live};
+use release::settings::DriftMode;
+use release::status::{Report, Status};
+use release::{Desired, Record};
+
+use self::action_options::ActionOptions;
+use self::chart::Loaded;
+use self::members::Member;
+use self::postrender::PostRenderers;
+use super::expressions::Expressions;
+use super::object_watcher::Ownership;
+use super::record::recorded;
+use crate::events::Event;
+
+/// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
+pub(crate) const MANAGER: &str = "helm-controller";
+
+/// Whose release it is: who keeps its status, and is told what happened to it.
+///
+/// The release is another thing than its owner: one owner may have many, each with its own records, journal and wait.
+pub(crate) trait Owner: Send + Sync + 'static {
+    /// The kind, for the log.
+    const KIND: &'static str;
+    /// The marks on the objects of its releases.
+    const OWNERSHIP: Ownership;
+
+    /// The status of the release, as decisions see it.
+    fn status(&self) -> Status;
+
+    /// Keeps what was decided, and tells of what happened; `inventory` where something did. It may be kept back until the
+    /// next step, but for [`Owner::settle`].
+    fn tell(
+        &self,
+        told: &Report,
+        inventory: Option<ResourceInventory>,
+        desired: &Desired,
+    ) -> impl Future<Output = Result<(), Rest>> + Send;
+
+    /// Keeps what was kept back.
+    fn settle(&self) -> impl Future<Output = Result<(), Rest>> + Send;
+
+    /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
+    fn is_overtaken(&self, desired: &Desired) -> bool;
+
+    /// Whether somebody asked for everything to be compared.
+    fn is_asked(&self) -> bool;
+
+    /// Another owner that has the release of a record, by the uid in the record's journal: its node, and what to do.
+    fn rival(&self, uid: &str, last: &Record) -> Option<(Node, String)>;
+
+    /// Tells of an event that belongs to no status.
+    fn announce(&self, event: Event);
+}
+
+/// What a run wishes for: how a release should be.
+pub(crate) struct Wish {
+    pub(crate) desired: Desired,
+    pub(crate) options: ActionOptions,
+    pub(crate) values: Map,
+    /// None where a release goes.
+    pub(crate) chart: Option<Arc<Loaded>>,
+    pub(crate) post: Arc<PostRenderers>,
+    /// Expressions that judge objects in place of the usual rules.
+    pub(crate) expressions: Arc<Expressions>,
+    pub(crate) ignore: Rules,
+    /// What came from Secrets and must not be told.
+    pub(crate) secrets: Masking,
+}
+
+impl Wish {
+    /// Whether objects are watched for drift.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.desired.drift != DriftMode::Disabled && !self.desired.deleted
+    }
+
+    /// A text without what came from Secrets.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        self.secrets.mask(text)
+    }
+
+    /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.
+    pub(crate) fn masked_live(&self, mut live: Live) -> Live {
+        let hook = match &mut live.hook {
+            Some(HookObject::Ours { health, .. }) => Some(health),
+            _ => None,
+        };
+        for health in hook.into_iter().chain(&mut live.objects) {
+            match health {
+                Health::Done => {}
+                Health::Failed(text) => *text = self.masked(text),
+                Health::Pending(strings) => {
+                    strings.iter_mut().for_each(|text| *text = self.masked(text));
+                }
+            }
+        }
+        live
+    }
+}
+
+/// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
+fn inventory<'m>(
+    members: impl Iterator<Item = &'m Member>,
+    chart: Option<&Chart>,
+) -> ResourceInventory {
+    let mut inventory = Inventory::default();
+    for member in members {
+        inventory.insert(&member.object);
+    }
+    for file in chart.map(helm::chart::crds).unwrap_or_default() {
+        let text = String::from_utf8_lossy(&file.file.data).into_owned();
+        for object in members::read(&text).unwrap_or_default() {
+            if object.kind() == "CustomResourceDefinition" {
+                inventory.insert(&object);
+            }
+        }
+    }
+    recorded(&inventory)
+}

@@ -1,0 +1,223 @@
+//! The charts of releases, read once for all who release them.
+//!
+//! Elsewhere: which source has the chart (each owner), rendering (`prepare`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::Artifact;
+use golang::semver::Version;
+use helm::chart::{Chart, load};
+use helm::render::Templates;
+use reconcile::{Node, Rest, Wake, reason};
+
+use crate::controllers::artifact;
+use crate::controllers::context::Context;
+
+/// Longest archive of a chart.
+const BYTES: u64 = 64 << 20;
+
+/// How many charts are kept, and how many bytes they take together.
+const KEPT: usize = 16;
+const KEPT_BYTES: usize = 128 << 20;
+
+/// A chart that was read.
+pub(crate) struct Loaded {
+    /// With the version under which it is released.
+    pub(crate) chart: Chart,
+    /// The digest of the registry's artifact, where the version tells of it.
+    pub(crate) oci_digest: String,
+    /// Its templates, once somebody parsed them.
+    pub(super) templates: Mutex<Option<Templates>>,
+}
+
+/// Charts that were read, those that were used last.
+#[derive(Default)]
+pub(crate) struct Charts(Mutex<VecDeque<Kept>>);
+
+struct Kept {
+    key: String,
+    chart: Arc<Loaded>,
+    bytes: usize,
+}
+
+impl Charts {
+    fn find(&self, key: &str) -> Option<Arc<Loaded>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|kept| kept.key == key)?;
+        let found = kept.remove(at)?;
+        let chart = found.chart.clone();
+        kept.push_front(found);
+        Some(chart)
+    }
+
+    /// Keeps a chart that takes so many bytes, and no more others than there is room for. One that takes all of it by
+    /// itself is not kept.
+    fn keep(&self, key: String, chart: &Arc<Loaded>, bytes: usize) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| kept.key != key);
+        if bytes > KEPT_BYTES {
+            return;
+        }
+        kept.push_front(Kept { key, chart: chart.clone(), bytes });
+        let mut room = KEPT_BYTES;
+        let fits = |kept: &&Kept| match room.checked_sub(kept.bytes) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => false,
+        };
+        let fitting = kept.iter().take(KEPT).take_while(fits).count();
+        kept.truncate(fitting);
+    }
+}
+
+/// Where a chart comes from.
+pub(crate) struct Source {
+    pub(crate) node: Node,
+    pub(crate) artifact: Artifact,
+    pub(crate) is_elsewhere: bool,
+}
+
+impl Source {
+    /// What names the chart as it is: its artifact, and the revision that its version may tell of.
+    pub(crate) fn key(&self) -> String {
+        format!("{} {} {}", self.artifact.digest, self.node.kind, self.artifact.revision)
+    }
+}
+
+/// The version of the chart does not fit its artifact.
+const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutateError");
+
+/// Reads the chart of an artifact.
+pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loaded>, Rest> {
+    let key = source.key();
+    if let Some(known) = context.shared::<Charts>().find(&key) {
+        return Ok(known);
+    }
+    let failed = |text: String| {
+        let text = format!("could not load chart of {}: {text}", source.node);
+        Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+    };
+    let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
+    let bytes = bytes.map_err(failed)?;
+    let read = tokio::task::spawn_blocking(move || load::archive(&bytes)).await;
+    let read = read.map_err(|_| failed("reading it was interrupted".to_owned()))?;
+    let mut chart = read.map_err(|error| failed(error.to_string()))?.chart;
+    let own_version = chart.metadata.version.clone();
+    let (kind, revision) = (&source.node.kind, &source.artifact.revision);
+    let oci_digest = match has_digest(kind, revision) {
+        true => marked(&mut chart, kind, revision)
+            .map_err(|text| Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()))?,
+        false => String::new(),
+    };
+    if !context.settings.tracks_chart_digests() {
+        chart.metadata.version = own_version;
+    }
+    let bytes = chart.size();
+    let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
+    context.shared::<Charts>().keep(key, &loaded, bytes);
+    Ok(loaded)
+}
+
+/// Whether the revision of a source of this kind names the digest of the chart.
+fn has_digest(kind: &str, revision: &str) -> bool {
+    match kind {
+        "HelmChart" => false,
+        // Whoever offers it may name a version only.
+        "ExternalArtifact" => revision.contains(':'),
+        _ => true,
+    }
+}
+
+/// Puts the beginning of a digest into the chart's version, so that a tag that was moved is another version.
+///
+/// Parity(flux): helm-controller 1.6 `mutateChartWithSourceRevision`.
+fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, String> {
+    let version = &chart.metadata.version;
+    let own = Version::parse(version)
+        .map_err(|error| format!("chart version {version} cannot be parsed: {error}"))?;
+    let digest = match revision.split_once('@') {
+        None => revision,
+        Some((tag, digest)) => {
+            let tagged = Version::parse(&tag.replace('_', "+")).ok();
+            let is_same = tagged.is_some_and(|tagged| plain(&tagged) == plain(&own));
+            if !is_same && kind == "OCIRepository" {
+                return Err(format!(
+                    "artifact revision {tag} does not match chart version {version}"
+                ));
+            }
+            digest
+        }
+    };
+    let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
+    let short = digits.get(..12).ok_or_else(|| format!("no digest in revision {revision}"))?;
+    chart.metadata.version = format!("{}+{short}", plain(&own));
+    Ok(digest.to_owned())
+}
+
+/// A version without what is behind `+`.
+fn plain(version: &Version) -> String {
+    let numbers = format!("{}.{}.{}", version.major(), version.minor(), version.patch());
+    match version.prerelease() {
+        "" => numbers,
+        prerelease => format!("{numbers}-{prerelease}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked_as(version: &str, kind: &str, revision: &str) -> Result<(String, String), String> {
+        let mut chart = Chart::default();
+        chart.metadata.version = version.to_owned();
+        let digest = marked(&mut chart, kind, revision)?;
+        Ok((chart.metadata.version, digest))
+    }
+
+    #[test]
+    fn charts_are_kept_as_long_as_there_is_room_for_their_bytes() {
+        let charts = Charts::default();
+        let keep = |key: &str, bytes| {
+            let chart = Chart::default();
+            let loaded = Loaded { chart, oci_digest: String::new(), templates: Mutex::default() };
+            charts.keep(key.to_owned(), &Arc::new(loaded), bytes);
+        };
+        keep("a", KEPT_BYTES / 2);
+        keep("b", KEPT_BYTES / 2);
+        // Who was used last stays.
+        assert!(charts.find("a").is_some());
+        keep("c", KEPT_BYTES / 4);
+        assert!(charts.find("c").is_some() && charts.find("a").is_some());
+        assert!(charts.find("b").is_none(), "three quarters and a half are more than there is");
+        keep("d", KEPT_BYTES + 1);
+        assert!(charts.find("d").is_none() && charts.find("a").is_some());
+    }
+
+    #[test]
+    fn only_revisions_that_name_a_digest_are_told_of() {
+        for (kind, revision, wanted) in [
+            ("HelmChart", "1.2.3", false),
+            ("OCIRepository", "sha256:01", true),
+            ("OCIRepository", "1.2.3", true),
+            ("ExternalArtifact", "v1.2.3", false),
+            ("ExternalArtifact", "latest@sha256:01", true),
+        ] {
+            assert_eq!(has_digest(kind, revision), wanted, "{kind} {revision}");
+        }
+    }
+
+    #[test]
+    fn a_version_tells_of_the_digest_of_its_artifact() {
+        let digest = "sha256:0123456789abcdef0123";
+        let expected = Ok(("1.2.3+0123456789ab".to_owned(), digest.to_owned()));
+        let tagged = format!("1.2.3@{digest}");
+        assert_eq!(marked_as("1.2.3", "OCIRepository", &tagged), expected);
+        assert_eq!(marked_as("v1.2.3+old", "OCIRepository", digest), expected);
+        let other = format!("latest@{digest}");
+        assert!(marked_as("1.2.3", "OCIRepository", &other).unwrap_err().contains("latest"));
+        assert_eq!(marked_as("1.2.3", "ExternalArtifact", &other), expected);
+    }
+}

@@ -1,0 +1,131 @@
+//! A run of one release: the engine's steps until it rests, and what it leaves to the next run.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use objects::ObjectId;
+use reconcile::{Edge, Node, Rest};
+use release::Release;
+
+use super::hook_watch::HookWatch;
+use super::storage::Storage;
+use super::world::World;
+use super::{Owner, Wish};
+use crate::controllers::context::Context;
+use crate::controllers::target::Target;
+
+/// What a release remembers between runs.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    /// What the last run saw of the objects that it waits for.
+    wait: Option<Wait>,
+    /// Follows the hook that is due.
+    hook_watch: Option<Arc<HookWatch>>,
+    /// Whether an operation is under way, as far as this process knows.
+    under_way: Option<bool>,
+}
+
+/// What a run that waits leaves to the next one.
+struct Wait {
+    /// What was wished for; for anything else nothing of it holds.
+    wished: String,
+    looked_at: Instant,
+    /// Objects that were ready while others were awaited.
+    healthy: BTreeSet<ObjectId>,
+    records: Option<Arc<Storage>>,
+}
+
+impl Memory {
+    fn of(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the wait that goes on was last observed.
+    pub(crate) fn observed_at(&self) -> Option<Instant> {
+        self.of().wait.as_ref().map(|wait| wait.looked_at)
+    }
+
+    /// Whether an operation is under way, as far as this process knows.
+    pub(crate) fn under_way(&self) -> Option<bool> {
+        self.of().under_way
+    }
+
+    /// The journal says whether an operation is under way.
+    pub(crate) fn set_under_way(&self, is_under_way: bool) {
+        self.of().under_way = Some(is_under_way);
+    }
+
+    /// Nothing is awaited any more.
+    pub(crate) fn waits_no_more(&self) {
+        self.of().hook_watch = None;
+    }
+}
+
+/// How a run ended.
+pub(crate) struct Driven {
+    pub(crate) rest: Rest,
+    /// What the operation does that is under way.
+    pub(crate) running: Option<String>,
+    /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
+    pub(crate) is_waiting: bool,
+}
+
+/// Does what the engine says until it rests; nothing where the owner changed meanwhile.
+pub(crate) async fn drive<O: Owner>(
+    context: &Arc<Context>,
+    (target, node): (&Arc<Target>, &Node),
+    owner: &Arc<O>,
+    wish: &Arc<Wish>,
+    memory: &Memory,
+) -> Option<Driven> {
+    target.watcher().begins_observing(node);
+    let permit = target.applying().run_permit(&node.namespace).await;
+    let at = (target.clone(), permit);
+    let world = World::new(context.clone(), at, node.clone(), owner.clone(), wish.clone());
+    let desired = &wish.desired;
+    let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
+    let (wait, hook_watch) = {
+        let mut memory = memory.of();
+        (memory.wait.take().filter(|it| it.wished == wished), memory.hook_watch.take())
+    };
+    if let Some(wait) = wait {
+        world.resume(wait.healthy, wait.records);
+    }
+    world.known().hook_watch = hook_watch;
+    if !wish.is_observed() {
+        target.watcher().release_objects(node);
+    }
+    let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
+    let hook_watch = world.known().hook_watch.take();
+    let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
+    {
+        let mut memory = memory.of();
+        (memory.hook_watch, memory.under_way) = (hook_watch, world.known().under_way);
+    }
+    let rest = match rest.is_settled() {
+        true => rest,
+        false => owner.settle().await.err().unwrap_or(rest),
+    };
+    if world.is_outdated() {
+        return None;
+    }
+    // Another owner in the way is no object of the target, and is no dependency.
+    let in_the_way = match &rest {
+        Rest::Blocked(_, _, wake) => wake.on.clone(),
+        _ => BTreeSet::new(),
+    };
+    context.hub.set_edges(node, Edge::Waits, in_the_way);
+    let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
+    target.watcher().await_objects(node, &awaited);
+    let is_waiting = matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty());
+    if is_waiting {
+        let (healthy, records) = world.left();
+        let looked_at = Instant::now();
+        memory.of().wait = Some(Wait { wished, looked_at, healthy, records });
+    }
+    Some(Driven { rest, running: world.running(), is_waiting })
+}
