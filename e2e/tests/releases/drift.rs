@@ -4,6 +4,8 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,5 +54,46 @@ async fn drift_is_only_told_where_that_is_asked_for() -> Result<()> {
     );
     ensure!(drifted["message"].as_str().is_some_and(|it| it.ends_with(&line)), "{drifted}");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "drifted");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()> {
+    let story = Story::with_windlass("release-rival").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let drift = json!({"driftDetection": {"mode": "enabled"}});
+    let app = charts.release("app", drift).await?;
+    story.await_revision(&app, 1).await?;
+    let config = Target::config_map("app-config");
+    let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let rival = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
+    let mut edits = 0;
+    let fight = async || {
+        let object = story.expect(&app).await?;
+        if condition(&object, "Ready")["reason"] == "Contested" {
+            return Ok(Some(object));
+        }
+        if story.expect(&config).await?.data["data"]["value"] == "none" {
+            let patch = json!({"data": {"value": "mine"}});
+            api.patch("app-config", &rival, &Patch::Merge(patch)).await?;
+            edits += 1;
+        }
+        Ok(None)
+    };
+    let contested = story.await_until("the fight to end", SOON * 2, fight).await?;
+    ensure!((10..=12).contains(&edits), "it was corrected after {edits} edits");
+    let ready = condition(&contested, "Ready");
+    let named = format!(
+        "ConfigMap/{}/app-config is contested: field manager 'rival' repeatedly sets .data.value",
+        story.namespace
+    );
+    let message = ready["message"].as_str().unwrap_or_default();
+    ensure!(ready["status"] == "False" && message.starts_with(&named), "{ready}");
+    ensure!(message.ends_with("or list them in spec.driftDetection.ignore"), "{ready}");
+    story.await_event("HelmRelease", "app", "'rival'").await?;
+    // Whoever asks gets a correction at once.
+    story.request(&app).await?;
+    story.await_object(&config, SOON, |object| object.data["data"]["value"] == "none").await?;
     story.end().await
 }

@@ -102,18 +102,18 @@ fn shown(key: &str) -> String {
 
 /// Says who undoes what is applied, and what to do. Constant while the same is contested.
 ///
-/// `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
+/// `ignore` is the field of the spec that lists fields which others may set. `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
 pub fn contested_text(
     id: &ObjectId,
     found: Option<(&Object, &Object)>,
-    manager: &str,
+    (manager, ignore): (&str, &str),
     pause: Duration,
 ) -> String {
     let subject = id.subject();
     let (what, advice) = match found {
         None => (
             "it is repeatedly deleted".to_owned(),
-            "find the client that deletes it, or remove it from the manifests",
+            "find the client that deletes it, or remove it from the manifests".to_owned(),
         ),
         Some((live, dry_run)) => {
             let rivals = rivals(live, dry_run, manager);
@@ -127,8 +127,10 @@ pub fn contested_text(
             };
             (
                 what,
-                "stop that client, or leave the fields to it: remove them from the manifest or list them in \
-                 spec.ignore",
+                format!(
+                    "stop that client, or leave the fields to it: remove them from the manifest or list them in \
+                     {ignore}"
+                ),
             )
         }
     };
@@ -180,7 +182,12 @@ mod tests {
         let fields =
             vec![".spec.containers[name=main].image".to_owned(), ".spec.replicas".to_owned()];
         assert_eq!(rivals(&live, &dry, OURS), [Rival { manager: "scaler".to_owned(), fields }]);
-        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(600));
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            (OURS, "spec.ignore"),
+            Duration::from_secs(600),
+        );
         assert_eq!(
             text,
             "Thing/shop/a is contested: field manager 'scaler' repeatedly sets .spec.containers[name=main].image, \
@@ -203,9 +210,14 @@ mod tests {
     #[test]
     fn where_nobody_is_on_record_the_fields_are_named() {
         let (live, dry) = (object(json!({"v": 2}), json!([])), object(json!({"v": 1}), json!([])));
-        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(2));
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            (OURS, "spec.ignore"),
+            Duration::from_secs(2),
+        );
         assert!(text.contains("another client repeatedly sets /spec/v"), "{text}");
-        let text = contested_text(&live.id(), None, OURS, Duration::from_secs(2));
+        let text = contested_text(&live.id(), None, (OURS, "spec.ignore"), Duration::from_secs(2));
         assert!(text.contains("it is repeatedly deleted"), "{text}");
     }
 
@@ -214,7 +226,12 @@ mod tests {
         let set = json!({"f:spec": {"f:set": {"v:\"hunter2\"": {}}}});
         let dry = object(json!({"p": "hunter2"}), json!([entry(OURS, "Apply", set.clone())]));
         let live = object(json!({"p": "hunter3"}), json!([entry("x", "Update", set)]));
-        let text = contested_text(&live.id(), Some((&live, &dry)), OURS, Duration::from_secs(2));
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            (OURS, "spec.ignore"),
+            Duration::from_secs(2),
+        );
         assert!(!text.contains("hunter"), "{text}");
     }
 }

@@ -40,6 +40,9 @@ pub struct Observed {
     pub live: Live,
     /// How the cluster compares with the deployed revision, where [`Need::Drift`] asked for it.
     pub drift: Option<Drift>,
+    /// What somebody else changes again and again, so that it is not corrected for a while: how that is told, and when it is
+    /// worth another run.
+    pub contested: Option<(String, Time)>,
     /// How the step went that this run did last.
     pub outcome: Option<Outcome>,
     /// What this run has come through.
@@ -386,7 +389,7 @@ impl Run<'_> {
             return Ok(rest);
         }
         Ok(match decision {
-            Decision::Rest => self.rest(status, true),
+            Decision::Rest => self.unless_contested(self.rest(status, true)),
             Decision::Observe => {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
@@ -557,6 +560,16 @@ impl Run<'_> {
         }
         let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
         Verdict::Act(vec![self.tell(report), Step::CorrectDrift { version, digest }])
+    }
+
+    /// A release is not as it should be while an object of it is contested.
+    fn unless_contested(&self, verdict: Verdict<Step>) -> Verdict<Step> {
+        match (&self.observed.contested, &verdict) {
+            (Some((text, at)), Verdict::Rest(Rest::Settled(..))) => {
+                Verdict::Rest(Rest::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)))
+            }
+            _ => verdict,
+        }
     }
 
     /// There is nothing to do: the status says so, and the run rests where the conditions say.

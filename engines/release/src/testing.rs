@@ -114,6 +114,7 @@ pub(crate) struct World {
     /// What never gets ready, and hooks that never end.
     pub(crate) slow: BTreeSet<String>,
     pub(crate) drift: Drift,
+    pub(crate) contested: Option<(String, Time)>,
     /// What was done, in order.
     pub(crate) log: Vec<String>,
     /// Events that were told.
@@ -151,6 +152,7 @@ impl World {
             faults: BTreeSet::new(),
             slow: BTreeSet::new(),
             drift: Drift::None,
+            contested: None,
             log: Vec::new(),
             events: Vec::new(),
             jobs: BTreeMap::new(),
@@ -255,6 +257,7 @@ impl World {
             revisions,
             live,
             drift,
+            contested: self.contested.clone(),
             outcome: outcome.cloned(),
             ran: ran.clone(),
         }

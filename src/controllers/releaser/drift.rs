@@ -4,13 +4,16 @@
 //! Elsewhere: what follows (engine `release`), correcting it (`write`).
 
 use std::fmt::Write as _;
+use std::sync::PoisonError;
 
 use apply::meta::has;
+use apply::rival::contested_text;
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
-use reconcile::Rest;
+use reconcile::{Rest, Time};
 use release::Record;
 use release::decide::Drift;
+use release::settings::DriftMode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -34,6 +37,9 @@ enum Found {
     Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
 }
 
+/// The field that lists what others may set.
+const IGNORE: &str = "spec.driftDetection.ignore";
+
 impl<O: Owner> World<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
     pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
@@ -50,6 +56,7 @@ impl<O: Owner> World<O> {
             let subject = member.id.subject();
             match found {
                 Ok(Found::Same) => {}
+                Ok(Found::Missing | Found::Changed { .. }) if !self.is_within_measure(member) => {}
                 Ok(Found::Missing) => {
                     line(&mut text, &format!("{subject} removed"));
                     drifted.push((member.clone(), member.object.clone(), true));
@@ -84,6 +91,44 @@ impl<O: Owner> World<O> {
         Ok(Drift::Found { digest, text })
     }
 
+    /// Whether drift of an object is corrected now: not without end where somebody else undoes it each time.
+    fn is_within_measure(&self, member: &Member) -> bool {
+        let (id, watcher) = (&member.id, self.target.watcher());
+        let digest = apply::compare::digest(&member.object);
+        let rival = self.known().rivals.remove(id);
+        // A run corrects once: what it finds after that is for the next one, and counted there.
+        let has_corrected = self.known().ran.corrected;
+        let is_counted = self.desired().drift == DriftMode::Enabled
+            && !has_corrected
+            && !self.owner.is_asked()
+            && watcher.had_applied(&self.node, id, &digest);
+        if !is_counted {
+            return true;
+        }
+        let pause = reconcile::contested_pause(self.desired().retry);
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
+        let now = jiff::Timestamp::now();
+        let is_allowed = self.contests.lock().unwrap_or_else(PoisonError::into_inner).allows(
+            (id, &digest),
+            now,
+            pause,
+            text,
+        );
+        if !is_allowed {
+            watcher.hush(&self.node, id);
+        }
+        is_allowed
+    }
+
+    /// What is not corrected for a while, how that is told, and until when.
+    pub(super) fn contested(&self) -> Option<(String, Time)> {
+        let mut contests = self.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = contests.standing(jiff::Timestamp::now());
+        let until = standing.values().map(|(_, until)| *until).min()?;
+        let strings: Vec<String> = standing.into_values().map(|(text, _)| text).collect();
+        Some((self.wish.masked(&strings.join("; ")), until))
+    }
+
     async fn compared(&self, member: &Member) -> Result<Found, ClusterError> {
         let Member { id, object, resource } = member;
         if has(object, SWITCH, "disabled") {
@@ -115,6 +160,9 @@ impl<O: Owner> World<O> {
             watcher.applied(&self.node, resource, digest, &live, since);
             return Ok(Found::Same);
         }
+        let pause = reconcile::contested_pause(self.desired().retry);
+        let text = contested_text(id, Some((&live, &dry)), (MANAGER, IGNORE), pause);
+        self.known().rivals.insert(id.clone(), text);
         let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
         let mut counts = [0; 3];
         for path in &paths {

@@ -12,6 +12,7 @@ use super::hook_watch::HookWatch;
 use super::storage::Storage;
 use super::world::World;
 use super::{Owner, Wish};
+use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::target::Target;
 
@@ -27,6 +28,8 @@ struct Remembered {
     hook_watch: Option<Arc<HookWatch>>,
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
+    /// Objects that somebody else changes again and again.
+    contests: Arc<Mutex<Contests>>,
 }
 
 /// What a run that waits leaves to the next one.
@@ -85,7 +88,9 @@ pub(crate) async fn drive<O: Owner>(
     target.watcher().begins_observing(node);
     let permit = target.applying().run_permit(&node.namespace).await;
     let at = (target.clone(), permit);
-    let world = World::new(context.clone(), at, node.clone(), owner.clone(), wish.clone());
+    let contests = memory.of().contests.clone();
+    let (owner_of, wished_for) = (owner.clone(), wish.clone());
+    let world = World::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
     let desired = &wish.desired;
     let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
     let (wait, hook_watch) = {

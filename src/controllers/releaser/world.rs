@@ -24,6 +24,7 @@ use super::prepare::Prepared;
 use super::storage::{Storage, StorageError};
 use super::{Owner, Wish, inventory};
 use crate::cluster::ClusterError;
+use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
@@ -40,7 +41,7 @@ pub(super) struct Known {
     revisions: Revisions,
     prepared: Option<Prepared>,
     outcome: Option<Outcome>,
-    ran: Ran,
+    pub(super) ran: Ran,
     /// The objects of revisions, by what they are read from: another release may have the same number.
     members: BTreeMap<Text, Arc<Vec<Member>>>,
     /// Objects that were ready at an earlier run.
@@ -53,6 +54,8 @@ pub(super) struct Known {
     pub(super) under_way: Option<bool>,
     /// Follows the hook that is due.
     pub(super) hook_watch: Option<Arc<HookWatch>>,
+    /// Who holds fields of objects that drifted, as it is told.
+    pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Objects that drifted, as they are applied, and whether they are missing.
     pub(super) drifted: Vec<(Member, Object, bool)>,
     /// The spec is not what the run began with.
@@ -77,6 +80,8 @@ pub(super) struct World<O> {
     pub(super) node: Node,
     pub(super) owner: Arc<O>,
     pub(super) wish: Arc<Wish>,
+    /// Objects that somebody else changes again and again.
+    pub(super) contests: Arc<Mutex<Contests>>,
     known: Mutex<Known>,
 }
 
@@ -113,8 +118,9 @@ impl<O: Owner> World<O> {
         node: Node,
         owner: Arc<O>,
         wish: Arc<Wish>,
+        contests: Arc<Mutex<Contests>>,
     ) -> Self {
-        Self { context, target, permit, node, owner, wish, known: Mutex::default() }
+        Self { context, target, permit, node, owner, wish, contests, known: Mutex::default() }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
@@ -432,10 +438,11 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => self.known().hook_watch = None,
         }
+        let contested = self.contested();
         let known = self.known();
         let (outcome, ran) = (known.outcome.clone(), known.ran.clone());
         let now = jiff::Timestamp::now();
-        Ok(Observed { now, status, revisions, live, drift, outcome, ran })
+        Ok(Observed { now, status, revisions, live, drift, contested, outcome, ran })
     }
 
     async fn perform(&self, step: &Step) -> Result<(), Rest> {

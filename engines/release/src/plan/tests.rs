@@ -566,6 +566,21 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
 }
 
 #[test]
+fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.desired.drift = DriftMode::Enabled;
+    let until = world.now.saturating_add(Duration::from_secs(60)).unwrap();
+    world.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
+    let End::Rest(Rest::Failed(why, text, wake)) = world.run() else { panic!("{:?}", world.log) };
+    assert_eq!((why, text.as_str()), (reason::CONTESTED, "ConfigMap/apps/a is contested"));
+    assert_eq!(wake.at, Some(until));
+    world.contested = None;
+    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    assert!(rest.is_settled());
+}
+
+#[test]
 fn drift_is_told_and_corrected() {
     let mut world = World::new(desired("1.0.0", "a"));
     world.settle();
@@ -947,6 +962,7 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
             revisions: Revisions::new(Vec::new(), vec![broken.clone()]),
             live: Live::default(),
             drift: None,
+            contested: None,
             outcome: None,
             ran: Ran::default(),
         };

@@ -31,6 +31,9 @@ fn word(error: &ClusterError) -> &str {
     }
 }
 
+/// The field that lists what others may set.
+const IGNORE: &str = "spec.ignore";
+
 impl World {
     /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
     pub(super) async fn observe_object(&self, manifest: &Manifest) -> Result<(), ClusterError> {
@@ -61,7 +64,7 @@ impl World {
         }
         let pause = reconcile::contested_pause(self.desired.retry);
         let rival = self.known().rivals.remove(id);
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, pause));
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
         if self.contests().allows((id, digest), jiff::Timestamp::now(), pause, text) {
             return state;
         }
@@ -200,7 +203,7 @@ impl World {
             watcher.applied(&self.node, resource, manifest.digest.clone(), &live, since);
         } else if watcher.had_applied(&self.node, id, &manifest.digest) {
             let pause = reconcile::contested_pause(self.desired.retry);
-            let text = contested_text(id, Some((&live, dry)), MANAGER, pause);
+            let text = contested_text(id, Some((&live, dry)), (MANAGER, IGNORE), pause);
             self.known().rivals.insert(id.clone(), text);
         }
         self.known().live.insert(id.clone(), live);
