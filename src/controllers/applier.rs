@@ -223,6 +223,14 @@ pub(crate) struct Session<K: Applied> {
     own: Arc<Mutex<K::Own>>,
 }
 
+/// What others depend on: whether the object is ready, of its newest spec, and at which revision.
+pub(crate) fn announcement<K: Applied>(object: &K, revision: Option<&str>) -> String {
+    let generation = object.meta().generation.unwrap_or_default();
+    let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
+    let current = object.observed_generation() == Some(generation);
+    format!("{ready} {current} {}", revision.unwrap_or_default())
+}
+
 /// The object is gone: so are its watches, and what it remembered.
 pub(crate) fn forget<K: Applied>(node: &Node, context: &Context) {
     let memories = context.shared::<Memories<Memory<K>>>();

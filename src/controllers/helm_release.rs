@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crds::Reconciled as _;
 use crds::helm::HelmRelease;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -100,11 +99,8 @@ impl Controlled for HelmRelease {
     type Memory = applier::Memory<Self>;
 
     fn announcement(&self) -> String {
-        let generation = self.meta().generation.unwrap_or_default();
-        let ready = self.condition("Ready").map_or("", |it| it.status.as_str());
-        let revision = self.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
-        let current = self.observed_generation() == Some(generation);
-        format!("{ready} {current} {}", revision.unwrap_or_default())
+        let status = self.status.as_ref();
+        applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apply::{Apply, Desired, FailedWait};
+use crds::Artifact;
 use crds::kustomize::Kustomization;
-use crds::{Artifact, Reconciled as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::Resource as _;
@@ -107,11 +107,8 @@ impl Controlled for Kustomization {
     type Memory = applier::Memory<Self>;
 
     fn announcement(&self) -> String {
-        let generation = self.meta().generation.unwrap_or_default();
-        let ready = self.condition("Ready").map_or("", |c| c.status.as_str());
-        let revision = self.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
-        let current = self.observed_generation() == Some(generation);
-        format!("{ready} {current} {}", revision.unwrap_or_default())
+        let status = self.status.as_ref();
+        applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
