@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use apply::meta::has;
 use apply::rival::contested_text;
@@ -105,7 +106,7 @@ impl<O: Owner> World<O> {
         if !is_counted {
             return true;
         }
-        let pause = reconcile::contested_pause(self.desired().retry);
+        let pause = self.contested_pause();
         let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
         let now = jiff::Timestamp::now();
         let is_allowed = self.contests.lock().unwrap_or_else(PoisonError::into_inner).allows(
@@ -118,6 +119,12 @@ impl<O: Owner> World<O> {
             watcher.hush(&self.node, id);
         }
         is_allowed
+    }
+
+    /// How long a contested object is left alone: until the release is observed again, to the second.
+    fn contested_pause(&self) -> Duration {
+        let interval = Duration::from_secs(self.desired().interval.as_secs());
+        reconcile::contested_pause(interval)
     }
 
     /// What is not corrected for a while, how that is told, and until when.
@@ -160,7 +167,7 @@ impl<O: Owner> World<O> {
             watcher.applied(&self.node, resource, digest, &live, since);
             return Ok(Found::Same);
         }
-        let pause = reconcile::contested_pause(self.desired().retry);
+        let pause = self.contested_pause();
         let text = contested_text(id, Some((&live, &dry)), (MANAGER, IGNORE), pause);
         self.known().rivals.insert(id.clone(), text);
         let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
