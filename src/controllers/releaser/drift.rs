@@ -121,7 +121,7 @@ impl<O: Owner> World<O> {
         is_allowed
     }
 
-    /// How long a contested object is left alone: until the release is observed again, to the second.
+    /// How long a contested object is not corrected: until the release is observed again, to the second.
     fn contested_pause(&self) -> Duration {
         let interval = Duration::from_secs(self.desired().interval.as_secs());
         reconcile::contested_pause(interval)
