@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::budget::EVALUATION;
 use crate::check;
+use crate::depth::MAX_DEPTH;
 use crate::eval::{Evaluation, Variables};
 use crate::parse;
 use crate::plan::{self, Node};
@@ -28,8 +29,13 @@ pub enum Error {
     #[error("failed to create CEL program: {0}")]
     Program(String),
     /// Its value will not be what is asked for.
-    #[error("CEL expression output type mismatch: expected bool, got {0}")]
-    OutputType(String),
+    #[error("CEL expression output type mismatch: expected {expected}, got {found}")]
+    OutputType {
+        /// The type that was asked for.
+        expected: &'static str,
+        /// The type that it is of.
+        found: String,
+    },
     /// It has no value for what it was evaluated over, or costs too much.
     #[error("failed to evaluate the CEL expression '{expression}': {reason}")]
     Evaluate {
@@ -44,6 +50,12 @@ pub enum Error {
     /// Its value is no boolean.
     #[error("failed to evaluate CEL expression as boolean: '{0}'")]
     NotBoolean(String),
+    /// Its value is no text.
+    #[error("failed to evaluate CEL expression as string: '{0}'")]
+    NotText(String),
+    /// Its value is nothing that JSON has.
+    #[error("failed to evaluate the CEL expression '{0}': its value cannot be kept")]
+    NotData(String),
 }
 
 /// What reading the expressions of one object may use up: two hundred thousand bytes of text or so, and some hundred
@@ -102,11 +114,39 @@ impl Expression {
     /// # Errors
     /// As [`Expression::compile`], and when the run has too little left.
     pub fn compile_within(text: &str, variables: &[&str], run: &mut Meter) -> Result<Self, Error> {
+        Self::checked(text, variables, Some(Type::Bool), run)
+    }
+
+    /// Reads an expression over some variables, and checks that it gives a text.
+    ///
+    /// # Errors
+    /// As [`Expression::compile`].
+    pub fn compile_text(text: &str, variables: &[&str]) -> Result<Self, Error> {
+        Self::checked(text, variables, Some(Type::String), &mut one_reading())
+    }
+
+    /// Reads an expression over some variables that may give anything.
+    ///
+    /// # Errors
+    /// If it is not in the language, or if its names or types are wrong.
+    pub fn compile_any(text: &str, variables: &[&str]) -> Result<Self, Error> {
+        Self::checked(text, variables, None, &mut one_reading())
+    }
+
+    fn checked(
+        text: &str,
+        variables: &[&str],
+        wanted: Option<Type>,
+        run: &mut Meter,
+    ) -> Result<Self, Error> {
         let parsed = parsed(text, run)?;
         let found = check::check(&parsed, text, variables)
             .map_err(|complaints| refused(text, &complaints))?;
-        if found != Type::Bool {
-            return Err(Error::OutputType(declared_name(&found)));
+        if let Some(wanted) = wanted
+            && found != wanted
+        {
+            let expected = if wanted == Type::String { "string" } else { "bool" };
+            return Err(Error::OutputType { expected, found: declared_name(&found) });
         }
         Self::planned(text, &parsed, true, run)
     }
@@ -166,15 +206,38 @@ impl Expression {
         self.evaluate(Variables::Fields(fields), run)
     }
 
-    fn evaluate(&self, variables: Variables<'_>, run: &mut Meter) -> Result<bool, Error> {
-        match Evaluation::run(&self.plan, variables, run) {
-            Ok(Value::Bool(value)) => Ok(value),
-            Ok(_) => Err(Error::NotBoolean(self.text.clone())),
-            Err(fault) => {
-                let (expression, reason) = (self.text.clone(), fault.to_string());
-                Err(Error::Evaluate { expression, reason })
-            }
+    /// Evaluates it over variables to a text.
+    ///
+    /// # Errors
+    /// If something in it fails, or if its value is no text.
+    pub fn evaluate_text(&self, variables: &[(&str, &Json)]) -> Result<String, Error> {
+        match self.value(Variables::Named(variables), &mut one_evaluation())? {
+            Value::String(text) => Ok(text.to_string()),
+            _ => Err(Error::NotText(self.text.clone())),
         }
+    }
+
+    /// Evaluates it over variables to a value that other expressions can be evaluated over.
+    ///
+    /// # Errors
+    /// If something in it fails, or if its value is nothing that JSON has.
+    pub fn evaluate_json(&self, variables: &[(&str, &Json)]) -> Result<Json, Error> {
+        let value = self.value(Variables::Named(variables), &mut one_evaluation())?;
+        value.to_json(MAX_DEPTH).ok_or_else(|| Error::NotData(self.text.clone()))
+    }
+
+    fn evaluate(&self, variables: Variables<'_>, run: &mut Meter) -> Result<bool, Error> {
+        match self.value(variables, run)? {
+            Value::Bool(value) => Ok(value),
+            _ => Err(Error::NotBoolean(self.text.clone())),
+        }
+    }
+
+    fn value<'a>(&'a self, variables: Variables<'a>, run: &mut Meter) -> Result<Value<'a>, Error> {
+        Evaluation::run(&self.plan, variables, run).map_err(|fault| {
+            let (expression, reason) = (self.text.clone(), fault.to_string());
+            Error::Evaluate { expression, reason }
+        })
     }
 }
 

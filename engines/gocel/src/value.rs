@@ -145,6 +145,31 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The value as JSON; none if it is nothing that JSON has, or nests deeper than this.
+    pub(crate) fn to_json(&self, depth: usize) -> Option<Json> {
+        let below = depth.checked_sub(1)?;
+        Some(match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::from(*value),
+            Self::Int(value) => Json::from(*value),
+            Self::Uint(value) => Json::from(*value),
+            Self::Double(value) => Json::from(*value),
+            Self::String(text) => Json::from(&**text),
+            Self::List(list) => {
+                Json::Array(list.iter().map(|it| it.to_json(below)).collect::<Option<_>>()?)
+            }
+            Self::Map(Entries::Data(map)) => Json::Object((*map).clone()),
+            Self::Map(Entries::Made(entries)) => {
+                let entry = |(key, value): &(Self, Self)| match key {
+                    Self::String(key) => Some((key.to_string(), value.to_json(below)?)),
+                    _ => None,
+                };
+                Json::Object(entries.iter().map(entry).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+
     /// What taking it out of the data costs: a text is copied.
     pub(crate) fn is_read(&self, budget: &mut Budget) -> Result<(), Fault> {
         match self {
