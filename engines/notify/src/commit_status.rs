@@ -1,0 +1,55 @@
+//! The id of a commit status: by default from object and Provider, else from an expression.
+//!
+//! Source of the semantics: notification-controller 1.9.3, `provider_commit_status.go`.
+
+use gocel::Expression;
+use serde_json::Value;
+
+use crate::event::Event;
+use crate::objects::{Alert, Provider};
+
+/// Whether a type of Provider posts commit statuses.
+pub(crate) fn is_commit_status_type(kind: &str) -> bool {
+    ["github", "gitlab", "gitea", "bitbucketserver", "bitbucket", "azuredevops"].contains(&kind)
+}
+
+/// The id of the commit status for an event after its metadata was combined; none if the type has none.
+///
+/// # Errors
+/// Flux's message when the expression cannot be read, has another type than text, or fails.
+pub fn commit_status(
+    provider: &Provider,
+    alert: &Alert,
+    event: &Event,
+) -> Result<Option<String>, String> {
+    if !is_commit_status_type(&provider.spec.r#type) {
+        return Ok(None);
+    }
+    let expression = &provider.spec.commit_status_expr;
+    if expression.is_empty() {
+        return Ok(Some(default(&provider.metadata.uid, event)));
+    }
+    evaluate(expression, provider, alert, event).map(Some).map_err(|error| {
+        format!(
+            "failed to evaluate the spec.commitStatusExpr CEL expression for the event: {error}"
+        )
+    })
+}
+
+fn default(uid: &str, event: &Event) -> String {
+    let first = uid.split('-').next().unwrap_or_default();
+    format!("{}/{}/{first}", event.object.kind, event.object.name).to_lowercase()
+}
+
+fn evaluate(
+    expression: &str,
+    provider: &Provider,
+    alert: &Alert,
+    event: &Event,
+) -> Result<String, String> {
+    let compiled = Expression::compile_text(expression, &["event", "alert", "provider"])
+        .map_err(|error| format!("failed to compile expression: {error}"))?;
+    let event = serde_json::to_value(event).unwrap_or(Value::Null);
+    let variables = [("event", &event), ("alert", &alert.object), ("provider", &provider.object)];
+    compiled.evaluate_text(&variables).map_err(|error| error.to_string())
+}

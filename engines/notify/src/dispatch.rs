@@ -1,0 +1,345 @@
+//! Who gets an event: which Alerts want it, and what becomes of it at their Providers.
+//!
+//! Here: the order of the checks, and the warnings on Alerts. Elsewhere: metadata (`metadata`), what is sent
+//! (`providers`), sending.
+//!
+//! Source of the semantics: notification-controller 1.9.3, `event_handlers.go`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use golang::regexp::{Regexp, quote_meta};
+
+use crate::commit_status::{commit_status, is_commit_status_type};
+use crate::event::{EVENT_GROUP, Event, ObjectReference};
+use crate::http::{Delivery, Failure, Flow, Stage};
+use crate::objects::{Alert, Provider, Secret, Source};
+use crate::options::{Masked, assemble};
+use crate::providers;
+
+/// How long sending may take where the Provider does not say.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The cluster, as far as dispatching reads it.
+pub trait Cluster {
+    /// The labels of an object; none if it cannot be read.
+    fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>>;
+    /// A Provider by namespace and name.
+    fn provider(&self, namespace: &str, name: &str) -> Option<Provider>;
+    /// A Secret by namespace and name.
+    fn secret(&self, namespace: &str, name: &str) -> Option<Secret>;
+}
+
+/// What holds for all Alerts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    /// Whether Alerts only get events of their own namespace.
+    pub no_cross_namespace: bool,
+    /// Whether Providers may name a ServiceAccount.
+    pub allows_service_accounts: bool,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// A Warning event on an Alert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Its reason.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Warning {
+    fn new(reason: &'static str, message: String) -> Self {
+        Self { reason, message, annotations: BTreeMap::new() }
+    }
+}
+
+/// What an Alert makes of an event.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Events to put on the Alert.
+    pub warnings: Vec<Warning>,
+    /// What is sent, if anything is.
+    pub dispatch: Option<Dispatch>,
+}
+
+/// An event on its way to a Provider.
+#[derive(Debug)]
+pub struct Dispatch {
+    /// The conversation.
+    pub delivery: Delivery,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// The event with all its metadata.
+    pub event: Event,
+    provider: String,
+    masked: String,
+}
+
+impl Dispatch {
+    /// The warning for a delivery that failed, without the token of the Provider.
+    pub fn warning(&self, failure: &Failure) -> Warning {
+        let object = self.event.object.display();
+        let message = match failure.stage {
+            Stage::Post => {
+                let shown = mask(&failure.message, &self.masked);
+                format!("failed to send notification for {object}: {shown}")
+            }
+            Stage::Init => format!(
+                "failed to dispatch notification for {object}: failed to initialize notifier for \
+                 provider '{}': {}",
+                self.provider, failure.message
+            ),
+            Stage::CommitStatus => format!(
+                "failed to dispatch notification for {object}: failed to create commit status: {}",
+                failure.message
+            ),
+        };
+        Warning::new("NotificationDispatchFailed", message)
+    }
+}
+
+/// Hides a token wherever it stands.
+///
+/// Parity(flux): the last character of the token counts any number of times, none included.
+fn mask(text: &str, token: &str) -> String {
+    if token.is_empty() {
+        return text.to_owned();
+    }
+    match Regexp::new(&format!("{}*", quote_meta(token))) {
+        Ok(pattern) => pattern
+            .replace_all_literal(text, "*****")
+            .unwrap_or_else(|_| "the message is too long to be shown".to_owned()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Decides what an Alert makes of an event whose metadata is clean.
+pub fn dispatch(
+    event: &Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    settings: Settings,
+) -> Verdict {
+    let mut warnings = Vec::new();
+    let wants = !alert.spec.suspend
+        && is_from_source(event, alert, cluster, &mut warnings)
+        && is_included(event, alert, &mut warnings)
+        && !is_excluded(event, alert, &mut warnings);
+    if !wants {
+        return Verdict { warnings, dispatch: None };
+    }
+    let mut event = event.clone();
+    event.exclude_internal();
+    match send(event.clone(), alert, cluster, settings, &mut warnings) {
+        Ok(dispatch) => Verdict { warnings, dispatch },
+        Err(error) => {
+            let object = event.object.display();
+            let message = format!("failed to dispatch notification for {object}: {error}");
+            warnings.push(Warning::new("NotificationDispatchFailed", message));
+            Verdict { warnings, dispatch: None }
+        }
+    }
+}
+
+fn is_from_source(
+    event: &Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    warnings: &mut Vec<Warning>,
+) -> bool {
+    alert.spec.event_sources.iter().any(|source| matches(event, alert, source, cluster, warnings))
+}
+
+fn matches(
+    event: &Event,
+    alert: &Alert,
+    source: &Source,
+    cluster: &dyn Cluster,
+    warnings: &mut Vec<Warning>,
+) -> bool {
+    let object = &event.object;
+    let namespace =
+        if source.namespace.is_empty() { &alert.metadata.namespace } else { &source.namespace };
+    let severity = &alert.spec.event_severity;
+    let is_candidate = object.namespace == *namespace
+        && object.kind == source.kind
+        && (event.severity == *severity || severity == "info")
+        && (source.name == "*" || source.name == object.name);
+    let Some(wanted) = source.match_labels.as_ref().filter(|_| is_candidate) else {
+        return is_candidate;
+    };
+    let Some(labels) = cluster.labels(object) else {
+        let message = format!("error getting source object {}", object.display());
+        warnings.push(Warning::new("SourceFetchFailed", message));
+        return false;
+    };
+    if !wanted.iter().all(|(key, value)| is_label(key, value)) {
+        let message = format!(
+            "error using matchLabels from event source {}/{namespace}/{}",
+            source.kind, source.name
+        );
+        warnings.push(Warning::new("InvalidConfig", message));
+        return false;
+    }
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// Whether a selector may name such a label.
+fn is_label(key: &str, value: &str) -> bool {
+    let is_name = |name: &str, most: usize| {
+        let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = name.as_bytes();
+        bytes.len() <= most
+            && ends(bytes.first())
+            && ends(bytes.last())
+            && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    };
+    let is_part = |part: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        part.bytes().next().is_some_and(is_plain)
+            && part.bytes().last().is_some_and(is_plain)
+            && part.bytes().all(|byte| is_plain(byte) || byte == b'-')
+    };
+    let is_key = match key.split_once('/') {
+        Some((prefix, name)) => {
+            prefix.len() <= 253 && prefix.split('.').all(is_part) && is_name(name, 63)
+        }
+        None => is_name(key, 63),
+    };
+    is_key && (value.is_empty() || is_name(value, 63))
+}
+
+fn is_included(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
+    let patterns = &alert.spec.inclusion_list;
+    patterns.is_empty() || matches_any(patterns, "inclusion", &event.message, warnings)
+}
+
+fn is_excluded(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
+    matches_any(&alert.spec.exclusion_list, "exclusion", &event.message, warnings)
+}
+
+fn matches_any(
+    patterns: &[String],
+    list: &str,
+    message: &str,
+    warnings: &mut Vec<Warning>,
+) -> bool {
+    patterns.iter().any(|pattern| match Regexp::new(pattern) {
+        Ok(pattern) => pattern.is_match(message),
+        Err(_) => {
+            let message = format!("failed to compile {list} regex: {pattern}");
+            warnings.push(Warning::new("InvalidConfig", message));
+            false
+        }
+    })
+}
+
+fn send(
+    mut event: Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    settings: Settings,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Dispatch>, String> {
+    let (namespace, name) = (&alert.metadata.namespace, &alert.metadata.name);
+    if settings.no_cross_namespace && event.object.namespace != *namespace {
+        return Err(format!(
+            "discarding event, access denied to cross-namespace sources: alert \
+             '{namespace}/{name}' can't process event from '{}', cross-namespace references have \
+             been blocked",
+            event.object.display()
+        ));
+    }
+    let reference = &alert.spec.provider_ref.name;
+    let provider = cluster.provider(namespace, reference).ok_or_else(|| {
+        format!(
+            "failed to read provider: providers.notification.toolkit.fluxcd.io \"{reference}\" \
+             not found"
+        )
+    })?;
+    if provider.spec.suspend || is_dropped(&event, &provider.spec.r#type) {
+        return Ok(None);
+    }
+    if !provider.spec.service_account_name.is_empty() && !settings.allows_service_accounts {
+        return Err(
+            "to use spec.serviceAccountName for provider authentication please enable the \
+                    ObjectLevelWorkloadIdentity feature gate in the controller"
+                .to_owned(),
+        );
+    }
+    warnings.extend(event.combine_metadata(alert));
+    let timeout = timeout(&provider);
+    let (flow, masked) = deliver(&event, &provider, alert, settings.now, &|namespace, name| {
+        cluster.secret(namespace, name)
+    });
+    Ok(Some(Dispatch {
+        delivery: Delivery::new(flow, timeout),
+        timeout,
+        event,
+        provider: provider.metadata.name.clone(),
+        masked: masked.0,
+    }))
+}
+
+fn timeout(provider: &Provider) -> Duration {
+    let written = golang::time::Duration::parse(&provider.spec.timeout);
+    written
+        .ok()
+        .and_then(|it| u64::try_from(it.nanoseconds()).ok())
+        .map_or(TIMEOUT, Duration::from_nanos)
+}
+
+/// Whether a Provider of this type has nothing to do with such an event.
+fn is_dropped(event: &Event, kind: &str) -> bool {
+    let has =
+        |key: &str| event.meta(&format!("{EVENT_GROUP}/{key}")).is_some_and(|it| !it.is_empty());
+    let is_update = event.meta(&event.object.key("commit_status")) == Some("update");
+    let is_status = is_commit_status_type(kind);
+    let is_generic = matches!(kind, "generic" | "generic-hmac");
+    let is_comment = matches!(
+        kind,
+        "githubpullrequestcomment" | "gitlabmergerequestcomment" | "giteapullrequestcomment"
+    );
+    !is_status && !is_generic && is_update
+        || is_status && !has("commit") && !is_update && !event.is_error()
+        || is_comment && !has("change_request")
+}
+
+fn deliver(
+    event: &Event,
+    provider: &Provider,
+    alert: &Alert,
+    now: i64,
+    secret: &dyn Fn(&str, &str) -> Option<Secret>,
+) -> (Flow, Masked) {
+    let none = || Masked(String::new());
+    let status = match commit_status(provider, alert, event) {
+        Ok(status) => status.unwrap_or_default(),
+        Err(message) => {
+            return (Flow::Failed(Failure { stage: Stage::CommitStatus, message }), none());
+        }
+    };
+    match assemble(provider, alert, status, now, secret) {
+        Ok((options, masked)) => {
+            (providers::flow(&provider.spec.r#type, options, event.clone()), masked)
+        }
+        Err(message) => (Flow::Failed(Failure::init(message)), none()),
+    }
+}
+
+/// The delivery of an event whose metadata is combined, whatever an Alert thinks of it.
+pub fn delivery(
+    event: &Event,
+    provider: &Provider,
+    alert: &Alert,
+    now: i64,
+    secret: &dyn Fn(&str, &str) -> Option<Secret>,
+) -> Delivery {
+    let (flow, _) = deliver(event, provider, alert, now, secret);
+    Delivery::new(flow, timeout(provider))
+}

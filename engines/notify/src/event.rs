@@ -1,0 +1,308 @@
+//! Events: what controllers post about an object, and what receivers of forwarded events parse.
+//!
+//! Here: reading and writing an event as Go does. Elsewhere: who gets it (`dispatch`).
+//!
+//! Source of the semantics: fluxcd/pkg/apis/event v1beta1, Go's `encoding/json`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use golang::time::{RFC3339, Time};
+use serde::de::{self, MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::fold::equal_fold;
+
+/// The API group of keys that count whatever the object is.
+pub const EVENT_GROUP: &str = "event.toolkit.fluxcd.io";
+
+/// The reason of an event about work that is not finished.
+const PROGRESSING: &str = "Progressing";
+
+/// The object that an event is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectReference {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its API version, as `group/version`.
+    pub api_version: String,
+    /// The version of the object that the event was made for.
+    pub resource_version: String,
+    /// A part of the object.
+    pub field_path: String,
+}
+
+impl ObjectReference {
+    /// The API group: empty for core kinds and for an API version that has more than two parts.
+    pub fn group(&self) -> &str {
+        match self.api_version.split_once('/') {
+            Some((group, version)) if !version.contains('/') => group,
+            _ => "",
+        }
+    }
+
+    /// A key of metadata in the group of the object; it begins with `/` for core kinds.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.group())
+    }
+
+    /// `Kind/namespace/name`, as in messages.
+    pub(crate) fn display(&self) -> String {
+        format!("{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// `kind/name.namespace`, the heading of most messages.
+    pub(crate) fn heading(&self) -> String {
+        format!("{}/{}.{}", self.kind.to_lowercase(), self.name, self.namespace)
+    }
+}
+
+/// What a controller reports about an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The object.
+    pub object: ObjectReference,
+    /// `info`, `error`, `trace`, or any other text.
+    pub severity: String,
+    /// Seconds since 1970, or none if the event has no time.
+    pub timestamp: Option<i64>,
+    /// Nanoseconds after that second; only spans tell them.
+    pub nanoseconds: u32,
+    /// What happened.
+    pub message: String,
+    /// A word for it.
+    pub reason: String,
+    /// More about it.
+    pub metadata: BTreeMap<String, String>,
+    /// Whether it was posted without metadata, which is not the same as without any keys.
+    pub lacks_metadata: bool,
+    /// The controller.
+    pub reporting_controller: String,
+    /// The process of the controller.
+    pub reporting_instance: String,
+}
+
+/// Why a posted text is no event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the body is no event: {0}")]
+pub struct NoEvent(String);
+
+impl Event {
+    /// Reads a posted event: member names match in any case, and the last of several counts.
+    ///
+    /// Nothing but the types is checked: `{}` and `null` are events.
+    ///
+    /// # Errors
+    /// If it is no JSON or a member has another type.
+    pub fn parse(body: &[u8]) -> Result<Self, NoEvent> {
+        let text = String::from_utf8_lossy(body);
+        let event: Option<Self> =
+            serde_json::from_str(&text).map_err(|error| NoEvent(error.to_string()))?;
+        Ok(event.unwrap_or_default())
+    }
+
+    /// The event as Go writes it, byte for byte; signatures are made of this.
+    pub fn to_json(&self) -> Vec<u8> {
+        crate::json::bytes(self)
+    }
+
+    pub(crate) fn is_progressing(&self) -> bool {
+        self.reason == PROGRESSING
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.severity == "error"
+    }
+
+    /// A value of the metadata.
+    pub(crate) fn meta(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
+    }
+
+    /// The revision that a commit status is for: the key that a user set wins, also when it is empty.
+    pub(crate) fn revision(&self) -> Option<&str> {
+        ["commit", "originRevision", "revision"].into_iter().find_map(|key| self.meta(key))
+    }
+
+    /// Seconds since 1970; without a time those of Go's zero time.
+    pub(crate) fn unix(&self) -> i64 {
+        self.timestamp.unwrap_or_else(|| Time::zero().unix())
+    }
+
+    /// The time as text; without one Go's zero time.
+    pub(crate) fn rfc3339(&self) -> String {
+        Time::from_unix(self.unix(), 0, golang::time::Zone::Utc).format(RFC3339)
+    }
+}
+
+struct Pairs<'a>(&'a [(&'a str, &'a str)]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for (key, value) in self.0.iter().filter(|(_, value)| !value.is_empty()) {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for ObjectReference {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Pairs(&[
+            ("kind", &self.kind),
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("uid", &self.uid),
+            ("apiVersion", &self.api_version),
+            ("resourceVersion", &self.resource_version),
+            ("fieldPath", &self.field_path),
+        ])
+        .serialize(to)
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("involvedObject", &self.object)?;
+        map.serialize_entry("severity", &self.severity)?;
+        map.serialize_entry("timestamp", &self.timestamp.map(|_| self.rfc3339()))?;
+        map.serialize_entry("message", &self.message)?;
+        map.serialize_entry("reason", &self.reason)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry("metadata", &self.metadata)?;
+        }
+        map.serialize_entry("reportingController", &self.reporting_controller)?;
+        if !self.reporting_instance.is_empty() {
+            map.serialize_entry("reportingInstance", &self.reporting_instance)?;
+        }
+        map.end()
+    }
+}
+
+/// A text, where `null` leaves what was there.
+fn text<'de, A: MapAccess<'de>>(from: &mut A, into: &mut String) -> Result<(), A::Error> {
+    if let Some(text) = from.next_value::<Option<String>>()? {
+        *into = text;
+    }
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for ObjectReference {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = ObjectReference;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object reference")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+                let mut read = ObjectReference::default();
+                while let Some(name) = from.next_key::<String>()? {
+                    let into = [
+                        ("kind", &mut read.kind),
+                        ("namespace", &mut read.namespace),
+                        ("name", &mut read.name),
+                        ("uid", &mut read.uid),
+                        ("apiVersion", &mut read.api_version),
+                        ("resourceVersion", &mut read.resource_version),
+                        ("fieldPath", &mut read.field_path),
+                    ];
+                    match into.into_iter().find(|(known, _)| equal_fold(known, &name)) {
+                        Some((_, into)) => text(&mut from, into)?,
+                        None => drop(from.next_value::<de::IgnoredAny>()?),
+                    }
+                }
+                Ok(read)
+            }
+        }
+        from.deserialize_map(Members)
+    }
+}
+
+impl ObjectReference {
+    /// Takes over what another has: Go reads a member that comes twice into the same struct.
+    fn merge(&mut self, later: Self) {
+        let take = |mine: &mut String, theirs: String| {
+            if !theirs.is_empty() {
+                *mine = theirs;
+            }
+        };
+        take(&mut self.kind, later.kind);
+        take(&mut self.namespace, later.namespace);
+        take(&mut self.name, later.name);
+        take(&mut self.uid, later.uid);
+        take(&mut self.api_version, later.api_version);
+        take(&mut self.resource_version, later.resource_version);
+        take(&mut self.field_path, later.field_path);
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Event;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+                let mut event = Event { lacks_metadata: true, ..Event::default() };
+                while let Some(name) = from.next_key::<String>()? {
+                    let into = [
+                        ("severity", &mut event.severity),
+                        ("message", &mut event.message),
+                        ("reason", &mut event.reason),
+                        ("reportingController", &mut event.reporting_controller),
+                        ("reportingInstance", &mut event.reporting_instance),
+                    ];
+                    if let Some((_, into)) =
+                        into.into_iter().find(|(known, _)| equal_fold(known, &name))
+                    {
+                        text(&mut from, into)?;
+                    } else if equal_fold("involvedObject", &name) {
+                        event.object.merge(from.next_value::<Option<_>>()?.unwrap_or_default());
+                    } else if equal_fold("timestamp", &name) {
+                        let time: Option<String> = from.next_value()?;
+                        let time = time.map(|time| moment(&time)).transpose()?.flatten();
+                        event.timestamp = time.map(|(seconds, _)| seconds);
+                        event.nanoseconds = time.map_or(0, |(_, nanoseconds)| nanoseconds);
+                    } else if equal_fold("metadata", &name) {
+                        let read: Option<BTreeMap<String, Option<String>>> = from.next_value()?;
+                        event.lacks_metadata = read.is_none();
+                        match read {
+                            Some(read) => event.metadata.extend(
+                                read.into_iter().map(|(key, it)| (key, it.unwrap_or_default())),
+                            ),
+                            None => event.metadata.clear(),
+                        }
+                    } else {
+                        let _: de::IgnoredAny = from.next_value()?;
+                    }
+                }
+                Ok(event)
+            }
+        }
+        from.deserialize_map(Members)
+    }
+}
+
+/// Seconds and nanoseconds of a time; none for Go's zero time, which is written as null.
+fn moment<E: de::Error>(text: &str) -> Result<Option<(i64, u32)>, E> {
+    let time = Time::parse(RFC3339, text, &golang::time::Zone::Utc)
+        .map_err(|error| E::custom(format!("{error}")))?;
+    let unix = time.unix();
+    Ok((unix != Time::zero().unix()).then_some((unix, time.nanosecond())))
+}

@@ -1,0 +1,523 @@
+//! Requests, answers, and the conversation that sending an event is: without a network.
+//!
+//! Here: what is sent when, retries and redirects. Elsewhere: what a provider sends (`providers`), messages that are
+//! not sent over HTTP (`parcel`), connections.
+//! [`Delivery::start`] and [`Delivery::answer`] return a [`Step`]; who drives them sends what a step says.
+//!
+//! Source of the semantics: hashicorp/go-retryablehttp 0.7.8, Go's `net/http`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use golang::url::Url;
+
+use crate::credentials::Tls;
+use crate::parcel::Parcel;
+
+/// Most redirects that are followed.
+const MAX_REDIRECTS: u32 = 10;
+/// Most bytes of an answer that count; a driver should not read more.
+pub const MAX_ANSWER: usize = 4 << 20;
+
+/// How often a request is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    Never,
+    /// Five tries, 2, 4, 8 and 16 s apart; a server may say when.
+    Doubling,
+    /// Six tries within seconds, as GitLab's client does; the last answer counts.
+    Soon,
+}
+
+/// A request over HTTP. Its `Debug` shows no credentials.
+#[derive(Clone)]
+pub struct Request {
+    /// The method.
+    pub method: &'static str,
+    /// The URL.
+    pub url: String,
+    /// Names are as they were set; a name is there once.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The proxy, with credentials.
+    pub proxy: Option<String>,
+    /// Certificates.
+    pub tls: Option<Arc<Tls>>,
+    pub(crate) retry: Retry,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("headers", &names)
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Request {
+    pub(crate) fn new(method: &'static str, url: impl Into<String>) -> Self {
+        Self {
+            method,
+            url: url.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            proxy: None,
+            tls: None,
+            retry: Retry::Never,
+        }
+    }
+
+    /// Sets a header; what it was before is gone.
+    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.set(name, value.into());
+        self
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers.push((name.to_owned(), value));
+    }
+
+    /// The value of a header.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn json(self, body: &impl serde::Serialize) -> Self {
+        let body = crate::json::bytes(body);
+        self.header("Content-Type", "application/json").body(body)
+    }
+
+    pub(crate) fn body(mut self, body: Vec<u8>) -> Self {
+        self.body = body;
+        self
+    }
+
+    pub(crate) fn basic(self, username: &str, password: &str) -> Self {
+        self.header("Authorization", basic(username, password))
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", format!("Bearer {token}"))
+    }
+
+    pub(crate) fn tls(mut self, tls: Option<Arc<Tls>>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    pub(crate) fn proxy(mut self, proxy: &str) -> Self {
+        self.proxy = (!proxy.is_empty()).then(|| proxy.to_owned());
+        self
+    }
+
+    pub(crate) fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sends it, and goes on with the answer.
+    pub(crate) fn send(
+        self,
+        then: impl FnOnce(Result<Response, String>) -> Flow + Send + 'static,
+    ) -> Flow {
+        Flow::Send(Box::new(self), Box::new(then))
+    }
+
+    /// Why Go's client would not send it, and whether it would try again.
+    fn fault(&self) -> Option<(String, bool)> {
+        let url = match Url::parse(self.url.as_bytes()) {
+            Ok(url) => url,
+            Err(error) => return Some((error.to_string(), false)),
+        };
+        let operation = format!("{}{}", &self.method[..1], self.method[1..].to_lowercase());
+        let shown = crate::text::quoted(&self.url);
+        let fault = |reason: String| Some(format!("{operation} {shown}: {reason}"));
+        for (name, value) in &self.headers {
+            let is_token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_token) {
+                let name = crate::text::quoted(name);
+                return fault(format!("net/http: invalid header field name {name}"))
+                    .map(|it| (it, false));
+            }
+            if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+                let name = crate::text::quoted(&crate::text::canonical_header(name));
+                return fault(format!("net/http: invalid header field value for {name}"))
+                    .map(|it| (it, false));
+            }
+        }
+        if !matches!(&*url.scheme, b"http" | b"https") {
+            let scheme = crate::text::quoted(&String::from_utf8_lossy(&url.scheme));
+            return fault(format!("unsupported protocol scheme {scheme}")).map(|it| (it, false));
+        }
+        if url.host.is_empty() {
+            return fault("http: no Host in request URL".to_owned()).map(|it| (it, true));
+        }
+        None
+    }
+
+    /// The request as Go's client writes it: without fragment, with escapes in the path, and with the user of the URL
+    /// as the one who logs in.
+    fn on_the_wire(&self) -> Self {
+        let mut request = self.clone();
+        let (url, _) = self.url.split_once('#').unwrap_or((&self.url, ""));
+        let Some((scheme, rest)) = url.split_once("://") else { return request };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if let Ok(parsed) = Url::parse(self.url.as_bytes())
+            && let Some(login) = parsed.user.filter(|_| !user.is_empty())
+            && self.get("authorization").is_none()
+        {
+            let name = String::from_utf8_lossy(&login.name);
+            let password = login.password.as_deref().map(String::from_utf8_lossy);
+            request.set("Authorization", basic(&name, &password.unwrap_or_default()));
+        }
+        let (path, query) =
+            rest.split_once('?').map_or((rest, None), |(path, it)| (path, Some(it)));
+        let path = if path.is_empty() { "/".to_owned() } else { escaped(path) };
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        request.url = format!("{scheme}://{host}{path}{query}");
+        request
+    }
+
+    /// The request that an answer redirects to, if it does.
+    fn redirected(&self, answer: &Response) -> Option<Self> {
+        let keeps = match answer.status {
+            301..=303 => matches!(self.method, "GET" | "HEAD"),
+            307 | 308 => true,
+            _ => return None,
+        };
+        let location = answer.get("location").filter(|location| !location.is_empty())?;
+        let mut next = self.clone();
+        next.url = resolve(&self.url, location)?;
+        if !keeps {
+            next.method = "GET";
+            next.body.clear();
+            next.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
+        }
+        let host = |text: &str| Url::parse(text.as_bytes()).map(|url| url.hostname().to_vec()).ok();
+        let (from, to) = (host(&self.url)?, host(&next.url)?);
+        let is_below =
+            to.strip_suffix(&*from).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."));
+        if !is_below {
+            next.headers.retain(|(name, _)| {
+                !["authorization", "www-authenticate", "cookie", "cookie2"]
+                    .contains(&&*name.to_ascii_lowercase())
+            });
+        }
+        Some(next)
+    }
+}
+
+/// A path whose bytes that may not stand in one are escaped.
+fn escaped(path: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"<>[\\]^`{|}".contains(&byte);
+    let write = |byte: u8| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => percent_encoding::percent_encode_byte(byte).to_owned(),
+    };
+    path.bytes().map(write).collect()
+}
+
+/// What a location means beside the URL that it is an answer to.
+fn resolve(base: &str, location: &str) -> Option<String> {
+    let to = Url::parse(location.as_bytes()).ok()?;
+    let mut url = Url::parse(base.as_bytes()).ok()?;
+    if !to.scheme.is_empty() {
+        return Some(location.to_owned());
+    }
+    if !to.host.is_empty() {
+        url.host = to.host;
+        url.user = to.user;
+    }
+    if to.path.starts_with(b"/") {
+        url.path = to.path;
+    } else if !to.path.is_empty() {
+        let folder = url.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        url.path.truncate(folder);
+        url.path.extend(to.path);
+    }
+    url.query = to.query;
+    url.fragment.clear();
+    Some(String::from_utf8_lossy(&url.to_bytes()).into_owned())
+}
+
+/// A value of `Authorization`.
+pub(crate) fn basic(username: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
+}
+
+/// An answer.
+#[derive(Debug, Clone, Default)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// Headers; names in any case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The status as Go shows it: `404 Not Found`.
+    pub(crate) fn status_line(&self) -> String {
+        format!("{} {}", self.status, crate::text::status_text(self.status))
+    }
+
+    /// How long the server asks to wait, where that counts.
+    fn retry_after(&self) -> Option<Duration> {
+        if !matches!(self.status, 429 | 503) {
+            return None;
+        }
+        let seconds = self.get("retry-after")?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+}
+
+/// When something failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// When the id of a commit status was computed.
+    CommitStatus,
+    /// Before the event was read.
+    Init,
+    /// When it was sent.
+    Post,
+}
+
+/// Why an event was not delivered, unmasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// When.
+    pub stage: Stage,
+    /// Flux's message.
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn init(message: impl Into<String>) -> Self {
+        Self { stage: Stage::Init, message: message.into() }
+    }
+
+    pub(crate) fn notifier(message: impl fmt::Display) -> Self {
+        Self::init(format!("failed to initialize notifier: {message}"))
+    }
+}
+
+type Then = Box<dyn FnOnce(Result<Response, String>) -> Flow + Send>;
+type ThenSent = Box<dyn FnOnce(Result<(), String>) -> Flow + Send>;
+
+/// What a provider does next.
+pub(crate) enum Flow {
+    Send(Box<Request>, Then),
+    /// Something other than HTTP.
+    Publish(Parcel, ThenSent),
+    Done,
+    Failed(Failure),
+}
+
+impl Flow {
+    /// Ends with a result of sending.
+    pub(crate) fn end(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Done,
+            Err(message) => Self::failed(message),
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(Failure { stage: Stage::Post, message: message.into() })
+    }
+
+    pub(crate) fn refused(message: impl fmt::Display) -> Self {
+        Self::Failed(Failure::notifier(message))
+    }
+}
+
+/// What a driver does next.
+#[derive(Debug)]
+pub enum Step {
+    /// Waits so long, sends this, and calls [`Delivery::answer`] with the outcome.
+    Send(Duration, Parcel),
+    /// Nothing: the event is delivered, or needs no delivery.
+    Done,
+    /// Nothing: it was not delivered.
+    Failed(Failure),
+}
+
+/// What came of a parcel: the answer, or the text of the error, with whether another try may help.
+pub type Outcome = Result<Response, (String, bool)>;
+
+/// The delivery of one event to one provider.
+pub struct Delivery {
+    flow: Option<Flow>,
+    tries: u32,
+    redirects: u32,
+    waited: Duration,
+    timeout: Duration,
+    /// What was asked before redirects, which another try asks again.
+    first: Option<Box<Request>>,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery").field("tries", &self.tries).finish_non_exhaustive()
+    }
+}
+
+impl Delivery {
+    pub(crate) fn new(flow: Flow, timeout: Duration) -> Self {
+        Self {
+            flow: Some(flow),
+            tries: 0,
+            redirects: 0,
+            waited: Duration::ZERO,
+            timeout,
+            first: None,
+        }
+    }
+
+    /// The first step.
+    pub fn start(&mut self) -> Step {
+        self.advance(Duration::ZERO)
+    }
+
+    /// The step after this outcome of the last one.
+    pub fn answer(&mut self, outcome: Outcome) -> Step {
+        match self.flow.take() {
+            Some(Flow::Send(request, then)) => self.answered(request, then, outcome),
+            Some(Flow::Publish(_, then)) => {
+                self.flow = Some(then(outcome.map(drop).map_err(|(text, _)| text)));
+                self.advance(Duration::ZERO)
+            }
+            ended => {
+                self.flow = ended;
+                self.advance(Duration::ZERO)
+            }
+        }
+    }
+
+    /// Goes on to the next thing to send; requests that Go would not send fail here.
+    fn advance(&mut self, mut wait: Duration) -> Step {
+        loop {
+            match self.flow.take() {
+                Some(Flow::Send(request, then)) => {
+                    if let Some(fault) = request.fault() {
+                        match self.settle(request, then, Err(fault)) {
+                            Some(longer) => wait += longer,
+                            None => wait = Duration::ZERO,
+                        }
+                        continue;
+                    }
+                    let parcel = Parcel::Http(Box::new(request.on_the_wire()));
+                    self.flow = Some(Flow::Send(request, then));
+                    return Step::Send(wait, parcel);
+                }
+                Some(Flow::Publish(parcel, then)) => {
+                    self.flow = Some(Flow::Publish(parcel.clone(), then));
+                    return Step::Send(wait, parcel);
+                }
+                Some(Flow::Failed(failure)) => {
+                    self.flow = Some(Flow::Failed(failure.clone()));
+                    return Step::Failed(failure);
+                }
+                Some(Flow::Done) | None => {
+                    self.flow = Some(Flow::Done);
+                    return Step::Done;
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, request: Box<Request>, then: Then, outcome: Outcome) -> Step {
+        if let Ok(answer) = &outcome
+            && let Some(next) = request.redirected(answer)
+        {
+            self.redirects += 1;
+            self.first.get_or_insert_with(|| request.clone());
+            if self.redirects < MAX_REDIRECTS {
+                self.flow = Some(Flow::Send(Box::new(next), then));
+                return self.advance(Duration::ZERO);
+            }
+            let operation = format!("{}{}", &next.method[..1], next.method[1..].to_lowercase());
+            let location = crate::text::quoted(&next.url);
+            let text = format!("{operation} {location}: stopped after {MAX_REDIRECTS} redirects");
+            let first = self.first.take().unwrap_or(request);
+            let wait = self.settle(first, then, Err((text, false)));
+            return self.advance(wait.unwrap_or_default());
+        }
+        let first = self.first.take().unwrap_or(request);
+        let wait = self.settle(first, then, outcome);
+        self.advance(wait.unwrap_or_default())
+    }
+
+    /// Decides whether a request is made again, and after how long; else hands its outcome on.
+    fn settle(&mut self, request: Box<Request>, then: Then, outcome: Outcome) -> Option<Duration> {
+        self.redirects = 0;
+        self.tries += 1;
+        let may_help = match &outcome {
+            Ok(answer) => {
+                answer.status == 429
+                    || answer.status == 0
+                    || answer.status >= 500 && answer.status != 501
+            }
+            Err((_, may_help)) => *may_help,
+        };
+        let (most, wait) = match request.retry {
+            Retry::Never => (1, Duration::ZERO),
+            Retry::Doubling => {
+                let asked = outcome.as_ref().ok().and_then(Response::retry_after);
+                let doubled = Duration::from_secs(1 << self.tries.min(4));
+                (5, asked.unwrap_or(doubled))
+            }
+            Retry::Soon => (6, Duration::from_millis(250)),
+        };
+        if may_help && self.tries < most {
+            self.waited += wait;
+            if self.waited < self.timeout {
+                self.flow = Some(Flow::Send(request, then));
+                return Some(wait);
+            }
+            self.tries = 0;
+            self.flow = Some(then(Err("context deadline exceeded".to_owned())));
+            return None;
+        }
+        let tries = std::mem::take(&mut self.tries);
+        let shown = format!("{} {}", request.method, request.url);
+        let outcome = match outcome {
+            Ok(_) if may_help && request.retry == Retry::Doubling => {
+                Err(format!("{shown} giving up after {tries} attempt(s)"))
+            }
+            Err((text, _)) if request.retry == Retry::Doubling => {
+                Err(format!("{shown} giving up after {tries} attempt(s): {text}"))
+            }
+            Ok(answer) => Ok(answer),
+            Err((text, _)) => Err(text),
+        };
+        self.flow = Some(then(outcome));
+        None
+    }
+}

@@ -1,0 +1,26 @@
+//! JSON as Go's `encoding/json` writes it: characters that mean something in HTML are escaped.
+
+use serde::Serialize;
+
+/// A value as JSON; nothing that is written here can fail.
+pub(crate) fn bytes(value: &impl Serialize) -> Vec<u8> {
+    text(value).into_bytes()
+}
+
+/// The same as text.
+pub(crate) fn text(value: &impl Serialize) -> String {
+    let plain = serde_json::to_string(value).unwrap_or_default();
+    // Outside of strings none of these can occur.
+    let mut escaped = String::with_capacity(plain.len());
+    for character in plain.chars() {
+        match character {
+            '<' => escaped.push_str("\\u003c"),
+            '>' => escaped.push_str("\\u003e"),
+            '&' => escaped.push_str("\\u0026"),
+            '\u{2028}' => escaped.push_str("\\u2028"),
+            '\u{2029}' => escaped.push_str("\\u2029"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,38 @@
+//! Notifications: who gets an event, what is sent where, and which requests of receivers count.
+//!
+//! Here: decisions and texts, without network, clock or cluster. Elsewhere: sending, and reading objects (the program).
+//!
+//! * [`dispatch()`] decides what an [`Alert`] makes of an [`Event`]; [`delivery`] makes the conversation with a Provider.
+//! * A [`Delivery`] says what to send, step by step; its driver sends it and hands the answers back.
+//! * [`receivers`] judges requests that webhooks make.
+//!
+//! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
+//! branch.
+
+mod commit_status;
+mod credentials;
+mod dispatch;
+mod event;
+mod fold;
+mod http;
+mod json;
+mod metadata;
+mod objects;
+mod options;
+mod parcel;
+mod providers;
+pub mod receivers;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use commit_status::commit_status;
+pub use credentials::Tls;
+pub use dispatch::{Cluster, Dispatch, Settings, Verdict, Warning, delivery, dispatch};
+pub use event::{EVENT_GROUP, Event, NoEvent, ObjectReference};
+pub use http::{Delivery, Failure, MAX_ANSWER, Outcome, Request, Response, Stage, Step};
+pub use objects::{
+    Alert, AlertSpec, Metadata, NameReference, Provider, ProviderSpec, Secret, Source, Unreadable,
+};
+pub use parcel::{EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, Parcel, PubSubMessage};
+pub use providers::{NatsKey, TYPES};

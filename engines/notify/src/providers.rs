@@ -1,0 +1,203 @@
+//! What is sent to each type of Provider: one file a type.
+//!
+//! Here: the list of types, and what many of them share. Elsewhere: how requests are made again (`http`).
+//!
+//! Source of the semantics: notification-controller 1.9.3, `internal/notifier`.
+
+mod alertmanager;
+mod azuredevops;
+mod azureeventhub;
+mod bitbucket;
+mod bitbucketserver;
+mod comment;
+mod datadog;
+mod discord;
+mod generic;
+mod git;
+mod gitea;
+mod giteapullrequestcomment;
+mod github;
+mod githubdispatch;
+mod githubpullrequestcomment;
+mod gitlab;
+mod gitlabmergerequestcomment;
+mod googlechat;
+mod googlepubsub;
+mod grafana;
+mod incidentio;
+mod lark;
+mod markdown;
+mod matrix;
+mod msteams;
+mod nats;
+mod opsgenie;
+mod otel;
+mod pagerduty;
+mod rocket;
+mod sentry;
+mod slack;
+mod telegram;
+mod webex;
+mod zoom;
+mod zulip;
+
+use golang::url::Url;
+use serde_json::{Value, json};
+
+use crate::event::Event;
+use crate::http::{Flow, Request, Response, Retry};
+use crate::options::Options;
+pub use nats::NatsKey;
+
+type Maker = fn(Options, Event) -> Flow;
+
+const MAKERS: [(&str, Maker); 34] = [
+    ("alertmanager", alertmanager::flow),
+    ("azuredevops", azuredevops::flow),
+    ("azureeventhub", azureeventhub::flow),
+    ("bitbucket", bitbucket::flow),
+    ("bitbucketserver", bitbucketserver::flow),
+    ("datadog", datadog::flow),
+    ("discord", discord::flow),
+    ("generic", generic::flow),
+    ("generic-hmac", generic::signed),
+    ("gitea", gitea::flow),
+    ("giteapullrequestcomment", giteapullrequestcomment::flow),
+    ("github", github::flow),
+    ("githubdispatch", githubdispatch::flow),
+    ("githubpullrequestcomment", githubpullrequestcomment::flow),
+    ("gitlab", gitlab::flow),
+    ("gitlabmergerequestcomment", gitlabmergerequestcomment::flow),
+    ("googlechat", googlechat::flow),
+    ("googlepubsub", googlepubsub::flow),
+    ("grafana", grafana::flow),
+    ("incident.io", incidentio::flow),
+    ("lark", lark::flow),
+    ("matrix", matrix::flow),
+    ("msteams", msteams::flow),
+    ("nats", nats::flow),
+    ("opsgenie", opsgenie::flow),
+    ("otel", otel::flow),
+    ("pagerduty", pagerduty::flow),
+    ("rocket", rocket::flow),
+    ("sentry", sentry::flow),
+    ("slack", slack::flow),
+    ("telegram", telegram::flow),
+    ("webex", webex::flow),
+    ("zoom", zoom::flow),
+    ("zulip", zulip::flow),
+];
+
+/// The types of Providers that there are.
+pub const TYPES: [&str; 34] = {
+    let mut types = [""; 34];
+    let mut at = 0;
+    while at < types.len() {
+        types[at] = MAKERS[at].0;
+        at += 1;
+    }
+    types
+};
+
+/// The conversation with a Provider of a type.
+pub(crate) fn flow(kind: &str, options: Options, event: Event) -> Flow {
+    match MAKERS.iter().find(|(known, _)| *known == kind) {
+        Some((_, make)) => make(options, event),
+        None => Flow::refused(format!("provider {kind} not supported")),
+    }
+}
+
+/// Accepts the address of a webhook, which has to be absolute.
+///
+/// # Errors
+/// Go's message of `url.ParseRequestURI`.
+fn request_uri(address: &str) -> Result<Url, String> {
+    let quoted = crate::text::quoted(address);
+    if address.is_empty() {
+        return Err(format!("parse {quoted}: empty url"));
+    }
+    // A fragment is not looked for: the `#` belongs to the path.
+    let url = Url::parse(address.replace('#', "%23").as_bytes())
+        .map_err(|error| error.to_string().replace("%23", "#"))?;
+    let is_rooted = url.path.starts_with(b"/") || address == "*" || url.path.is_empty();
+    if url.scheme.is_empty() && !url.path.starts_with(b"/") {
+        return Err(format!("parse {quoted}: invalid URI for request"));
+    }
+    if url.opaque.is_empty() && is_rooted || !url.opaque.is_empty() {
+        return Ok(url);
+    }
+    Err(format!("parse {quoted}: invalid URI for request"))
+}
+
+/// A message to a webhook, with the retries that most types share.
+fn message(options: &Options, url: &str, payload: &Value) -> Request {
+    Request::new("POST", url)
+        .json(payload)
+        .retry(Retry::Doubling)
+        .proxy(&options.proxy)
+        .tls(options.tls.clone())
+}
+
+/// Posts a message; any status of success counts.
+fn post(request: Request, then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static) -> Flow {
+    post_judged(request, judge, then)
+}
+
+/// Posts a message whose answer is judged in its own way.
+fn post_judged(
+    request: Request,
+    judge: fn(&Response) -> Result<(), String>,
+    then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static,
+) -> Flow {
+    if let Some(proxy) = &request.proxy
+        && let Err(error) = Url::parse(proxy.as_bytes())
+    {
+        return then(Err(format!("unable to parse proxy URL: {error}")));
+    }
+    if let Err(error) = Url::parse(request.url.as_bytes()) {
+        return then(Err(format!("failed to create a new request: {error}")));
+    }
+    request.send(move |answer| {
+        then(match answer {
+            Err(error) => Err(format!("failed to execute request: {error}")),
+            Ok(answer) => judge(&answer).map_err(|error| format!("request failed: {error}")),
+        })
+    })
+}
+
+fn judge(answer: &Response) -> Result<(), String> {
+    if answer.is_success() {
+        return Ok(());
+    }
+    Err(format!("request failed with status code {}: {}", answer.status, answer.text()))
+}
+
+/// Posts a message, with the words that most types put before an error.
+fn post_message(request: Request) -> Flow {
+    post(request, |result| {
+        Flow::end(result.map_err(|error| format!("postMessage failed: {error}")))
+    })
+}
+
+/// The attachment of Slack, which others understand as well.
+fn attachment(event: &Event, [info, error]: [&str; 2], fallback: &str) -> Value {
+    let fields: Vec<_> = event
+        .metadata
+        .iter()
+        .map(|(key, value)| json!({"title": key, "value": value, "short": false}))
+        .collect();
+    json!([{
+        "fallback": fallback,
+        "color": if event.is_error() { error } else { info },
+        "author_name": event.object.heading(),
+        "text": event.message,
+        "mrkdwn_in": ["text"],
+        "fields": fields,
+    }])
+}
+
+/// `kind/name`, and the reason in words.
+fn name_and_description(event: &Event) -> (String, String) {
+    let name = format!("{}/{}", event.object.kind, event.object.name).to_lowercase();
+    (name, crate::text::words(&event.reason))
+}

@@ -1,0 +1,102 @@
+//! Type `bitbucket`: a build status at bitbucket.org, unless the one of the same key says the same.
+
+use aws_lc_rs::digest;
+use serde_json::{Value, json};
+
+use super::git::{self, Repository, text};
+use super::name_and_description;
+use crate::event::Event;
+use crate::http::{Flow, Request, Response};
+use crate::options::Options;
+
+/// What is asked about, and who asks.
+struct Status {
+    url: String,
+    token: (String, String),
+    payload: Value,
+}
+
+/// The key of a build, which may have at most forty characters.
+pub(super) fn key(id: &str) -> String {
+    hex::encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, id.as_bytes()))
+}
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if options.token.is_empty() {
+        return Flow::refused("bitbucket token cannot be empty");
+    }
+    if options.commit_status.is_empty() {
+        return Flow::refused("commit status cannot be empty");
+    }
+    let repository = Repository::parse(&options.url);
+    let Some((username, password)) =
+        options.token.split_once(':').filter(|(_, password)| !password.contains(':'))
+    else {
+        return Flow::refused("invalid token format, expected to be <user>:<password>");
+    };
+    let Some((owner, name)) = repository.owner_and_name() else {
+        let id = crate::text::quoted(&repository.id);
+        return Flow::refused(format!("invalid repository id {id}"));
+    };
+    if event.is_progressing() {
+        return Flow::Done;
+    }
+    let found = git::commit(&event).and_then(|commit| {
+        let state =
+            git::state(&event, ["SUCCESSFUL", "FAILED"], "can't convert to bitbucket state")?;
+        Ok((commit, state))
+    });
+    let (commit, state) = match found {
+        Ok(found) => found,
+        Err(error) => return Flow::failed(error),
+    };
+    let (build, description) = name_and_description(&event);
+    let payload = json!({
+        "key": key(&options.commit_status),
+        "url": "https://bitbucket.org",
+        "state": state,
+        "name": build,
+        "description": description,
+    });
+    let api = "https://api.bitbucket.org/2.0/repositories";
+    let status = Status {
+        url: format!("{api}/{owner}/{name}/commit/{commit}/statuses/build"),
+        token: (username.to_owned(), password.to_owned()),
+        payload,
+    };
+    post(options, status)
+}
+
+fn post(options: Options, status: Status) -> Flow {
+    let Status { url, token: (username, password), payload } = status;
+    let reading = Request::new("GET", format!("{url}/{}", text(&payload, "/key")))
+        .basic(&username, &password)
+        .tls(options.tls.clone());
+    let request =
+        Request::new("POST", url).json(&payload).basic(&username, &password).tls(options.tls);
+    reading.send(move |answer| {
+        let known = match answer {
+            Ok(answer) if answer.status == 404 => Ok(Value::Null),
+            Ok(answer) => judge(&answer).and_then(|()| git::json(&answer)),
+            Err(error) => Err(error),
+        };
+        match known {
+            Err(error) => Flow::failed(format!("could not get commit status: {error}")),
+            Ok(known) if is_same(&known, &payload) => Flow::Done,
+            Ok(_) => request.send(|answer| {
+                Flow::end(answer.and_then(|answer| {
+                    judge(&answer)?;
+                    git::json(&answer).map(drop)
+                }))
+            }),
+        }
+    })
+}
+
+fn is_same(known: &Value, payload: &Value) -> bool {
+    ["/state", "/description"].iter().all(|path| text(known, path) == text(payload, path))
+}
+
+fn judge(answer: &Response) -> Result<(), String> {
+    if matches!(answer.status, 200 | 201 | 202 | 204) { Ok(()) } else { Err(answer.status_line()) }
+}

@@ -1,0 +1,29 @@
+//! Comments on pull requests: one for each object and Provider, found again by a mark in it.
+
+use serde_json::Value;
+
+use super::git::text;
+use super::markdown::markdown;
+use crate::event::Event;
+
+/// A comment and the mark by which it is found.
+pub(super) struct Comment {
+    pub(super) body: String,
+    mark: String,
+}
+
+impl Comment {
+    pub(super) fn new(prefix: &str, uid: &str, event: &Event) -> Self {
+        let mark = format!("<!-- {prefix}:{uid}/{} -->", event.object.display());
+        Self { body: format!("{mark}\n\n{}", markdown(event)), mark }
+    }
+
+    /// The id of the first comment of this author that has the mark.
+    pub(super) fn find(&self, comments: &[Value], author: &str, login: &str) -> Option<i64> {
+        let mut comments = comments.iter();
+        let found = comments.find(|comment| {
+            text(comment, author) == login && text(comment, "/body").contains(&self.mark)
+        })?;
+        Some(found.get("id").and_then(Value::as_i64).unwrap_or_default())
+    }
+}

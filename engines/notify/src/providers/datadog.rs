@@ -1,0 +1,67 @@
+//! Type `datadog`: an event.
+
+use golang::url::Url;
+use serde_json::json;
+
+use super::git::readable;
+use crate::event::Event;
+use crate::http::{Flow, Request};
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if options.token.is_empty() {
+        return Flow::refused("token cannot be empty");
+    }
+    let quoted = crate::text::quoted;
+    let url = match Url::parse(options.url.as_bytes()) {
+        Ok(url) => url,
+        Err(error) => {
+            let address = quoted(&options.url);
+            return Flow::refused(format!("failed to parse address {address}: {error}"));
+        }
+    };
+    if let Err(error) = Url::parse(options.proxy.as_bytes()) {
+        let proxy = quoted(&options.proxy);
+        return Flow::refused(format!("failed to parse proxy URL {proxy}: {error}"));
+    }
+    let lossy = String::from_utf8_lossy;
+    let base = if url.host.is_empty() || url.scheme.is_empty() {
+        "https://api.datadoghq.com".to_owned()
+    } else {
+        format!("{}://{}", lossy(&url.scheme), lossy(&url.host))
+    };
+    let object = &event.object;
+    let mut tags = vec![
+        format!("flux_reporting_controller:{}", event.reporting_controller),
+        format!("flux_reason:{}", event.reason),
+        format!("kube_kind:{}", object.kind),
+        format!("kube_name:{}", object.name),
+        format!("kube_namespace:{}", object.namespace),
+    ];
+    tags.extend(event.metadata.iter().map(|(key, value)| format!("{key}:{value}")));
+    let tags: Vec<_> = tags.iter().map(|tag| tag.to_lowercase()).collect();
+    let payload = json!({
+        "alert_type": if event.is_error() { "error" } else { "info" },
+        "date_happened": event.unix(),
+        "source_type_name": "fluxcd",
+        "tags": tags,
+        "text": event.message,
+        "title": format!("Events from the {} {}/{}", object.kind, object.name, object.namespace),
+    });
+    Request::new("POST", format!("{base}/api/v1/events"))
+        .json(&payload)
+        .header("Accept", "application/json")
+        .header("Dd-Api-Key", &options.token)
+        .proxy(&options.proxy)
+        .tls(options.tls)
+        .send(|answer| {
+            Flow::end(match answer {
+                Err(error) => Err(format!("failed to post event to DataDog: {error}")),
+                Ok(answer) if answer.status >= 300 => {
+                    Err(format!("failed to post event to DataDog: {}", answer.status_line()))
+                }
+                Ok(answer) => readable(&answer)
+                    .map_err(|error| format!("failed to post event to DataDog: {error}")),
+            })
+        })
+}

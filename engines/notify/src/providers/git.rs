@@ -1,0 +1,154 @@
+//! What commit statuses and comments of all Git services share: addresses, revisions, numbers, lists of answers.
+
+use golang::regexp::Regexp;
+use golang::strconv;
+use golang::url::Url;
+use serde_json::Value;
+
+use crate::event::Event;
+use crate::http::{Flow, Response};
+
+/// Schemes under which Git is reached.
+const TRANSPORTS: [&[u8]; 9] =
+    [b"ssh", b"git", b"git+ssh", b"http", b"https", b"ftp", b"ftps", b"rsync", b"file"];
+
+/// A repository: scheme and host, and the path without `.git`.
+pub(super) struct Repository {
+    pub(super) host: String,
+    pub(super) id: String,
+}
+
+impl Repository {
+    /// Reads the address of a repository: a URL, the form of `scp`, or else a path. One over SSH is asked over HTTPS.
+    pub(super) fn parse(address: &str) -> Self {
+        let url = transport(address).or_else(|| scp(address)).unwrap_or_else(|| Url {
+            scheme: b"file".to_vec(),
+            path: address.as_bytes().to_vec(),
+            ..Url::default()
+        });
+        let lossy = String::from_utf8_lossy;
+        let scheme = if url.scheme == b"ssh" { "https".into() } else { lossy(&url.scheme) };
+        let path = lossy(&url.path);
+        let path = path.trim_start_matches('/');
+        Self {
+            host: format!("{scheme}://{}", lossy(&url.host)),
+            id: path.strip_suffix(".git").unwrap_or(path).to_owned(),
+        }
+    }
+
+    /// Owner and name, where there are exactly these.
+    pub(super) fn owner_and_name(&self) -> Option<(&str, &str)> {
+        self.id.split_once('/').filter(|(_, name)| !name.contains('/'))
+    }
+}
+
+fn transport(address: &str) -> Option<Url> {
+    Url::parse(address.as_bytes()).ok().filter(|url| TRANSPORTS.contains(&&*url.scheme))
+}
+
+fn scp(address: &str) -> Option<Url> {
+    let pattern = Regexp::new("^([a-zA-Z0-9_]+@)?([a-zA-Z0-9._-]+):(.*)$").ok()?;
+    let groups = pattern.find_groups(address)?;
+    let [_, _, Some(host), Some(path)] = &*groups else { return None };
+    Some(Url {
+        scheme: b"ssh".to_vec(),
+        host: host.as_bytes().to_vec(),
+        path: path.as_bytes().to_vec(),
+        ..Url::default()
+    })
+}
+
+/// The commit that an event is about.
+///
+/// # Errors
+/// If there is no revision, or it does not end in forty bytes. Parity(flux): what the bytes are does not count.
+pub(super) fn commit(event: &Event) -> Result<String, String> {
+    let revision = event.revision().ok_or("missing revision metadata")?;
+    let after = |mark| revision.rsplit_once(mark).map(|(_, hash)| hash);
+    let hash = after(':').or_else(|| after('/')).unwrap_or(revision);
+    if hash.len() != 40 {
+        return Err(format!("failed to extract commit hash from '{revision}' revision"));
+    }
+    Ok(hash.to_owned())
+}
+
+/// The state of a severity, which is one for information and one for errors.
+///
+/// # Errors
+/// This message, for all other severities.
+pub(super) fn state(
+    event: &Event,
+    [info, error]: [&'static str; 2],
+    message: &str,
+) -> Result<&'static str, String> {
+    match &*event.severity {
+        "info" => Ok(info),
+        "error" => Ok(error),
+        _ => Err(message.to_owned()),
+    }
+}
+
+/// The number of the pull request.
+///
+/// # Errors
+/// Flux's message when it is missing or no number.
+pub(super) fn number(event: &Event, function: &str) -> Result<i64, String> {
+    let text = event.meta("change_request").ok_or("missing \"change_request\" metadata key")?;
+    strconv::parse_int(text, 10, 64).map_err(|error| {
+        let shown = crate::text::quoted(text);
+        format!(
+            "invalid \"change_request\" metadata value {shown}: strconv.{function}: parsing \
+             {shown}: {}",
+            error.reason
+        )
+    })
+}
+
+/// A member that is a text; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The JSON of an answer.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn json(answer: &Response) -> Result<Value, String> {
+    if answer.body.is_empty() {
+        return Err("EOF".to_owned());
+    }
+    serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
+}
+
+/// Accepts an answer whose body, if it has one, is JSON.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn readable(answer: &Response) -> Result<(), String> {
+    if answer.body.is_empty() { Ok(()) } else { json(answer).map(drop) }
+}
+
+/// The list of an answer, where an empty body and `null` are an empty list.
+///
+/// # Errors
+/// If it is no list.
+pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
+    if answer.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Vec::new());
+    }
+    match json(answer)? {
+        Value::Array(items) => Ok(items),
+        Value::Null => Ok(Vec::new()),
+        _ => Err("json: cannot unmarshal object into Go value of type []*Status".to_owned()),
+    }
+}
+
+/// Ends with a result of making a request, whose answer `judge` turns into an error.
+pub(super) fn ended(
+    answer: Result<Response, String>,
+    words: &str,
+    judge: impl Fn(&Response) -> Result<(), String>,
+) -> Flow {
+    let result = answer.and_then(|answer| judge(&answer));
+    Flow::end(result.map_err(|error| format!("{words}{error}")))
+}

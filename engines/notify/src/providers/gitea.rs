@@ -1,0 +1,147 @@
+//! Type `gitea`, also for Forgejo: a commit status, unless the newest one of the same context says the same.
+//!
+//! Here: also the client that both types of Gitea share.
+
+use std::sync::Arc;
+
+use golang::url::Url;
+use serde_json::{Value, json};
+
+use super::git::{self, Repository, ended, text};
+use super::name_and_description;
+use crate::credentials::Tls;
+use crate::event::Event;
+use crate::http::{Flow, Request, Response};
+use crate::options::Options;
+use crate::text::path_element;
+
+/// A repository at Gitea, and how it is asked.
+#[derive(Clone)]
+pub(super) struct Client {
+    api: String,
+    repository: String,
+    token: String,
+    proxy: String,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Client {
+    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
+        Request::new(method, format!("{}{path}", self.api))
+            .header("Authorization", format!("token {}", self.token))
+            .proxy(&self.proxy)
+            .tls(self.tls.clone())
+    }
+
+    pub(super) fn of_repository(&self, method: &'static str, path: &str) -> Request {
+        self.request(method, &format!("/repos/{}{path}", self.repository))
+    }
+}
+
+/// Asks for the version of the server, as Gitea's client does, and goes on.
+pub(super) fn connect(
+    options: &Options,
+    then: impl FnOnce(Client) -> Flow + Send + 'static,
+) -> Flow {
+    let token = if options.token.is_empty() { &options.password } else { &options.token };
+    if token.is_empty() {
+        return Flow::refused("gitea token cannot be empty");
+    }
+    let repository = Repository::parse(&options.url);
+    let Some((owner, name)) = repository.owner_and_name() else {
+        let id = crate::text::quoted(&repository.id);
+        return Flow::refused(format!("invalid repository id {id}"));
+    };
+    if Url::parse(options.proxy.as_bytes()).is_err() {
+        return Flow::refused("invalid proxy URL");
+    }
+    let client = Client {
+        api: format!("{}/api/v1", repository.host.trim_end_matches('/')),
+        repository: format!("{}/{}", path_element(owner), path_element(name)),
+        token: token.clone(),
+        proxy: options.proxy.clone(),
+        tls: options.tls.clone(),
+    };
+    client.request("GET", "/version").send(move |answer| {
+        match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
+            Ok(_) => then(client),
+            Err(error) => Flow::refused(format!("failed creating Gitea client: {error}")),
+        }
+    })
+}
+
+/// The error of an answer, in the words of Gitea's client.
+pub(super) fn judge(answer: &Response) -> Result<(), String> {
+    if answer.is_success() {
+        return Ok(());
+    }
+    let body = git::json(answer).unwrap_or_default();
+    match body.get("message").or_else(|| body.get("error")).and_then(Value::as_str) {
+        Some(message) => Err(message.to_owned()),
+        None => Err(format!("unknown API error: {}", answer.status)),
+    }
+}
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if options.commit_status.is_empty() {
+        return Flow::refused("commit status cannot be empty");
+    }
+    let context = options.commit_status.clone();
+    connect(&options, move |client| {
+        let found = git::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
+        let (commit, state) = match found {
+            Ok(found) => found,
+            Err(error) => return Flow::failed(error),
+        };
+        let (_, description) = name_and_description(&event);
+        let status = json!({
+            "state": state,
+            "target_url": "",
+            "description": description,
+            "context": context,
+        });
+        post(client, &path_element(&commit), status)
+    })
+}
+
+/// Work that is not finished is pending here, which other services are not told.
+fn state(event: &Event) -> Result<&'static str, String> {
+    if event.is_progressing() {
+        return Ok("pending");
+    }
+    git::state(event, ["success", "failure"], "can't convert to gitea state")
+}
+
+fn post(client: Client, commit: &str, status: Value) -> Flow {
+    let request = client.of_repository("POST", &format!("/statuses/{commit}")).json(&status);
+    let reading = client
+        .of_repository("GET", &format!("/commits/{commit}/statuses?limit=50&page=1"))
+        .header("Content-Type", "application/json");
+    reading.send(move |answer| {
+        match answer.and_then(|answer| judge(&answer).and_then(|()| list(&answer))) {
+            Err(error) => Flow::failed(format!("could not list commit statuses: {error}")),
+            Ok(statuses) if is_known(&statuses, &status) => Flow::Done,
+            Ok(_) => request.send(|answer| ended(answer, "", judge)),
+        }
+    })
+}
+
+/// A list, which has to be there.
+pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
+    let _is_json = git::json(answer)?;
+    git::list(answer)
+}
+
+/// Whether the newest status of the context says the same; those with an empty member do not count.
+fn is_known(statuses: &[Value], status: &Value) -> bool {
+    let members =
+        [("/context", "/context"), ("/status", "/state"), ("/description", "/description")];
+    let is_whole = |it: &&Value| members.iter().all(|(theirs, _)| !text(it, theirs).is_empty());
+    let newest = statuses
+        .iter()
+        .filter(is_whole)
+        .find(|it| text(it, "/context") == text(status, "/context"));
+    newest.is_some_and(|it| {
+        members.iter().all(|(theirs, ours)| text(it, theirs) == text(status, ours))
+    })
+}

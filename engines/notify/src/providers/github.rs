@@ -1,0 +1,280 @@
+//! Type `github`: a commit status, unless the newest one of the same context says the same.
+//!
+//! Here: also the client that all types of GitHub share, which logs in by a token or as a GitHub App.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::git::{self, Repository, ended, text};
+use super::name_and_description;
+use crate::credentials::Tls;
+use crate::event::Event;
+use crate::http::{Flow, Request, Response};
+use crate::options::Options;
+
+/// A repository at GitHub, and how it is asked.
+#[derive(Clone)]
+pub(super) struct Client {
+    api: String,
+    pub(super) owner: String,
+    pub(super) name: String,
+    token: String,
+    tls: Option<Arc<Tls>>,
+    /// The name of the app, where its comments are looked for.
+    pub(super) app: String,
+}
+
+impl Client {
+    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
+        let url = format!("{}/repos/{}/{}{path}", self.api, self.owner, self.name);
+        self.dress(Request::new(method, url))
+    }
+
+    pub(super) fn user(&self) -> Request {
+        self.dress(Request::new("GET", format!("{}/user", self.api)))
+    }
+
+    fn dress(&self, request: Request) -> Request {
+        // Parity(flux): the certificates are for servers of one's own.
+        let tls = self.tls.clone().filter(|_| self.api != "https://api.github.com");
+        request
+            .header("Accept", "application/vnd.github.v3+json")
+            .header("X-GitHub-Api-Version", "2022-11-28")
+            .bearer(&self.token)
+            .tls(tls)
+    }
+}
+
+/// Logs in and goes on.
+pub(super) fn connect(
+    options: &Options,
+    wants_login: bool,
+    then: impl FnOnce(Client) -> Flow + Send + 'static,
+) -> Flow {
+    let token = if options.token.is_empty() { &options.password } else { &options.token };
+    if !token.is_empty() {
+        return match client(&options.url, token.clone(), options.tls.clone()) {
+            Ok(client) => then(client),
+            Err(error) => Flow::refused(error),
+        };
+    }
+    if !options.secret.data.contains_key("githubAppID") {
+        return Flow::refused("github token or github app details must be specified");
+    }
+    let (url, tls) = (options.url.clone(), options.tls.clone());
+    as_app(options, wants_login, move |token, app| match client(&url, token, tls) {
+        Ok(client) => then(Client { app, ..client }),
+        Err(error) => Flow::refused(error),
+    })
+}
+
+fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client, String> {
+    let repository = Repository::parse(address);
+    let Some((owner, name)) = repository.owner_and_name() else {
+        return Err(format!("invalid repository id: '{}'", repository.id));
+    };
+    let api = match repository.host.split_once("://") {
+        Some((_, "github.com")) => "https://api.github.com".to_owned(),
+        _ => format!("{}/api/v3", repository.host),
+    };
+    Ok(Client {
+        api,
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+        token,
+        tls,
+        app: String::new(),
+    })
+}
+
+/// Gets a token of an installation, and the name of the app where it is wanted.
+fn as_app(
+    options: &Options,
+    wants_login: bool,
+    then: impl FnOnce(String, String) -> Flow + Send + 'static,
+) -> Flow {
+    let app = match App::new(options) {
+        Ok(app) => app,
+        Err(error) => return Flow::refused(error),
+    };
+    let token = move |slug: String,
+                      app: App,
+                      then: Box<dyn FnOnce(String, String) -> Flow + Send>| {
+        app.installation(move |app, id| {
+            let request = app.request("POST", &format!("/app/installations/{id}/access_tokens"));
+            request.send(move |answer| match answer.and_then(|answer| judged("POST", &answer)) {
+                Ok(answer) => then(text(&answer, "/token").to_owned(), slug),
+                Err(error) => Flow::refused(format!("could not get installation token: {error}")),
+            })
+        })
+    };
+    let then: Box<dyn FnOnce(String, String) -> Flow + Send> = Box::new(then);
+    if !wants_login {
+        return token(String::new(), app, then);
+    }
+    app.request("GET", "/app").send(move |answer| {
+        match answer.and_then(|answer| judged("GET", &answer)) {
+            Ok(answer) => token(text(&answer, "/slug").to_owned(), app, then),
+            Err(error) => Flow::refused(format!("could not get app: {error}")),
+        }
+    })
+}
+
+fn judged(method: &str, answer: &Response) -> Result<Value, String> {
+    if !answer.is_success() {
+        return Err(format!("{method}: received non 2xx response status {}", answer.status_line()));
+    }
+    git::json(answer)
+}
+
+/// A GitHub App.
+struct App {
+    api: String,
+    /// Proves who asks, for ten minutes.
+    jwt: String,
+    owner: Option<String>,
+    installation: Option<String>,
+    proxy: String,
+    tls: Option<Arc<Tls>>,
+}
+
+impl App {
+    fn new(options: &Options) -> Result<Self, String> {
+        let secret = &options.secret;
+        let id = secret.text("githubAppID").unwrap_or_default();
+        let (owner, installation) =
+            (secret.text("githubAppInstallationOwner"), secret.text("githubAppInstallationID"));
+        let key = secret.bytes("githubAppPrivateKey").unwrap_or_default();
+        let api = secret.text("githubAppBaseURL").filter(|url| !url.is_empty());
+        Ok(Self {
+            api: api.map_or_else(
+                || "https://api.github.com".to_owned(),
+                |url| url.trim_end_matches('/').to_owned(),
+            ),
+            jwt: jwt(&id, key, options.now)?,
+            owner,
+            installation,
+            proxy: options.proxy.clone(),
+            tls: options.tls.clone(),
+        })
+    }
+
+    fn request(&self, method: &'static str, path: &str) -> Request {
+        Request::new(method, format!("{}{path}", self.api))
+            .header("Accept", "application/vnd.github.v3+json")
+            .bearer(&self.jwt)
+            .proxy(&self.proxy)
+            .tls(self.tls.clone())
+    }
+
+    /// Finds the installation of the owner, where only that is known.
+    fn installation(self, then: impl FnOnce(Self, String) -> Flow + Send + 'static) -> Flow {
+        if let Some(id) = &self.installation {
+            let id = id.clone();
+            return then(self, id);
+        }
+        let owner = self.owner.clone().unwrap_or_default();
+        let request = self.request("GET", "/app/installations?per_page=100");
+        request.send(move |answer| {
+            let found = answer.and_then(|answer| judged("GET", &answer)).map(|answer| {
+                let installations = answer.as_array().cloned().unwrap_or_default();
+                let is_its = |it: &&Value| text(it, "/account/login").eq_ignore_ascii_case(&owner);
+                installations.iter().find(is_its).and_then(|it| it.get("id")?.as_i64())
+            });
+            match found {
+                Ok(Some(id)) => then(self, id.to_string()),
+                Ok(None) => Flow::refused(format!("no installation found for owner '{owner}'")),
+                Err(error) => Flow::refused(format!("could not list installations: {error}")),
+            }
+        })
+    }
+}
+
+fn jwt(id: &str, key: &[u8], now: i64) -> Result<String, String> {
+    let unusable = "could not parse private key: invalid key: Key must be a PEM encoded PKCS1 or \
+                    PKCS8 key";
+    let pem =
+        x509_parser::pem::Pem::iter_from_buffer(key).next().and_then(Result::ok).ok_or(unusable)?;
+    let pair = RsaKeyPair::from_der(&pem.contents)
+        .or_else(|_| RsaKeyPair::from_pkcs8(&pem.contents))
+        .map_err(|_| unusable)?;
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let header = part(&json!({"alg": "RS256", "typ": "JWT"}));
+    let claims = part(&json!({"iss": id, "iat": now - 60, "exp": now + 540}));
+    let signed = format!("{header}.{claims}");
+    let mut signature = vec![0; pair.public_modulus_len()];
+    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
+        .map_err(|_| "could not sign the token of the GitHub App")?;
+    Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+}
+
+/// The error of an answer, in the words of GitHub's client.
+pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), String> {
+    if answer.is_success() {
+        return Ok(());
+    }
+    let body = git::json(answer).unwrap_or_default();
+    let message = text(&body, "/message");
+    Err(format!("{method} {url}: {} {message} []", answer.status))
+}
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if options.commit_status.is_empty() {
+        return Flow::refused("commit status cannot be empty");
+    }
+    let context = options.commit_status.clone();
+    connect(&options, false, move |client| {
+        if event.is_progressing() {
+            return Flow::Done;
+        }
+        let found = git::commit(&event).and_then(|commit| {
+            let state =
+                git::state(&event, ["success", "failure"], "can't convert to github state")?;
+            Ok((commit, state))
+        });
+        match found {
+            Ok((commit, state)) => {
+                let (_, description) = name_and_description(&event);
+                let status =
+                    json!({"state": state, "context": context, "description": description});
+                post(client, &commit, status)
+            }
+            Err(error) => Flow::failed(error),
+        }
+    })
+}
+
+fn post(client: Client, commit: &str, status: Value) -> Flow {
+    let request = client.request("POST", &format!("/statuses/{commit}")).json(&status);
+    let reading = client.request("GET", &format!("/commits/{commit}/statuses?per_page=50"));
+    let url = reading.url.clone();
+    reading.send(move |answer| {
+        let statuses =
+            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::list(&answer)));
+        match statuses {
+            Err(error) => Flow::failed(format!("could not list commit statuses: {error}")),
+            Ok(statuses) if is_known(&statuses, &status) => Flow::Done,
+            Ok(_) => {
+                let url = request.url.clone();
+                request.send(move |answer| {
+                    let judge = |answer: &Response| judge("POST", &url, answer);
+                    ended(answer, "could not create commit status: ", judge)
+                })
+            }
+        }
+    })
+}
+
+/// Whether the newest status of the context says the same; those that lack a member do not count.
+fn is_known(statuses: &[Value], status: &Value) -> bool {
+    let members = ["context", "state", "description"];
+    let is_whole =
+        |it: &&Value| members.iter().all(|name| it.get(*name).is_some_and(Value::is_string));
+    let newest = statuses.iter().filter(is_whole).find(|it| it["context"] == status["context"]);
+    newest.is_some_and(|it| members.iter().all(|name| it[*name] == status[*name]))
+}

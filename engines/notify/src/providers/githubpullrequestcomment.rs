@@ -1,0 +1,71 @@
+//! Type `githubpullrequestcomment`: a comment on a pull request, which later events update.
+
+use serde_json::json;
+
+use super::comment::Comment;
+use super::git::{self, ended, text};
+use super::github::{Client, connect, judge};
+use crate::event::Event;
+use crate::http::{Flow, Response};
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    let uid = options.provider.uid.clone();
+    if uid.is_empty() {
+        return Flow::refused("provider UID cannot be empty");
+    }
+    connect(&options, true, move |client| {
+        if !client.app.is_empty() {
+            let login = format!("{}[bot]", client.app);
+            return write(client, &uid, &event, login);
+        }
+        let request = client.user();
+        let url = request.url.clone();
+        request.send(move |answer| {
+            let user = answer.and_then(|answer| {
+                judge("GET", &url, &answer)?;
+                if answer.body.is_empty() { Ok(json!({})) } else { git::json(&answer) }
+            });
+            match user {
+                Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
+                Err(error) => {
+                    Flow::refused(format!("failed to get authenticated user info: {error}"))
+                }
+            }
+        })
+    })
+}
+
+fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
+    let comment = Comment::new("flux-pr-comment-key", uid, event);
+    let number = match git::number(event, "Atoi") {
+        Ok(number) => number,
+        Err(error) => return Flow::failed(error),
+    };
+    // Parity(flux): without a number the comments of all issues are looked through.
+    let listed = if number == 0 { String::new() } else { format!("/{number}") };
+    let query = "direction=asc&per_page=100&sort=created";
+    let reading = client.request("GET", &format!("/issues{listed}/comments?{query}"));
+    let url = reading.url.clone();
+    reading.send(move |answer| {
+        let comments =
+            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::list(&answer)));
+        let comments = match comments {
+            Ok(comments) => comments,
+            Err(error) => {
+                return Flow::failed(format!("failed to list pull request comments: {error}"));
+            }
+        };
+        let found = comment.find(&comments, "/user/login", &login);
+        let (method, path, words) = match found {
+            Some(id) => ("PATCH", format!("/issues/comments/{id}"), "update"),
+            None => ("POST", format!("/issues/{number}/comments"), "create"),
+        };
+        let request = client.request(method, &path).json(&json!({"body": comment.body}));
+        let url = request.url.clone();
+        request.send(move |answer| {
+            let judge = |answer: &Response| judge(method, &url, answer);
+            ended(answer, &format!("failed to {words} pull request comment: "), judge)
+        })
+    })
+}

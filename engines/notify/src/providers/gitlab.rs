@@ -1,0 +1,125 @@
+//! Type `gitlab`: a commit status, unless one of the same name says the same about the commit.
+//!
+//! Here: also the client that both types of GitLab share.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::git::{self, Repository, ended, text};
+use super::name_and_description;
+use crate::credentials::Tls;
+use crate::event::Event;
+use crate::http::{Flow, Request, Response, Retry};
+use crate::options::Options;
+use crate::text::query;
+
+/// A project at GitLab, and how it is asked.
+#[derive(Clone)]
+pub(super) struct Client {
+    api: String,
+    project: String,
+    token: String,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Client {
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        let token = if options.token.is_empty() { &options.password } else { &options.token };
+        if token.is_empty() {
+            return Err("gitlab token cannot be empty".to_owned());
+        }
+        let repository = Repository::parse(&options.url);
+        Ok(Self {
+            api: format!("{}/api/v4", repository.host.trim_end_matches('/')),
+            project: escape(&repository.id),
+            token: token.clone(),
+            tls: options.tls.clone(),
+        })
+    }
+
+    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
+        let request = Request::new(method, format!("{}{path}", self.api));
+        request
+            .header("Accept", "application/json")
+            .header("PRIVATE-TOKEN", &self.token)
+            .retry(Retry::Soon)
+            .tls(self.tls.clone())
+    }
+
+    pub(super) fn of_project(&self, method: &'static str, path: &str) -> Request {
+        self.request(method, &format!("/projects/{}{path}", self.project))
+    }
+}
+
+/// A part of a path; its dots are escaped too.
+fn escape(text: &str) -> String {
+    crate::text::path_element(text).replace('.', "%2E")
+}
+
+/// The error of an answer, in the words of GitLab's client.
+pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), String> {
+    match answer.status {
+        200..=202 | 204 | 304 => Ok(()),
+        404 => Err("404 Not Found".to_owned()),
+        status => {
+            let body = git::json(answer).unwrap_or_default();
+            let url = url.split('?').next().unwrap_or_default();
+            let message = text(&body, "/message");
+            Err(format!("{method} {url}: {status} {{message: {message}}}"))
+        }
+    }
+}
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    let client = match Client::new(&options) {
+        Ok(client) => client,
+        Err(error) => return Flow::refused(error),
+    };
+    if options.commit_status.is_empty() {
+        return Flow::refused("commit status cannot be empty");
+    }
+    if event.is_progressing() {
+        return Flow::Done;
+    }
+    let found = git::commit(&event).and_then(|commit| {
+        let state = git::state(&event, ["success", "failed"], "can't convert to gitlab state")?;
+        Ok((commit, state))
+    });
+    match found {
+        Ok((commit, state)) => post(client, commit, state, options.commit_status, &event),
+        Err(error) => Flow::failed(error),
+    }
+}
+
+fn post(client: Client, commit: String, state: &'static str, name: String, event: &Event) -> Flow {
+    let (_, description) = name_and_description(event);
+    let path = format!("/repository/commits/{}/statuses?name={}", escape(&commit), query(&name));
+    let reading = client.of_project("GET", &path);
+    let url = reading.url.clone();
+    reading.send(move |answer| {
+        let statuses = answer.and_then(|answer| {
+            judge("GET", &url, &answer)?;
+            let _is_json = git::json(&answer)?;
+            git::list(&answer)
+        });
+        let statuses = match statuses {
+            Ok(statuses) => statuses,
+            Err(error) => return Flow::failed(format!("unable to list commit status: {error}")),
+        };
+        let is_known = statuses.iter().any(|status| {
+            text(status, "/sha") == commit
+                && text(status, "/status") == state
+                && text(status, "/description") == description
+                && text(status, "/name") == name
+        });
+        if is_known {
+            return Flow::Done;
+        }
+        let request = client
+            .of_project("POST", &format!("/statuses/{}", escape(&commit)))
+            .json(&json!({"state": state, "name": name, "description": description}));
+        let url = request.url.clone();
+        request.send(move |answer| ended(answer, "", |answer| judge("POST", &url, answer)))
+    })
+}

@@ -1,0 +1,66 @@
+//! Type `gitlabmergerequestcomment`: a note on a merge request, which later events update.
+
+use serde_json::json;
+
+use super::comment::Comment;
+use super::git::{self, ended, text};
+use super::gitlab::{Client, judge};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    let uid = options.provider.uid.clone();
+    if uid.is_empty() {
+        return Flow::refused("provider UID cannot be empty");
+    }
+    let client = match Client::new(&options) {
+        Ok(client) => client,
+        Err(error) => return Flow::refused(error),
+    };
+    let request = client.request("GET", "/user");
+    let url = request.url.clone();
+    request.send(move |answer| {
+        let user =
+            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::json(&answer)));
+        match user {
+            Ok(user) => write(client, &uid, &event, text(&user, "/username").to_owned()),
+            Err(error) => Flow::refused(format!("failed to get authenticated user info: {error}")),
+        }
+    })
+}
+
+fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
+    let comment = Comment::new("flux-mr-comment-key", uid, event);
+    let number = match git::number(event, "ParseInt") {
+        Ok(number) => number,
+        Err(error) => return Flow::failed(error),
+    };
+    let notes = format!("/merge_requests/{number}/notes");
+    let query = "order_by=created_at&per_page=100&sort=asc";
+    let reading = client.of_project("GET", &format!("{notes}?{query}"));
+    let url = reading.url.clone();
+    reading.send(move |answer| {
+        let found = answer.and_then(|answer| {
+            judge("GET", &url, &answer)?;
+            let _is_json = git::json(&answer)?;
+            git::list(&answer)
+        });
+        let found = match found {
+            Ok(found) => comment.find(&found, "/author/username", &login),
+            Err(error) => {
+                return Flow::failed(format!("failed to list merge request notes: {error}"));
+            }
+        };
+        let (method, path, words) = match found {
+            Some(id) => ("PUT", format!("{notes}/{id}"), "update"),
+            None => ("POST", notes, "create"),
+        };
+        let request = client.of_project(method, &path).json(&json!({"body": comment.body}));
+        let url = request.url.clone();
+        request.send(move |answer| {
+            let words = format!("failed to {words} merge request note: ");
+            ended(answer, &words, |answer| judge(method, &url, answer))
+        })
+    })
+}

@@ -1,0 +1,37 @@
+//! Type `incident.io`, of Flux's main branch: an alert event of an HTTP source.
+
+use serde_json::json;
+
+use super::{message, post_message, request_uri};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if let Err(error) = request_uri(&options.url) {
+        let address = &options.url;
+        return Flow::refused(format!("invalid incident.io alert source URL {address}: '{error}'"));
+    }
+    if options.token.is_empty() {
+        return Flow::refused("empty incident.io API token");
+    }
+    if event.is_progressing() {
+        return Flow::Done;
+    }
+    let mut metadata = event.metadata.clone();
+    metadata.insert("severity".to_owned(), event.severity.clone());
+    metadata.insert("reason".to_owned(), event.reason.clone());
+    if !event.reporting_controller.is_empty() {
+        metadata.insert("reportingController".to_owned(), event.reporting_controller.clone());
+    }
+    let mut payload = json!({
+        "title": format!("{}: {}", event.object.heading(), event.reason),
+        "status": if event.is_error() { "firing" } else { "resolved" },
+        "deduplication_key": event.object.uid,
+        "metadata": metadata,
+    });
+    if !event.message.is_empty() {
+        payload["description"] = json!(event.message);
+    }
+    post_message(message(&options, &options.url, &payload).bearer(&options.token))
+}

@@ -1,0 +1,35 @@
+//! Type `matrix`: a message to a room. Its transaction is named after the event, so a repetition is posted once.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest;
+use serde_json::json;
+
+use super::{message, post_message, request_uri};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+    if let Err(error) = request_uri(&options.url) {
+        let address = &options.url;
+        return Flow::refused(format!("invalid Matrix homeserver URL {address}: '{error}'"));
+    }
+    let id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &event.to_json());
+    let url = format!(
+        "{}/_matrix/client/r0/rooms/{}/send/m.room.message/{}",
+        options.url,
+        options.channel,
+        hex::encode(id)
+    );
+    let emoji = if event.is_error() { "🚨" } else { "💫" };
+    let mut text = format!("{emoji} {}\n{}\n", event.object.heading(), event.message);
+    for (key, value) in &event.metadata {
+        let _infallible = writeln!(text, "- {key}: {value}");
+    }
+    options.proxy.clear();
+    let payload = json!({"body": text, "msgtype": "m.text"});
+    let mut request = message(&options, &url, &payload).bearer(&options.token);
+    request.method = "PUT";
+    post_message(request)
+}

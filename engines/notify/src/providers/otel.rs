@@ -1,0 +1,236 @@
+//! Type `otel`: a span, sent over OTLP as protobuf.
+//!
+//! Source of the semantics: OpenTelemetry for Go 1.44.0; the messages are those of `opentelemetry-proto` 1.x, as far
+//! as they are used.
+
+use golang::url::{Url, User};
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+
+use crate::event::Event;
+use crate::http::{Flow, Request, basic};
+use crate::options::Options;
+
+#[derive(Clone, PartialEq, Message)]
+struct ExportRequest {
+    #[prost(message, repeated, tag = "1")]
+    resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ResourceSpans {
+    #[prost(message, optional, tag = "1")]
+    resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    scope_spans: Vec<ScopeSpans>,
+    #[prost(string, tag = "3")]
+    schema_url: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ScopeSpans {
+    #[prost(message, optional, tag = "1")]
+    scope: Option<Scope>,
+    #[prost(message, repeated, tag = "2")]
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Scope {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    name: String,
+    #[prost(int32, tag = "6")]
+    kind: i32,
+    #[prost(fixed64, tag = "7")]
+    start: u64,
+    #[prost(fixed64, tag = "8")]
+    end: u64,
+    #[prost(message, repeated, tag = "9")]
+    attributes: Vec<KeyValue>,
+    #[prost(message, optional, tag = "15")]
+    status: Option<Status>,
+    #[prost(fixed32, tag = "16")]
+    flags: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(int32, tag = "3")]
+    code: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct KeyValue {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AnyValue {
+    #[prost(oneof = "Text", tags = "1")]
+    value: Option<Text>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Text {
+    #[prost(string, tag = "1")]
+    String(String),
+}
+
+fn pair(key: &str, value: &str) -> KeyValue {
+    let value = AnyValue { value: Some(Text::String(value.to_owned())) };
+    KeyValue { key: key.to_owned(), value: Some(value) }
+}
+
+/// Sampled, and whether a parent is remote is known: it is, where there is one.
+const FLAGS: u32 = 0x301;
+const INTERNAL: i32 = 1;
+const OK: i32 = 1;
+const ERROR: i32 = 2;
+
+pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+    if options.token.is_empty() {
+        options.token.clone_from(&options.password);
+    }
+    let Some(url) = endpoint(&options.url) else { return Flow::Done };
+    login(&mut options);
+    let proxy = match proxy(&options) {
+        Ok(proxy) => proxy,
+        Err(error) => return Flow::refused(error),
+    };
+    // Repositories of charts have no traces.
+    if event.object.kind == "HelmRepository" {
+        return Flow::Done;
+    }
+    let body = spans(&options, &event).encode_to_vec();
+    let mut request = Request::new("POST", url)
+        .header("Content-Type", "application/x-protobuf")
+        .body(body)
+        .proxy(&proxy)
+        .tls(options.tls.clone());
+    for (name, value) in &options.headers {
+        request.set(name, value.clone());
+    }
+    // Parity(flux): whether it arrived is not reported.
+    request.send(|_| Flow::Done)
+}
+
+/// Where spans go; nowhere if the address is none.
+///
+/// Differs(flux): it sends them to a port of its own host then, where nothing takes them.
+fn endpoint(address: &str) -> Option<String> {
+    let mut url = Url::parse(address.as_bytes()).ok()?;
+    if url.path.is_empty() || url.path == b"/" {
+        url.path = b"/v1/traces".to_vec();
+    }
+    if url.host.is_empty() {
+        url.host = b"localhost:4318".to_vec();
+    }
+    url.scheme = if url.scheme == b"http" { b"http".to_vec() } else { b"https".to_vec() };
+    (url.query, url.fragment) = (Vec::new(), Vec::new());
+    (url.opaque, url.user) = (Vec::new(), None);
+    Some(String::from_utf8_lossy(&url.to_bytes()).into_owned())
+}
+
+/// Parity(flux): without headers nobody logs in.
+fn login(options: &mut Options) {
+    let is_set = options.headers.get("Authorization").is_some_and(|it| !it.is_empty());
+    if options.headers.is_empty() || is_set {
+        return;
+    }
+    let value = if options.username.is_empty() {
+        format!("Bearer {}", options.token)
+    } else if options.token.is_empty() {
+        return;
+    } else {
+        basic(&options.username, &options.token)
+    };
+    options.headers.insert("Authorization".to_owned(), value);
+}
+
+/// Parity(flux): name and password are for the proxy as well.
+fn proxy(options: &Options) -> Result<String, String> {
+    if options.proxy.is_empty() {
+        return Ok(String::new());
+    }
+    let mut url = Url::parse(options.proxy.as_bytes())
+        .map_err(|error| format!("failed to proxy URL - {}: {error}", options.proxy))?;
+    if !options.username.is_empty() && !options.token.is_empty() {
+        let name = options.username.clone().into_bytes();
+        url.user = Some(User { name, password: Some(options.token.clone().into_bytes()) });
+    }
+    Ok(String::from_utf8_lossy(&url.to_bytes()).into_owned())
+}
+
+fn spans(options: &Options, event: &Event) -> ExportRequest {
+    let (alert, object) = (&options.alert, &event.object);
+    let seconds = event.timestamp.unwrap_or(options.now);
+    let start = u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000_000);
+    let start = start.saturating_add(u64::from(event.nanoseconds));
+    let now = u64::try_from(options.now).unwrap_or_default().saturating_mul(1_000_000_000);
+    let identity = format!("{}:{}", alert.uid, revision(event));
+    let mut attributes = vec![
+        pair("object.uid", &object.uid),
+        pair("object.kind", &object.kind),
+        pair("object.name", &object.name),
+        pair("object.namespace", &object.namespace),
+    ];
+    attributes.extend(event.metadata.iter().map(|(key, value)| pair(key, value)));
+    let status = if event.is_error() {
+        Status { message: event.message.clone(), code: ERROR }
+    } else {
+        Status { message: String::new(), code: OK }
+    };
+    let span = Span {
+        trace_id: Sha256::digest(identity)[..16].to_vec(),
+        span_id: Sha256::digest(event.to_json())[..8].to_vec(),
+        name: format!("{}: {}/{}", object.kind, object.namespace, object.name),
+        kind: INTERNAL,
+        start,
+        end: start.max(now),
+        attributes,
+        status: Some(status),
+        flags: FLAGS,
+    };
+    let scope = Scope { name: "flux:notification-controller".to_owned() };
+    let attributes = vec![
+        pair("service.instance.id", &alert.uid),
+        pair("service.name", &format!("{}/{}", alert.namespace, alert.name)),
+        pair("service.namespace", &alert.namespace),
+    ];
+    ExportRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(Resource { attributes }),
+            scope_spans: vec![ScopeSpans { scope: Some(scope), spans: vec![span] }],
+            schema_url: "https://opentelemetry.io/schemas/1.34.0".to_owned(),
+        }],
+    }
+}
+
+/// What all events of a deployment share: with the Alert, it names their trace.
+fn revision(event: &Event) -> String {
+    match (event.meta("oci-digest"), event.meta("app-version")) {
+        (Some(digest), Some(version)) => format!("{version}@{digest}"),
+        _ => event.meta("revision").unwrap_or("unknown").to_owned(),
+    }
+}

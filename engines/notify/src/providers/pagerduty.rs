@@ -1,0 +1,67 @@
+//! Type `pagerduty`: an alert that an error triggers and anything else resolves, and a change event for information.
+
+use serde_json::json;
+
+use super::{message, name_and_description, post, request_uri};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    let url = match request_uri(&options.url) {
+        Ok(url) => url,
+        Err(error) => {
+            let address = crate::text::quoted(&options.url);
+            return Flow::refused(format!("invalid PagerDuty endpoint URL {address}: '{error}'"));
+        }
+    };
+    if event.is_progressing() {
+        return Flow::Done;
+    }
+    let lossy = String::from_utf8_lossy;
+    let base = format!("{}://{}", lossy(&url.scheme), lossy(&url.host));
+    let (name, description) = name_and_description(&event);
+    let summary = format!("{description}: {name}");
+    let source = format!("Flux {}", event.reporting_controller);
+    let metadata = (!event.lacks_metadata).then_some(&event.metadata);
+    let details = json!({"message": event.message, "metadata": metadata});
+    let mut alert = json!({"routing_key": options.channel, "event_action": "resolve"});
+    if !event.object.uid.is_empty() {
+        alert["dedup_key"] = json!(event.object.uid);
+    }
+    if event.is_error() {
+        alert["event_action"] = json!("trigger");
+        alert["payload"] = json!({
+            "summary": summary,
+            "source": source,
+            "severity": "error",
+            "timestamp": event.rfc3339(),
+            "component": event.object.name,
+            "group": event.object.kind,
+            "custom_details": details,
+        });
+        for name in ["component", "group"] {
+            if alert["payload"][name] == "" {
+                alert["payload"].as_object_mut().map(|payload| payload.remove(name));
+            }
+        }
+    }
+    let change = json!({
+        "routing_key": options.channel,
+        "payload": {
+            "summary": summary,
+            "source": source,
+            "timestamp": event.rfc3339(),
+            "custom_details": details,
+        },
+    });
+    let is_info = event.severity == "info";
+    let second = message(&options, &format!("{base}/v2/change/enqueue"), &change);
+    post(message(&options, &format!("{base}/v2/enqueue"), &alert), move |result| match result {
+        Err(error) => Flow::failed(format!("failed sending event: {error}")),
+        Ok(()) if is_info => post(second, |result| {
+            Flow::end(result.map_err(|error| format!("failed sending change event: {error}")))
+        }),
+        Ok(()) => Flow::Done,
+    })
+}

@@ -1,0 +1,22 @@
+//! Type `rocket`: an incoming webhook of Rocket.Chat, in its form for Slack.
+
+use serde_json::json;
+
+use super::{attachment, message, post_message, request_uri};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+pub(super) fn flow(options: Options, event: Event) -> Flow {
+    if let Err(error) = request_uri(&options.url) {
+        return Flow::refused(format!("invalid Rocket hook URL {}: '{error}'", options.url));
+    }
+    let payload = json!({
+        "channel": options.channel,
+        "username": options.username,
+        "icon_url": "",
+        "icon_emoji": "",
+        "attachments": attachment(&event, ["#0076D7", "#FF0000"], ""),
+    });
+    post_message(message(&options, &options.url, &payload))
+}

@@ -1,0 +1,54 @@
+//! Type `telegram`: a message of a bot to a chat, or to a topic of one.
+
+use std::fmt::Write as _;
+
+use golang::url::Url;
+use serde_json::json;
+
+use super::{message, post};
+use crate::event::Event;
+use crate::http::Flow;
+use crate::options::Options;
+
+/// What MarkdownV2 gives a meaning; the backslash comes first.
+const SPECIAL: &str = "\\.-_[]()~>`#+=|{}!*";
+
+pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+    if options.channel.is_empty() {
+        return Flow::refused("empty Telegram channel");
+    }
+    if options.token.is_empty() {
+        return Flow::refused("empty Telegram token");
+    }
+    let emoji = if event.is_error() { "🚨" } else { "💫" };
+    let object = &event.object;
+    let heading =
+        format!("{emoji} {}/{}/{}", object.kind.to_lowercase(), object.name, object.namespace);
+    let mut text = format!("*{}*\n{}\n", escape(&heading), escape(&event.message));
+    for (key, value) in &event.metadata {
+        let _infallible = writeln!(text, "\\- *{}*: {}", escape(key), escape(value));
+    }
+    let mut payload = json!({"text": text, "parse_mode": "MarkdownV2"});
+    let (chat, thread) = options.channel.split_once(':').unwrap_or((&options.channel, ""));
+    payload["chat_id"] = json!(chat);
+    if !thread.is_empty() {
+        payload["message_thread_id"] = json!(thread);
+    }
+    let base = format!("https://api.telegram.org/bot{}", options.token);
+    if let Err(error) = Url::parse(base.as_bytes()) {
+        return Flow::failed(format!("failed to construct API URL: {error}"));
+    }
+    options.tls = None;
+    post(message(&options, &format!("{base}/sendMessage"), &payload), Flow::end)
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if SPECIAL.contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}

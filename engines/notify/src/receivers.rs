@@ -1,0 +1,186 @@
+//! Receivers: which requests of webhooks count, and which objects they wake.
+//!
+//! Here: what a Receiver is, its path, and the order of the checks. Below: who may ask (`receivers/authenticate.rs`,
+//! `receivers/token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
+//! be (`receivers/spec.rs`), which objects are woken (`receivers/select.rs`).
+//! Keys of issuers are fetched by who drives a [`Reception`].
+//!
+//! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
+
+mod authenticate;
+mod cdevents;
+mod payload;
+mod select;
+mod spec;
+mod token;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+pub use authenticate::Reception;
+pub use select::{Selection, Target, Targets};
+pub use spec::{Misfit, check};
+
+use crate::http::Request;
+use crate::objects::{Metadata, NameReference, Source, nil};
+
+/// Longest body of a request, in bytes.
+pub const MAX_BODY: usize = 3 << 20;
+/// Most bytes of headers of a request.
+pub const MAX_HEADERS: usize = 256 << 10;
+/// What paths of Receivers begin with.
+pub const PATH: &str = "/hook/";
+
+/// An issuer of tokens that a Receiver trusts.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OidcProvider {
+    /// The issuer.
+    #[serde(rename = "issuerURL")]
+    pub issuer_url: String,
+    /// The audience; `notification-controller` if empty.
+    pub audience: String,
+    /// Expressions by name, for those after them.
+    #[serde(deserialize_with = "nil")]
+    pub variables: Vec<OidcVariable>,
+    /// Expressions that have to be true.
+    #[serde(deserialize_with = "nil")]
+    pub validations: Vec<OidcValidation>,
+}
+
+/// An expression with a name.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct OidcVariable {
+    /// Its name.
+    pub name: String,
+    /// The expression.
+    pub expression: String,
+}
+
+/// An expression that has to be true.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct OidcValidation {
+    /// The expression.
+    pub expression: String,
+    /// What is said when it is not.
+    pub message: String,
+}
+
+/// What a Receiver asks for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReceiverSpec {
+    /// The type: who sends.
+    pub r#type: String,
+    /// Kinds of events that count; all if there are none.
+    #[serde(deserialize_with = "nil")]
+    pub events: Vec<String>,
+    /// The objects.
+    #[serde(deserialize_with = "nil")]
+    pub resources: Vec<Source>,
+    /// An expression for all objects.
+    pub resource_filter: String,
+    /// The Secret with the token.
+    pub secret_ref: Option<NameReference>,
+    /// Trusted issuers.
+    #[serde(deserialize_with = "nil")]
+    pub oidc_providers: Vec<OidcProvider>,
+    /// Whether nothing is taken.
+    pub suspend: bool,
+}
+
+/// A Receiver.
+#[derive(Debug, Clone, Default)]
+pub struct Receiver {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// Its spec.
+    pub spec: ReceiverSpec,
+    /// The path in its status, by which it is found.
+    pub path: String,
+    /// Whether it is ready, as its conditions say.
+    pub is_ready: bool,
+}
+
+impl Receiver {
+    /// Reads a Receiver.
+    ///
+    /// # Errors
+    /// If a member has another type than the definition says.
+    pub fn new(object: &Value) -> Result<Self, crate::Unreadable> {
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Parts {
+            metadata: Metadata,
+            spec: ReceiverSpec,
+        }
+        let Parts { metadata, spec } = Parts::deserialize(object)?;
+        let path = object.pointer("/status/webhookPath").and_then(Value::as_str);
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let is_true = |kind: &str| {
+            conditions.into_iter().flatten().any(|it| it["type"] == kind && it["status"] == "True")
+        };
+        let is_ready = is_true("Ready") && !is_true("Reconciling") && !is_true("Stalled");
+        Ok(Self { metadata, spec, path: path.unwrap_or_default().to_owned(), is_ready })
+    }
+}
+
+/// The path of a Receiver, from its token (empty for types without one).
+pub fn path(token: &[u8], name: &str, namespace: &str) -> String {
+    let digest = Sha256::new_with_prefix(token).chain_update(name).chain_update(namespace);
+    format!("{PATH}{}", hex::encode(digest.finalize()))
+}
+
+/// A request of a webhook.
+#[derive(Debug, Clone, Default)]
+pub struct Hook {
+    /// Headers.
+    pub headers: Vec<(String, String)>,
+    /// The body, at most [`MAX_BODY`] bytes.
+    pub body: Vec<u8>,
+}
+
+impl Hook {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let mut headers = self.headers.iter();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+    }
+}
+
+/// What holds for all Receivers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    /// Whether objects of other namespaces are out of reach.
+    pub no_cross_namespace: bool,
+    /// Whether an empty token switches the check of a signature or header off, as in Flux.
+    ///
+    /// Differs(flux): it does not by default, because such a Receiver takes requests of anybody.
+    pub allows_empty_token: bool,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// What may be asked for by a request that was let in.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The body, as filters see it.
+    body: Vec<u8>,
+    /// Whether filters read the body.
+    is_json: bool,
+    /// The claims of the token, where there is one.
+    claims: Option<Map<String, Value>>,
+}
+
+/// What comes next for a request.
+#[derive(Debug)]
+pub enum Gate {
+    /// Keys have to be fetched; [`Reception::answer`] takes the answer.
+    Fetch(Box<Request>),
+    /// The status of the answer, and why. The reason is for logs.
+    Refused(u16, String),
+    /// It is let in.
+    Accepted(Accepted),
+}

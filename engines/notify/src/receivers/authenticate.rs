@@ -1,0 +1,321 @@
+//! Who may ask: tokens, signatures and the shape of the body, by the type of the Receiver.
+
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::payload::{Shape, first, fits, media_type, member, text, whole};
+use super::{Accepted, Gate, Hook, Receiver, Settings, cdevents, token};
+use crate::fold::equal_fold;
+use crate::http::{Outcome, Request, Response};
+use crate::objects::Secret;
+
+const QUAY: Shape = Shape::Object(&[("docker_url", Shape::Text), ("updated_tags", Shape::Strings)]);
+const DOCKER_HUB: Shape = Shape::Object(&[
+    ("push_data", Shape::Object(&[("tag", Shape::Text)])),
+    ("repository", Shape::Object(&[("repo_url", Shape::Text)])),
+]);
+const NEXUS: Shape = Shape::Object(&[("action", Shape::Text), ("repositoryName", Shape::Text)]);
+const ACR: Shape = Shape::Object(&[
+    ("action", Shape::Text),
+    ("target", Shape::Object(&[("repository", Shape::Text), ("tag", Shape::Text)])),
+]);
+const GCR: Shape = Shape::Object(&[(
+    "message",
+    Shape::Object(&[
+        ("data", Shape::Text),
+        ("messageId", Shape::Text),
+        ("publishTime", Shape::Time),
+        ("subscription", Shape::Text),
+    ]),
+)]);
+const GCR_DATA: Shape =
+    Shape::Object(&[("action", Shape::Text), ("digest", Shape::Text), ("tag", Shape::Text)]);
+
+/// What comes next; a closure takes the answer to a request.
+pub(super) enum Next {
+    Fetch(Box<Request>, Then),
+    Refused(String),
+    Accepted(Accepted),
+}
+
+pub(super) type Then = Box<dyn FnOnce(Result<Response, String>) -> Next + Send>;
+
+impl From<Result<Accepted, String>> for Next {
+    fn from(result: Result<Accepted, String>) -> Self {
+        match result {
+            Ok(accepted) => Self::Accepted(accepted),
+            Err(reason) => Self::Refused(reason),
+        }
+    }
+}
+
+/// A request on its way to a Receiver that was found by its path.
+pub struct Reception {
+    next: Option<Then>,
+}
+
+impl fmt::Debug for Reception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reception").field("waits", &self.next.is_some()).finish()
+    }
+}
+
+impl Reception {
+    /// Begins with a request. The Secret is that of the Receiver, if it can be read.
+    pub fn start(
+        hook: Hook,
+        receiver: &Receiver,
+        secret: Option<&Secret>,
+        settings: Settings,
+    ) -> (Self, Gate) {
+        if receiver.spec.suspend || !receiver.is_ready {
+            let reason = if receiver.spec.suspend { "suspended" } else { "not ready" };
+            let gate = Gate::Refused(503, format!("the Receiver is {reason}"));
+            return (Self { next: None }, gate);
+        }
+        let mut reception = Self { next: None };
+        let gate = reception.settle(authenticate(hook, receiver, secret, settings));
+        (reception, gate)
+    }
+
+    /// Goes on with the answer to what was fetched.
+    pub fn answer(&mut self, outcome: Outcome) -> Gate {
+        match self.next.take() {
+            Some(then) => {
+                let next = then(outcome.map_err(|(text, _)| text));
+                self.settle(next)
+            }
+            None => Gate::Refused(400, "nothing was asked for".to_owned()),
+        }
+    }
+
+    fn settle(&mut self, next: Next) -> Gate {
+        match next {
+            Next::Fetch(request, then) => {
+                self.next = Some(then);
+                Gate::Fetch(request)
+            }
+            Next::Refused(reason) => Gate::Refused(400, reason),
+            Next::Accepted(accepted) => Gate::Accepted(accepted),
+        }
+    }
+}
+
+impl Accepted {
+    pub(super) fn of(hook: Hook) -> Self {
+        let is_json = is_json(hook.header("Content-Type"));
+        Self { body: hook.body, is_json, claims: None }
+    }
+}
+
+/// Whether one of the media types of a header is JSON; what follows one that cannot be read does not count.
+fn is_json(header: &str) -> bool {
+    let kinds = header.split(',').map(media_type).take_while(Option::is_some).flatten();
+    kinds.into_iter().any(|kind| kind == "application/json")
+}
+
+fn authenticate(
+    hook: Hook,
+    receiver: &Receiver,
+    secret: Option<&Secret>,
+    settings: Settings,
+) -> Next {
+    let spec = &receiver.spec;
+    let mut key = Vec::new();
+    if let Some(reference) = &spec.secret_ref {
+        let name = format!("{}/{}", receiver.metadata.namespace, reference.name);
+        let Some(secret) = secret else {
+            return Next::Refused(format!("unable to read secret \"{name}\": it was not found"));
+        };
+        match secret.bytes("token") {
+            Some(token) => key = token.to_vec(),
+            None => {
+                let reason = "secret data: required field 'token'";
+                return Next::Refused(format!("invalid \"{name}\" {reason}"));
+            }
+        }
+    }
+    match &*spec.r#type {
+        "generic" => Next::Accepted(Accepted::of(hook)),
+        "generic-oidc" => token::oidc(hook, &spec.oidc_providers, settings.now),
+        "gcr" => match secret.filter(|_| spec.secret_ref.is_some()) {
+            Some(secret) => gcr(hook, secret, settings.now),
+            None => Next::Refused("secretRef is required for GCR receivers".to_owned()),
+        },
+        kind => plain(hook, kind, &spec.events, &key, settings).into(),
+    }
+}
+
+/// The types that need nothing but the request and a token.
+fn plain(
+    hook: Hook,
+    kind: &str,
+    events: &[String],
+    key: &[u8],
+    settings: Settings,
+) -> Result<Accepted, String> {
+    let checks = !key.is_empty() || !settings.allows_empty_token;
+    let allowed =
+        |event: &str| match events.is_empty() || events.iter().any(|it| equal_fold(it, event)) {
+            true => Ok(()),
+            false => Err(format!("the event \"{event}\" is not authorised")),
+        };
+    match kind {
+        "generic-hmac" => signature(hook.header("X-Signature"), &hook.body, key)?,
+        "github" | "bitbucket" => {
+            let hook = signed_form(hook, key, checks)?;
+            let header = if kind == "github" { "X-GitHub-Event" } else { "X-Event-Key" };
+            allowed(hook.header(header))?;
+            return Ok(Accepted::of(hook));
+        }
+        "gitlab" => {
+            secret_header(hook.header("X-Gitlab-Token"), key, settings)?;
+            allowed(hook.header("X-Gitlab-Event"))?;
+        }
+        "harbor" => secret_header(hook.header("Authorization"), key, settings)?,
+        "cdevents" => {
+            cdevents::check(&hook.body)?;
+            allowed(hook.header("Ce-Type"))?;
+        }
+        "quay" => shaped(first(&hook.body)?, &QUAY)?,
+        "dockerhub" => shaped(first(&hook.body)?, &DOCKER_HUB)?,
+        "acr" => shaped(first(&hook.body)?, &ACR)?,
+        "nexus" => {
+            nexus_signature(hook.header("X-Nexus-Webhook-Signature"), &hook.body, key)?;
+            shaped(whole(&hook.body)?, &NEXUS)?;
+        }
+        other => return Err(format!("receiver type \"{other}\" not supported")),
+    }
+    Ok(Accepted::of(hook))
+}
+
+fn shaped(value: Value, shape: &Shape) -> Result<(), String> {
+    if fits(&value, shape) {
+        return Ok(());
+    }
+    Err("cannot decode the payload: a member has another type than the webhook documents"
+        .to_owned())
+}
+
+/// Compares a header with the token.
+fn secret_header(header: &str, key: &[u8], settings: Settings) -> Result<(), String> {
+    let is_usable = !key.is_empty() || settings.allows_empty_token;
+    if is_usable && verify_slices_are_equal(header.as_bytes(), key).is_ok() {
+        return Ok(());
+    }
+    Err("the header with the token does not match the token of the Receiver".to_owned())
+}
+
+/// Checks a signature as GitHub writes it: the algorithm, `=`, and digits.
+fn signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
+    if header.is_empty() {
+        return Err("missing signature".to_owned());
+    }
+    let (name, digits) =
+        header.split_once('=').ok_or_else(|| format!("error parsing signature \"{header}\""))?;
+    let algorithm = match name {
+        "sha1" => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+        "sha256" => hmac::HMAC_SHA256,
+        "sha512" => hmac::HMAC_SHA512,
+        other => return Err(format!("unknown hash type prefix: \"{other}\"")),
+    };
+    let tag = hex::decode(digits)
+        .map_err(|error| format!("error decoding signature \"{header}\": {error}"))?;
+    hmac::verify(&hmac::Key::new(algorithm, key), body, &tag)
+        .map_err(|_| "payload signature check failed".to_owned())
+}
+
+/// Checks the signature of a body in JSON or a form; filters see the JSON.
+fn signed_form(mut hook: Hook, key: &[u8], checks: bool) -> Result<Hook, String> {
+    let newer = hook.header("X-Hub-Signature-256");
+    let header = if newer.is_empty() { hook.header("X-Hub-Signature") } else { newer }.to_owned();
+    let kind = hook.header("Content-Type");
+    let payload = match media_type(kind).as_deref() {
+        Some("application/json") => None,
+        Some("application/x-www-form-urlencoded") => Some(form_payload(&hook.body)?),
+        _ => return Err(format!("webhook request has unsupported Content-Type \"{kind}\"")),
+    };
+    if checks {
+        signature(&header, &hook.body, key)?;
+    }
+    if let Some(payload) = payload {
+        hook.body = payload;
+    }
+    Ok(hook)
+}
+
+/// The member `payload` of a form.
+fn form_payload(body: &[u8]) -> Result<Vec<u8>, String> {
+    let mut payload = None;
+    for pair in body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+        let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        let unescape = |text: &[u8]| {
+            golang::url::query_unescape(text)
+                .ok_or_else(|| "invalid URL escape in the form".to_owned())
+        };
+        if pair.contains(&b';') {
+            return Err("invalid semicolon separator in query".to_owned());
+        }
+        let key = unescape(&pair[..at])?;
+        let value = unescape(pair.get(at + 1..).unwrap_or_default())?;
+        if key == b"payload" && payload.is_none() {
+            payload = Some(value);
+        }
+    }
+    Ok(payload.unwrap_or_default())
+}
+
+fn nexus_signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
+    if header.is_empty() {
+        return Err("the Nexus signature is missing from header".to_owned());
+    }
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key);
+    let wanted = hex::encode(hmac::sign(&key, body));
+    verify_slices_are_equal(header.as_bytes(), wanted.as_bytes())
+        .map_err(|_| "invalid Nexus signature".to_owned())
+}
+
+/// A push of Pub/Sub: a token of Google's, and a message in base 64.
+fn gcr(hook: Hook, secret: &Secret, now: i64) -> Next {
+    let field = |key: &str| {
+        let found = secret.text(key).filter(|text| !text.is_empty());
+        found.ok_or_else(|| format!("invalid secret data: required field '{key}' for GCR receiver"))
+    };
+    match field("email").and_then(|email| Ok((email, field("audience")?))) {
+        Err(error) => Next::Refused(error),
+        Ok((email, audience)) => {
+            token::google(hook, email, audience, now, |hook| gcr_body(hook).into())
+        }
+    }
+}
+
+/// Filters see what the message has.
+fn gcr_body(mut hook: Hook) -> Result<Accepted, String> {
+    let push = first(&hook.body)?;
+    shaped(push.clone(), &GCR)?;
+    let message = member(&push, "message").unwrap_or(&Value::Null);
+    // Parity(flux): what comes before a character that is none counts.
+    let encoded: String =
+        text(message, "data").chars().filter(|it| !matches!(it, '\r' | '\n')).collect();
+    let data = decode(&encoded);
+    let data = whole(&data).map_err(|error| format!("cannot decode GCR webhook body: {error}"))?;
+    shaped(data.clone(), &GCR_DATA)?;
+    let (action, digest, tag) = (text(&data, "action"), text(&data, "digest"), text(&data, "tag"));
+    hook.body = json!({"action": action, "digest": digest, "tag": tag}).to_string().into_bytes();
+    Ok(Accepted::of(hook))
+}
+
+/// As much of base 64 as can be decoded.
+fn decode(text: &str) -> Vec<u8> {
+    if let Ok(bytes) = STANDARD.decode(text) {
+        return bytes;
+    }
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let good = text.bytes().take_while(is_digit).count() / 4 * 4;
+    STANDARD.decode(&text[..good]).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! Bodies of requests: their first JSON value, and the types that its members have to have.
+
+use serde_json::{Deserializer, Value};
+
+use crate::fold::equal_fold;
+
+/// What a value has to be; null is always fine.
+pub(super) enum Shape {
+    Text,
+    Strings,
+    Time,
+    /// Members by name, in any case; others may be anything.
+    Object(&'static [(&'static str, Self)]),
+}
+
+/// The first JSON value of a text; what follows it does not count.
+///
+/// # Errors
+/// If there is none.
+pub(super) fn first(text: &[u8]) -> Result<Value, String> {
+    let text = String::from_utf8_lossy(text);
+    match Deserializer::from_str(&text).into_iter::<Value>().next() {
+        None => Err("EOF".to_owned()),
+        Some(Ok(value)) => Ok(value),
+        // A value that is no list, object or text has to end before the next begins.
+        Some(Err(error)) => Err(error.to_string()),
+    }
+}
+
+/// The JSON value that a text is.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn whole(text: &[u8]) -> Result<Value, String> {
+    serde_json::from_str(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
+}
+
+/// Whether a value has a shape.
+pub(super) fn fits(value: &Value, shape: &Shape) -> bool {
+    match (value, shape) {
+        (Value::Null, _) | (Value::String(_), Shape::Text) => true,
+        (Value::Array(items), Shape::Strings) => {
+            items.iter().all(|it| it.is_string() || it.is_null())
+        }
+        (Value::String(text), Shape::Time) => is_time(text),
+        (Value::Object(members), Shape::Object(known)) => members.iter().all(|(name, value)| {
+            let shape = known.iter().find(|(known, _)| equal_fold(known, name));
+            shape.is_none_or(|(_, shape)| fits(value, shape))
+        }),
+        _ => false,
+    }
+}
+
+/// Whether a text is a time as JSON has them.
+pub(super) fn is_time(text: &str) -> bool {
+    golang::time::Time::parse(golang::time::RFC3339, text, &golang::time::Zone::Utc).is_ok()
+}
+
+/// A member by name, in any case.
+pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    let members = value.as_object()?;
+    members.get(name).or_else(|| {
+        members.iter().find(|(known, _)| equal_fold(known, name)).map(|(_, value)| value)
+    })
+}
+
+/// A text member by name, in any case; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    member(value, name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The media type of a header, in small letters; none if Go refuses the header.
+pub(super) fn media_type(header: &str) -> Option<String> {
+    let (kind, parameters) = header.split_once(';').unwrap_or((header, ""));
+    let kind = kind.trim().to_lowercase();
+    let is_token = |text: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_plain)
+    };
+    let is_kind = match kind.split_once('/') {
+        Some((one, other)) => is_token(one) && is_token(other),
+        None => is_token(&kind),
+    };
+    let is_parameter = |text: &str| {
+        let Some((key, value)) = text.split_once('=') else { return false };
+        let quoted = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+        is_token(key.trim()) && (quoted.is_some() || is_token(value.trim_end()))
+    };
+    let parameters = parameters.split(';').map(str::trim).filter(|text| !text.is_empty());
+    (is_kind && parameters.into_iter().all(is_parameter)).then_some(kind)
+}

@@ -1,0 +1,136 @@
+//! What the spec of a Receiver has to be.
+
+use gocel::Expression;
+
+use super::{OidcProvider, Receiver, path, token};
+use crate::objects::Secret;
+
+/// What is wrong with a Receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misfit {
+    /// The spec has to change: the reason of the condition, and the message.
+    Terminal(&'static str, String),
+    /// The token cannot be read yet.
+    TokenNotFound(String),
+}
+
+/// The path of a Receiver whose spec is as it has to be.
+///
+/// # Errors
+/// What is wrong first: expressions, then issuers, then the token.
+pub fn check(receiver: &Receiver, secret: Option<&Secret>) -> Result<String, Misfit> {
+    const EXPRESSION: &str = "InvalidCELExpression";
+    const VALIDATION: &str = "ValidationFailed";
+    filters(receiver).map_err(|error| Misfit::Terminal(EXPRESSION, error))?;
+    kinds(receiver).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
+    let providers = &receiver.spec.oidc_providers;
+    issuers(providers).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
+    for (at, provider) in providers.iter().enumerate() {
+        token::compile(provider).map_err(|error| {
+            let shown = issuer(at, provider);
+            Misfit::Terminal(EXPRESSION, format!("{shown}: {error}"))
+        })?;
+    }
+    let key = key(receiver, secret).map_err(Misfit::TokenNotFound)?;
+    Ok(path(&key, &receiver.metadata.name, &receiver.metadata.namespace))
+}
+
+fn is_oidc(receiver: &Receiver) -> bool {
+    receiver.spec.r#type == "generic-oidc"
+}
+
+fn filters(receiver: &Receiver) -> Result<(), String> {
+    let scope: &[&str] =
+        if is_oidc(receiver) { &["res", "req", "claims"] } else { &["res", "req"] };
+    let spec = &receiver.spec;
+    if !spec.resource_filter.is_empty() {
+        Expression::compile(&spec.resource_filter, scope)
+            .map_err(|error| format!("invalid resourceFilter expression: {error}"))?;
+    }
+    for (at, resource) in spec.resources.iter().enumerate().filter(|(_, it)| !it.filter.is_empty())
+    {
+        Expression::compile(&resource.filter, scope).map_err(|error| {
+            format!(
+                "invalid filter expression for resources[{at}] (kind=\"{}\", name=\"{}\"): {error}",
+                resource.kind, resource.name
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn kinds(receiver: &Receiver) -> Result<(), String> {
+    let spec = &receiver.spec;
+    let (has_secret, has_issuers) = (spec.secret_ref.is_some(), !spec.oidc_providers.is_empty());
+    let reason = match (is_oidc(receiver), has_secret, has_issuers) {
+        (true, true, _) => "secretRef cannot be set when type is generic-oidc",
+        (true, false, false) => {
+            "oidcProviders must have at least one entry when type is generic-oidc"
+        }
+        (false, _, true) => "oidcProviders can only be set when type is generic-oidc",
+        (false, false, false) => "secretRef is required when type is not generic-oidc",
+        _ => return Ok(()),
+    };
+    Err(reason.to_owned())
+}
+
+fn issuer(at: usize, provider: &OidcProvider) -> String {
+    format!("oidcProviders[{at}] (issuerURL=\"{}\")", provider.issuer_url)
+}
+
+fn issuers(providers: &[OidcProvider]) -> Result<(), String> {
+    for (at, provider) in providers.iter().enumerate() {
+        let url = &provider.issuer_url;
+        let refuse = |reason: String| Err(format!("oidcProviders[{at}]: {reason}"));
+        if url.is_empty() {
+            return refuse("issuerURL is required".to_owned());
+        }
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return refuse(format!("issuerURL \"{url}\" must start with http:// or https://"));
+        }
+        if providers.iter().take(at).any(|known| known.issuer_url == *url) {
+            return refuse(format!("duplicate issuerURL \"{url}\""));
+        }
+        expressions(provider).map_err(|error| format!("{}: {error}", issuer(at, provider)))?;
+    }
+    Ok(())
+}
+
+fn expressions(provider: &OidcProvider) -> Result<(), String> {
+    if provider.validations.is_empty() {
+        return Err("at least one validation is required; without validations any caller able to \
+                    obtain a token from this issuer can trigger the Receiver"
+            .to_owned());
+    }
+    for (at, variable) in provider.variables.iter().enumerate() {
+        if variable.name.is_empty() {
+            return Err(format!("variables[{at}]: name is required"));
+        }
+        if variable.expression.is_empty() {
+            let name = &variable.name;
+            return Err(format!("variables[{at}] (name=\"{name}\"): expression is required"));
+        }
+    }
+    for (at, validation) in provider.validations.iter().enumerate() {
+        if validation.expression.is_empty() {
+            return Err(format!("validations[{at}]: expression is required"));
+        }
+        if validation.message.is_empty() {
+            return Err(format!("validations[{at}]: message is required"));
+        }
+    }
+    Ok(())
+}
+
+fn key(receiver: &Receiver, secret: Option<&Secret>) -> Result<Vec<u8>, String> {
+    let Some(reference) = &receiver.spec.secret_ref else { return Ok(Vec::new()) };
+    let name = format!("{}/{}", receiver.metadata.namespace, reference.name);
+    let secret = secret.ok_or_else(|| {
+        let missing = format!("secrets \"{}\" not found", reference.name);
+        format!("unable to read token from secret '{name}' error: {missing}")
+    })?;
+    let token = secret.bytes("token");
+    Ok(token
+        .ok_or_else(|| format!("invalid '{name}' secret data: required fields 'token'"))?
+        .to_vec())
+}

@@ -1,0 +1,330 @@
+//! Tokens of issuers: JWTs, whose keys are fetched.
+//!
+//! Source of the semantics: coreos/go-oidc 3.18.0, Google's `idtoken`.
+
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gocel::Expression;
+use serde_json::{Map, Value};
+
+use super::authenticate::Next;
+use super::select::doubles;
+use super::{Accepted, Hook, OidcProvider};
+use crate::http::{Request, Response};
+
+const AUDIENCE: &str = "notification-controller";
+const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
+const GOOGLE_EC_KEYS: &str = "https://www.gstatic.com/iap/verify/public_key-jwk";
+/// How far ahead a clock may be before which a token does not count, in seconds.
+const LEEWAY: i64 = 300;
+
+/// A JWT that was not verified yet.
+struct Jwt {
+    algorithm: String,
+    key: String,
+    claims: Map<String, Value>,
+    signed: String,
+    signature: Vec<u8>,
+}
+
+impl Jwt {
+    fn parse(text: &str) -> Result<Self, String> {
+        let parts: Vec<_> = text.split('.').collect();
+        let [header, claims, signature] = *parts else {
+            return Err("token is not a JWT".to_owned());
+        };
+        let decode = |part: &str| {
+            URL_SAFE_NO_PAD
+                .decode(part)
+                .map_err(|error| format!("unable to decode the JWT: {error}"))
+        };
+        let object = |part: &str| {
+            let value: Value = serde_json::from_slice(&decode(part)?)
+                .map_err(|error| format!("unable to parse the JWT: {error}"))?;
+            match value {
+                Value::Object(members) => Ok(members),
+                _ => Err("unable to parse the JWT: a part is no object".to_owned()),
+            }
+        };
+        let members = object(header)?;
+        let text =
+            |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Self {
+            algorithm: text("alg"),
+            key: text("kid"),
+            claims: object(claims)?,
+            signed: format!("{header}.{claims}"),
+            signature: decode(signature)?,
+        })
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.claims.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn time(&self, name: &str) -> Option<i64> {
+        let value = self.claims.get(name)?;
+        #[expect(clippy::cast_possible_truncation, reason = "times of tokens are whole seconds")]
+        value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
+    }
+
+    /// Whether a key of a set has signed it.
+    fn is_signed_by(&self, key: &Value) -> bool {
+        let (data, tag) = (self.signed.as_bytes(), &*self.signature);
+        let part = |name: &str| {
+            let text = key.get(name).and_then(Value::as_str)?;
+            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
+        };
+        let rsa = |parameters: &'static RsaParameters| {
+            let (Some(n), Some(e)) = (part("n"), part("e")) else { return false };
+            RsaPublicKeyComponents { n, e }.verify(parameters, data, tag).is_ok()
+        };
+        let curve = |algorithm: &'static dyn VerificationAlgorithm| {
+            let (Some(x), Some(y)) = (part("x"), part("y")) else { return false };
+            let point = [&[4][..], &x, &y].concat();
+            UnparsedPublicKey::new(algorithm, point).verify(data, tag).is_ok()
+        };
+        match &*self.algorithm {
+            "RS256" => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            "RS384" => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            "RS512" => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            "PS256" => rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            "PS384" => rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            "PS512" => rsa(&signature::RSA_PSS_2048_8192_SHA512),
+            "ES256" => curve(&signature::ECDSA_P256_SHA256_FIXED),
+            "ES384" => curve(&signature::ECDSA_P384_SHA384_FIXED),
+            "ES512" => curve(&signature::ECDSA_P521_SHA512_FIXED),
+            "EdDSA" => part("x").is_some_and(|x| {
+                UnparsedPublicKey::new(&signature::ED25519, x).verify(data, tag).is_ok()
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// The keys of an answer.
+fn keys(answer: Result<Response, String>) -> Result<Vec<Value>, String> {
+    let body = body(answer)?;
+    Ok(body.get("keys").and_then(Value::as_array).cloned().unwrap_or_default())
+}
+
+fn body(answer: Result<Response, String>) -> Result<Value, String> {
+    let answer = answer?;
+    if answer.status != 200 {
+        return Err(format!("{}: {}", answer.status_line(), answer.text()));
+    }
+    serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
+}
+
+fn bearer(hook: &Hook) -> Result<&str, String> {
+    let header = hook.header("Authorization").strip_prefix("Bearer ");
+    header.ok_or_else(|| "the Authorization header is missing or malformed".to_owned())
+}
+
+fn fetch(
+    url: impl Into<String>,
+    then: impl FnOnce(Result<Response, String>) -> Next + Send + 'static,
+) -> Next {
+    Next::Fetch(Box::new(Request::new("GET", url)), Box::new(then))
+}
+
+/// A token of Google for this audience and service account.
+pub(super) fn google(
+    hook: Hook,
+    email: String,
+    audience: String,
+    now: i64,
+    then: impl FnOnce(Hook) -> Next + Send + 'static,
+) -> Next {
+    let refuse =
+        |reason: String| Next::Refused(format!("cannot authenticate GCR request: {reason}"));
+    let jwt = match bearer(&hook).and_then(Jwt::parse) {
+        Ok(jwt) => jwt,
+        Err(error) => return refuse(error),
+    };
+    if jwt.text("aud") != audience {
+        let got = jwt.text("aud");
+        return refuse(format!("invalid ID token: audience is '{got}', want '{audience}'"));
+    }
+    if jwt.time("exp").unwrap_or_default() < now {
+        return refuse("invalid ID token: token expired".to_owned());
+    }
+    let url = match &*jwt.algorithm {
+        "RS256" => GOOGLE_KEYS,
+        "ES256" => GOOGLE_EC_KEYS,
+        other => {
+            return refuse(format!(
+                "expected JWT signed with RS256 or ES256 but found \"{other}\""
+            ));
+        }
+    };
+    fetch(url, move |answer| {
+        let checked = keys(answer).and_then(|keys| {
+            let key = keys.iter().find(|key| key["kid"] == *jwt.key);
+            let key = key.ok_or("could not find matching cert keyId for the token provided")?;
+            if !jwt.is_signed_by(key) {
+                return Err("invalid ID token: its signature does not match".to_owned());
+            }
+            let issuer = jwt.text("iss");
+            if !matches!(issuer, "accounts.google.com" | "https://accounts.google.com") {
+                return Err(format!("token issuer is '{issuer}', want 'accounts.google.com'"));
+            }
+            if jwt.text("email") != email {
+                return Err(format!("token email is '{}', want '{email}'", jwt.text("email")));
+            }
+            if jwt.claims.get("email_verified") != Some(&Value::Bool(true)) {
+                return Err(format!("token email '{email}' is not verified"));
+            }
+            Ok(())
+        });
+        match checked {
+            Ok(()) => then(hook),
+            Err(error) => Next::Refused(format!("cannot authenticate GCR request: {error}")),
+        }
+    })
+}
+
+/// A token of one of the issuers that a Receiver trusts.
+pub(super) fn oidc(hook: Hook, providers: &[OidcProvider], now: i64) -> Next {
+    if providers.is_empty() {
+        return Next::Refused("generic-oidc receiver has no oidcProviders configured".to_owned());
+    }
+    let jwt = match bearer(&hook).and_then(|token| Jwt::parse(token.trim())) {
+        Ok(jwt) => jwt,
+        Err(error) => return Next::Refused(format!("failed to parse bearer token: {error}")),
+    };
+    let issuer = jwt.text("iss");
+    let Some(provider) = providers.iter().find(|it| !issuer.is_empty() && it.issuer_url == issuer)
+    else {
+        return Next::Refused(format!("no oidcProvider configured for issuer \"{issuer}\""));
+    };
+    let provider = Arc::new(provider.clone());
+    let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+    fetch(url, move |answer| {
+        let discovery = body(answer).and_then(|found| {
+            if found["issuer"] == *provider.issuer_url {
+                Ok(found)
+            } else {
+                Err("issuer did not match".to_owned())
+            }
+        });
+        let discovery = match discovery {
+            Ok(discovery) => discovery,
+            Err(error) => {
+                return Next::Refused(format!("failed to initialize OIDC provider: {error}"));
+            }
+        };
+        if let Err(error) = current(&jwt, &provider, &discovery, now) {
+            return Next::Refused(format!("failed to verify OIDC token: {error}"));
+        }
+        let keys_url = discovery["jwks_uri"].as_str().unwrap_or_default().to_owned();
+        fetch(keys_url, move |answer| verified(hook, jwt, &provider, answer).into())
+    })
+}
+
+/// Whether a token is for this audience, now, and signed in a way that the issuer names.
+fn current(jwt: &Jwt, provider: &OidcProvider, discovery: &Value, now: i64) -> Result<(), String> {
+    let audience = if provider.audience.is_empty() { AUDIENCE } else { &provider.audience };
+    let is_for = match jwt.claims.get("aud") {
+        Some(Value::String(one)) => one == audience,
+        Some(Value::Array(all)) => all.iter().any(|one| one == audience),
+        _ => false,
+    };
+    if !is_for {
+        return Err(format!("oidc: expected audience \"{audience}\""));
+    }
+    if jwt.time("exp").unwrap_or_default() < now {
+        return Err("oidc: token is expired".to_owned());
+    }
+    if jwt.time("nbf").is_some_and(|begin| now + LEEWAY < begin) {
+        return Err("oidc: current time before the nbf (not before) time".to_owned());
+    }
+    let named = discovery["id_token_signing_alg_values_supported"].as_array();
+    let named: Vec<_> = named.into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_named =
+        if named.is_empty() { jwt.algorithm == "RS256" } else { named.contains(&&*jwt.algorithm) };
+    if !is_named {
+        return Err(format!(
+            "oidc: malformed jwt: unexpected signature algorithm \"{}\"",
+            jwt.algorithm
+        ));
+    }
+    Ok(())
+}
+
+fn verified(
+    hook: Hook,
+    jwt: Jwt,
+    provider: &OidcProvider,
+    answer: Result<Response, String>,
+) -> Result<Accepted, String> {
+    let unverified = |error: &str| format!("failed to verify OIDC token: {error}");
+    let keys = keys(answer).map_err(|error| unverified(&format!("fetching keys {error}")))?;
+    let is_its = |key: &&Value| jwt.key.is_empty() || key["kid"] == *jwt.key;
+    if !keys.iter().filter(is_its).any(|key| jwt.is_signed_by(key)) {
+        return Err(unverified("failed to verify signature: failed to verify id token signature"));
+    }
+    let mut claims = Value::Object(jwt.claims);
+    doubles(&mut claims);
+    evaluate(provider, &claims)?;
+    let Value::Object(claims) = claims else { return Err("the claims are no object".to_owned()) };
+    Ok(Accepted { claims: Some(claims), ..Accepted::of(hook) })
+}
+
+/// An expression by its name or message.
+type Named<'a> = (&'a str, Expression);
+
+/// Reads all expressions of an issuer: variables and validations.
+///
+/// # Errors
+/// Flux's message for the first that is none.
+pub(super) fn compile(provider: &OidcProvider) -> Result<(Vec<Named<'_>>, Vec<Named<'_>>), String> {
+    let scope = ["claims", "vars"];
+    let variables = provider.variables.iter().map(|it| {
+        let read = Expression::compile_any(&it.expression, &scope).map(|read| (&*it.name, read));
+        read.map_err(|error| format!("invalid expression for variable \"{}\": {error}", it.name))
+    });
+    let validations = provider.validations.iter().map(|it| {
+        let read = Expression::compile(&it.expression, &scope).map(|read| (&*it.message, read));
+        read.map_err(|error| {
+            format!("invalid expression for validation \"{}\": {error}", it.message)
+        })
+    });
+    Ok((variables.collect::<Result<_, _>>()?, validations.collect::<Result<_, _>>()?))
+}
+
+fn evaluate(provider: &OidcProvider, claims: &Value) -> Result<(), String> {
+    let (variables, validations) = compile(provider).map_err(|error| {
+        format!(
+            "invalid oidcProvider configuration for issuer \"{}\": {error}",
+            provider.issuer_url
+        )
+    })?;
+    let mut known = Value::Object(Map::new());
+    for (name, expression) in variables {
+        let value = expression
+            .evaluate_json(&[("claims", claims), ("vars", &known)])
+            .map_err(|error| format!("failed to evaluate variable \"{name}\": {error}"))?;
+        if let Some(members) = known.as_object_mut() {
+            members.insert(name.to_owned(), value);
+        }
+    }
+    let mut failures = Vec::new();
+    for (message, expression) in validations {
+        let holds = expression
+            .evaluate_bool(&[("claims", claims), ("vars", &known)])
+            .map_err(|error| format!("failed to evaluate validation: {error}"))?;
+        if !holds {
+            failures.push(message);
+        }
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(format!("token validation failed: {}", failures.join("; ")))
+}

@@ -1,0 +1,199 @@
+//! What the recorded answers do not show: conversations with an app, secrets on the way, and what is refused by default.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::receivers::{Gate, Hook, Receiver, Reception, Settings};
+use crate::{
+    Alert, Delivery, Event, Failure, Parcel, Provider, Request, Response, Secret, Step, delivery,
+};
+
+const NOW: i64 = 1_800_000_000;
+
+fn event() -> Event {
+    let text = json!({
+        "involvedObject": {"kind": "Kustomization", "namespace": "apps", "name": "web"},
+        "severity": "error",
+        "message": "build failed",
+        "reason": "BuildFailed",
+        "metadata": {"revision": "main@sha1:b1a2c3d4e5f60718293a4b5c6d7e8f9001122334"},
+    });
+    Event::parse(text.to_string().as_bytes()).unwrap_or_default()
+}
+
+fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> Delivery {
+    let object =
+        json!({"metadata": {"name": "p", "namespace": "apps", "uid": "u-1"}, "spec": spec});
+    let provider = Provider::new(object).unwrap_or_default();
+    let data: BTreeMap<_, _> =
+        data.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec())).collect();
+    let secret = |namespace: &str, name: &str| {
+        Some(Secret { name: format!("{namespace}/{name}"), data: data.clone() })
+    };
+    delivery(&event(), &provider, &Alert::default(), NOW, &secret)
+}
+
+/// The wait and the request of a step.
+#[track_caller]
+fn sent(step: Step) -> (Duration, Request) {
+    match step {
+        Step::Send(wait, Parcel::Http(request)) => (wait, *request),
+        other => unreachable!("no request but {other:?}"),
+    }
+}
+
+fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::Outcome {
+    let headers =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Ok(Response { status, headers, body: body.as_bytes().to_vec() })
+}
+
+#[test]
+fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
+    let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
+    let mut waits = vec![sent(delivery.start()).0];
+    let failure = loop {
+        match delivery.answer(answer(503, &[], "")) {
+            Step::Send(wait, _) => waits.push(wait),
+            Step::Failed(Failure { message, .. }) => break message,
+            Step::Done => unreachable!("it is not delivered"),
+        }
+    };
+    assert_eq!(waits, [0, 2, 4, 8].map(Duration::from_secs));
+    assert_eq!(failure, "postMessage failed: failed to execute request: context deadline exceeded");
+}
+
+#[test]
+fn a_server_says_when_to_come_back() {
+    let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
+    let _first = delivery.start();
+    let (wait, _) = sent(delivery.answer(answer(429, &[("Retry-After", "7")], "")));
+    assert_eq!(wait, Duration::from_secs(7));
+}
+
+#[test]
+fn credentials_do_not_follow_to_another_host() {
+    let spec = json!({
+        "type": "slack",
+        "address": "https://a.example.com/x",
+        "secretRef": {"name": "s"},
+    });
+    for (to, keeps) in [
+        ("https://b.example.com/", false),
+        ("https://evil-a.example.com/", false),
+        ("https://c.a.example.com/", true),
+        ("/y", true),
+    ] {
+        let mut delivery = begin(spec.clone(), &[("token", "secret")]);
+        let (_, first) = sent(delivery.start());
+        assert_eq!(first.get("authorization"), Some("Bearer secret"));
+        let (_, next) = sent(delivery.answer(answer(307, &[("Location", to)], "")));
+        assert_eq!(next.get("authorization").is_some(), keeps, "{to}");
+        assert_eq!((next.method, &next.body), ("POST", &first.body), "{to}");
+    }
+}
+
+#[test]
+fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspecified> {
+    let key = KeyPair::generate(KeySize::Rsa2048)?;
+    let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&key)?;
+    let encoded = STANDARD.encode(der.as_ref());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{encoded}\n-----END PRIVATE KEY-----\n");
+    let spec = json!({
+        "type": "github",
+        "address": "https://ghe.example.com/acme/fleet",
+        "secretRef": {"name": "s"},
+    });
+    let mut delivery = begin(
+        spec,
+        &[
+            ("githubAppID", "7"),
+            ("githubAppInstallationID", "42"),
+            ("githubAppPrivateKey", &pem),
+            ("githubAppBaseURL", "https://ghe.example.com/api/v3"),
+        ],
+    );
+    let (_, login) = sent(delivery.start());
+    let url = "https://ghe.example.com/api/v3/app/installations/42/access_tokens";
+    assert_eq!((login.method, &*login.url), ("POST", url));
+    let jwt = login.get("authorization").and_then(|it| it.strip_prefix("Bearer "));
+    assert_eq!(jwt.map(|jwt| jwt.split('.').count()), Some(3));
+    let (_, list) = sent(delivery.answer(answer(201, &[], r#"{"token": "ghs_1"}"#)));
+    assert_eq!(list.get("authorization"), Some("Bearer ghs_1"));
+    let (_, write) = sent(delivery.answer(answer(200, &[], "[]")));
+    assert_eq!(write.method, "POST");
+    assert!(matches!(delivery.answer(answer(201, &[], "{}")), Step::Done));
+    Ok(())
+}
+
+#[test]
+fn nothing_shows_credentials() {
+    let spec = json!({
+        "type": "slack",
+        "address": "https://a.example.com/very-secret",
+        "secretRef": {"name": "s"},
+    });
+    let mut delivery = begin(spec, &[("token", "very-secret")]);
+    let shown = format!("{delivery:?} {:?}", delivery.start());
+    assert!(!shown.contains("very-secret"), "{shown}");
+}
+
+#[test]
+fn an_empty_token_lets_nobody_in_unless_that_is_wished() {
+    let secret = Secret {
+        name: "apps/t".to_owned(),
+        data: BTreeMap::from([("token".to_owned(), Vec::new())]),
+    };
+    for kind in ["github", "bitbucket", "gitlab", "harbor"] {
+        let receiver = Receiver::new(&json!({
+            "metadata": {"name": "r", "namespace": "apps"},
+            "spec": {"type": kind, "secretRef": {"name": "t"}, "resources": []},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+        let receiver = receiver.unwrap_or_default();
+        let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
+        let hook = Hook { headers, body: b"{}".to_vec() };
+        for allows_empty_token in [false, true] {
+            let settings = Settings { allows_empty_token, ..Settings::default() };
+            let (_, gate) = Reception::start(hook.clone(), &receiver, Some(&secret), settings);
+            let is_in = matches!(gate, Gate::Accepted(_));
+            assert_eq!(is_in, allows_empty_token, "{kind}: {gate:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn events_are_read_as_they_are_written(message in ".*", name in ".*", unix in 0_i64..4_000_000_000) {
+        let mut event = event();
+        (event.message, event.object.name, event.timestamp) = (message, name, Some(unix));
+        let read = Event::parse(&event.to_json());
+        prop_assert_eq!(read.ok(), Some(event));
+    }
+
+    #[test]
+    fn no_address_stops_a_provider(address in ".{0,40}", channel in ".{0,20}", at in 0..crate::TYPES.len()) {
+        let spec = json!({
+            "type": crate::TYPES[at],
+            "address": address,
+            "channel": channel,
+            "secretRef": {"name": "s"},
+        });
+        let mut delivery = begin(spec, &[("token", "a:b"), ("username", "u"), ("password", "p")]);
+        let mut step = delivery.start();
+        for _ in 0..20 {
+            if !matches!(step, Step::Send(..)) {
+                break;
+            }
+            step = delivery.answer(answer(200, &[], "[]"));
+        }
+        prop_assert!(!matches!(step, Step::Send(..)));
+    }
+}
