@@ -13,6 +13,7 @@ mod golang;
 mod gotemplate;
 mod helm;
 mod kustomize;
+mod notify;
 mod objects;
 mod reconcile;
 mod release;
@@ -54,6 +55,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(gotemplate::TOPICS);
     topics.extend(helm::TOPICS);
     topics.extend(kustomize::TOPICS);
+    topics.extend(notify::topics());
     topics.extend(objects::TOPICS);
     topics.extend(reconcile::TOPICS);
     topics.extend(release::TOPICS);

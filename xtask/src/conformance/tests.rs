@@ -35,6 +35,43 @@ fn every_recorded_case_is_answered_as_recorded() {
         helm/functions: 232 of 233 passed, 0 not run
         misc/regexp: 59 of 59 passed, 0 not run
         misc/semver: 75 of 75 passed, 0 not run
+        notify/alertmanager: 57 of 57 passed, 0 not run
+        notify/alerts: 525 of 525 passed, 0 not run
+        notify/azuredevops: 66 of 66 passed, 0 not run
+        notify/azureeventhub: 6 of 6 passed, 0 not run
+        notify/bitbucket: 62 of 62 passed, 0 not run
+        notify/bitbucketserver: 60 of 60 passed, 0 not run
+        notify/datadog: 47 of 47 passed, 0 not run
+        notify/discord: 50 of 50 passed, 0 not run
+        notify/generic: 90 of 92 passed, 0 not run
+        notify/generic-hmac: 50 of 50 passed, 0 not run
+        notify/gitea: 65 of 65 passed, 0 not run
+        notify/giteapullrequestcomment: 56 of 56 passed, 0 not run
+        notify/github: 94 of 94 passed, 0 not run
+        notify/githubdispatch: 47 of 47 passed, 0 not run
+        notify/githubpullrequestcomment: 52 of 52 passed, 0 not run
+        notify/gitlab: 68 of 68 passed, 0 not run
+        notify/gitlabmergerequestcomment: 51 of 51 passed, 0 not run
+        notify/googlechat: 42 of 42 passed, 0 not run
+        notify/googlepubsub: 37 of 37 passed, 0 not run
+        notify/grafana: 50 of 50 passed, 0 not run
+        notify/lark: 44 of 44 passed, 0 not run
+        notify/main incident.io: 55 of 55 passed, 0 not run
+        notify/main opsgenie: 51 of 51 passed, 0 not run
+        notify/main zoom: 51 of 51 passed, 0 not run
+        notify/matrix: 46 of 46 passed, 0 not run
+        notify/msteams: 57 of 57 passed, 0 not run
+        notify/nats: 46 of 46 passed, 0 not run
+        notify/opsgenie: 49 of 49 passed, 0 not run
+        notify/otel: 49 of 49 passed, 0 not run
+        notify/pagerduty: 60 of 60 passed, 0 not run
+        notify/receivers: 480 of 480 passed, 0 not run
+        notify/rocket: 49 of 49 passed, 0 not run
+        notify/sentry: 52 of 52 passed, 0 not run
+        notify/slack: 59 of 59 passed, 0 not run
+        notify/telegram: 54 of 54 passed, 0 not run
+        notify/webex: 51 of 51 passed, 0 not run
+        notify/zulip: 52 of 52 passed, 0 not run
         recorded/charts: 347 of 347 passed, 0 not run
         recorded/coalesce: 147 of 147 passed, 0 not run
         recorded/envsubst: 385 of 385 passed, 0 not run

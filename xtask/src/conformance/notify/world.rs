@@ -1,0 +1,122 @@
+//! The other side of a delivery: answers by rules, and what arrived.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use notify::{Delivery, Failure, Parcel, Response, Secret, Step};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An answer of the other side.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    times: usize,
+    #[serde(skip)]
+    used: usize,
+}
+
+/// The other side: its rules, and what it saw.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) rules: Vec<Rule>,
+    pub(super) arrived: Vec<Parcel>,
+    pub(super) waits: Vec<Duration>,
+}
+
+/// Most parcels that a case sends.
+const MANY: usize = 100;
+
+impl World {
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// Drives a delivery to its end.
+    pub(super) fn drive(&mut self, delivery: &mut Delivery) -> Result<(), Failure> {
+        let mut step = delivery.start();
+        loop {
+            match step {
+                Step::Done => return Ok(()),
+                Step::Failed(failure) => return Err(failure),
+                Step::Send(wait, parcel) => {
+                    assert!(self.arrived.len() < MANY, "the delivery does not end");
+                    self.waits.push(wait);
+                    let outcome = self.outcome(&parcel);
+                    self.arrived.push(parcel);
+                    step = delivery.answer(outcome);
+                }
+            }
+        }
+    }
+
+    /// What comes of a parcel.
+    pub(super) fn outcome(&mut self, parcel: &Parcel) -> notify::Outcome {
+        match parcel {
+            Parcel::Http(request) => Ok(self.answer(request.method, path(&request.url))),
+            Parcel::Nats(message) if message.server.contains("unreachable") => {
+                Err(("error connecting to server: nats: no servers available".to_owned(), false))
+            }
+            Parcel::Nats(message) => match &message.login {
+                notify::NatsLogin::Password(name, _) if name == "baduser" => Err((
+                    "error connecting to server: nats: Authorization Violation".to_owned(),
+                    false,
+                )),
+                _ => Ok(Response::default()),
+            },
+            Parcel::PubSub(message) if message.topic.starts_with("missing") => {
+                Err(("rpc error: code = NotFound".to_owned(), false))
+            }
+            Parcel::PubSub(_) | Parcel::EventHub(_) => Ok(Response::default()),
+        }
+    }
+
+    fn answer(&mut self, method: &str, path: &str) -> Response {
+        let rule = self.rules.iter_mut().find(|rule| {
+            (rule.method.is_empty() || rule.method == method)
+                && (rule.path.is_empty() || rule.path == path)
+                && (rule.times == 0 || rule.used < rule.times)
+        });
+        let Some(rule) = rule else { return Response { status: 200, ..Response::default() } };
+        rule.used += 1;
+        Response {
+            status: if rule.status == 0 { 200 } else { rule.status },
+            headers: rule.headers.clone().into_iter().collect(),
+            body: rule.body.clone().into_bytes(),
+        }
+    }
+}
+
+/// The path of a URL, without escapes.
+fn path(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.find('/').map_or("/", |at| &rest[at..]);
+    rest.split('?').next().unwrap_or(rest)
+}
+
+/// A Secret of a case, where `<300KiB>` stands for as many letters.
+pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Secret {
+    let long = "x".repeat(300 << 10);
+    let data = data
+        .iter()
+        .map(|(key, text)| (key.clone(), text.replace("<300KiB>", &long).into_bytes()))
+        .collect();
+    Secret { name: format!("{namespace}/{name}"), data }
+}
+
+/// A text as JSON if it is JSON, else as text.
+pub(super) fn lenient(text: &[u8]) -> Value {
+    serde_json::from_slice(text)
+        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(text).into_owned()))
+}
