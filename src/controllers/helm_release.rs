@@ -290,7 +290,7 @@ impl Session {
         };
         let settings = &self.context.settings;
         let desired = wish::desired(object, parts, &timeouts, false, settings);
-        let desired = Desired { closes: self.closes(object), ..desired };
+        let desired = Desired { gates: self.gates(object), ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),

@@ -50,6 +50,7 @@ pub mod decide;
 mod instant;
 pub mod journal;
 pub mod operation;
+pub mod phase;
 pub mod plan;
 pub mod record;
 pub mod removal;

@@ -16,6 +16,7 @@ use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
 use crate::journal::{Action, Journal};
 use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
+use crate::phase::Phase;
 use crate::record::{Record, Status as Life};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, DriftMode};
@@ -169,19 +170,6 @@ fn accounted(record: &Record, journal: &Journal) -> Step {
     Step::Write(Box::new(Write { version, changes, others, journal }))
 }
 
-/// What a decision would begin that may have to wait for a window.
-fn begins(decision: &Decision, desired: &Desired) -> Option<&'static str> {
-    match decision {
-        Decision::Begin(Action::Test, _) => Some("a test"),
-        Decision::Begin(action, _) if action.is_release() => Some("the changed spec"),
-        Decision::Unlock(_) => Some("completion of an unfinished operation"),
-        Decision::Drift { .. } if desired.drift == DriftMode::Enabled => {
-            Some("a correction of drift")
-        }
-        _ => None,
-    }
-}
-
 /// A wish and a run.
 struct Run<'r> {
     desired: &'r Desired,
@@ -221,8 +209,8 @@ impl Run<'_> {
         );
         let in_place = self.desired.upgrade.in_place_chart_name_change;
         if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
-            let what = format!("another {}", changed.as_str());
-            return Ok(self.closed(&what).unwrap_or_else(|| self.removal(Some(changed))));
+            let held = self.held(Phase::Replace(changed));
+            return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
         }
         let attempted = account::attempted(self.desired, status);
         if attempted != *status {
@@ -232,12 +220,11 @@ impl Run<'_> {
         self.decided(status)
     }
 
-    /// Where a run rests that would begin something outside of its windows.
-    fn closed(&self, what: &str) -> Option<Verdict<Step>> {
-        let is_closed = self.desired.closes.is_some_and(|at| at <= self.observed.now);
-        let wake = || Wake::at(self.later(self.desired.interval));
-        let rest = || Rest::Blocked(reason::WINDOW_CLOSED, what.to_owned(), wake());
-        is_closed.then(|| Verdict::Rest(rest()))
+    /// Where a run rests whose next phase is held by a gate.
+    fn held(&self, phase: Phase) -> Option<Verdict<Step>> {
+        let held = self.desired.gates.hold(phase, self.observed.now)?;
+        let wake = Wake::at(self.later(self.desired.interval));
+        Some(Verdict::Rest(Rest::Blocked(held.reason, held.subject, wake)))
     }
 
     /// Writes the status and what follows from it.
@@ -381,8 +368,8 @@ impl Run<'_> {
             true => Decision::Begin(Action::Upgrade, None),
             false => decide(&state, desired, status, revisions, forced)?,
         };
-        if let Some(closed) = begins(&decision, desired).and_then(|what| self.closed(what)) {
-            return Ok(closed);
+        if let Some(held) = Phase::of(&decision, desired).and_then(|phase| self.held(phase)) {
+            return Ok(held);
         }
         let is_held = !is_uncounted || self.observed.ran.failed_early;
         if let (true, Some(rest)) = (is_held, self.later_retry(&state, &decision, status)) {

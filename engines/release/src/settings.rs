@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use reconcile::Time;
-
 use crate::journal::{Action, Plan, Propagation, WaitFor};
+use crate::phase::Gates;
 use crate::snapshot::Filter;
 use crate::status::Status;
 use crate::target::Target;
@@ -27,8 +26,8 @@ pub struct Desired {
     pub deleted: bool,
     /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
     pub suspended: bool,
-    /// From when on its windows are closed: then no operation begins but one that undoes what failed.
-    pub closes: Option<Time>,
+    /// What may hold it.
+    pub gates: Gates,
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.

@@ -11,6 +11,7 @@ use reconcile::{Kind as _, Rest, Time, Verdict};
 use crate::decide::Drift;
 use crate::journal::{Action, Journal};
 use crate::operation::{Health, HookObject, Live, Outcome, Scope, Write, rolled_back};
+use crate::phase::Gates;
 use crate::plan::{Need, Observed, Ran, Release, need};
 use crate::record::{HookRecord, Info, Record, Status as Life, StoredChart, Timestamp};
 use crate::revisions::{Revision, Revisions};
@@ -29,7 +30,7 @@ pub(crate) fn desired(version: &str, values: &str) -> Desired {
         target: Target::of("web", "apps", "", "", ""),
         deleted: false,
         suspended: false,
-        closes: None,
+        gates: Gates::default(),
         chart_name: "c".to_owned(),
         chart_version: version.to_owned(),
         app_version: String::new(),

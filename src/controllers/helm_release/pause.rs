@@ -13,6 +13,7 @@ use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
 use reconcile::{Rest, Time, WindowState, reason};
+use release::phase::Gates;
 use release::plan::is_under_way;
 use release::snapshot::latest;
 use release::status::RELEASED;
@@ -43,12 +44,14 @@ impl Session {
         }
     }
 
-    /// From when on no operation may begin.
-    pub(super) fn closes(&self, object: &HelmRelease) -> Option<Time> {
-        match window::state(object, self.began)? {
-            WindowState::Open { until, .. } => until,
-            WindowState::Closed { .. } | WindowState::Invalid { .. } => Some(Time::MIN),
-        }
+    /// What holds the release at its phases: windows.
+    pub(super) fn gates(&self, object: &HelmRelease) -> Gates {
+        let closes = match window::state(object, self.began) {
+            None => None,
+            Some(WindowState::Open { until, .. }) => until,
+            Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
+        };
+        Gates { closes }
     }
 
     /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is

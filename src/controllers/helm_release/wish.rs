@@ -15,6 +15,7 @@ use kube::core::ResourceExt as _;
 use reconcile::{Rest, SHORTEST_INTERVAL, reason};
 use release::Desired;
 use release::journal::{Propagation, WaitFor};
+use release::phase::Gates;
 use release::settings::{
     DriftMode, Install, Remediation, RemediationStrategy as Remedy, Requests, Rollback, Strategy,
     Test, Uninstall, Upgrade,
@@ -211,7 +212,7 @@ pub(super) fn desired(
         target,
         deleted: object.metadata.deletion_timestamp.is_some(),
         suspended,
-        closes: None,
+        gates: Gates::default(),
         chart_name: parts.chart_name,
         chart_version: parts.chart_version,
         app_version: parts.app_version,

@@ -915,7 +915,7 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
     let mut world = World::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
-    world.desired.closes = Some(world.now);
+    world.desired.gates.closes = Some(world.now);
     world.slow.clear();
     let rest = world.settle();
     assert!(rest.is_settled(), "{}", told(&mut world, &rest));
@@ -944,7 +944,7 @@ fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
     world.slow.insert("ready".to_owned());
     world.run();
     world.slow.clear();
-    world.desired.closes = Some(world.now);
+    world.desired.gates.closes = Some(world.now);
     world.run();
     assert!(world.log.iter().any(|line| line.contains("'rollback'")), "{:?}", world.log);
 }

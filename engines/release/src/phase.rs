@@ -1,0 +1,113 @@
+//! Phases of a release, each named, at which a gate may hold it before anything of the phase is done.
+//!
+//! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and what a HelmRelease says
+//! of windows (the program).
+
+use reconcile::{Reason, Time, reason};
+
+use crate::decide::Decision;
+use crate::journal::Action;
+use crate::settings::{Desired, DriftMode};
+use crate::target::TargetChange;
+
+/// What is about to begin.
+///
+/// An operation that is under way reaches none: it comes to its end, or to a place at which nothing is half done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The first step of an operation.
+    Begin(Action),
+    /// The completion of an operation that another client left behind.
+    Unlock,
+    /// The correction of drift.
+    Correct,
+    /// The removal of a release that is to be somewhere else, or to be another one.
+    Replace(TargetChange),
+}
+
+impl Phase {
+    /// The phase that a decision is about to begin; `None` if it changes nothing in the cluster.
+    pub fn of(decision: &Decision, desired: &Desired) -> Option<Self> {
+        match decision {
+            Decision::Begin(action, _) => Some(Self::Begin(*action)),
+            Decision::Unlock(_) => Some(Self::Unlock),
+            Decision::Drift { .. } => {
+                (desired.drift == DriftMode::Enabled).then_some(Self::Correct)
+            }
+            Decision::Rest
+            | Decision::Observe
+            | Decision::Exhausted
+            | Decision::NoRollbackTarget => None,
+        }
+    }
+
+    /// What is held, for people: the subject of "… waits until …".
+    pub fn subject(self) -> String {
+        match self {
+            Self::Begin(Action::Test) => "a test".to_owned(),
+            Self::Begin(action) if action.is_release() => "the changed spec".to_owned(),
+            Self::Begin(action) => format!("the {}", action.as_str()),
+            Self::Unlock => "completion of an unfinished operation".to_owned(),
+            Self::Correct => "a correction of drift".to_owned(),
+            Self::Replace(change) => format!("another {}", change.as_str()),
+        }
+    }
+}
+
+/// What may hold a release at its phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gates {
+    /// From when on the windows of the object are closed.
+    pub closes: Option<Time>,
+}
+
+/// A phase is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// By what.
+    pub reason: Reason,
+    /// What: [`Phase::subject`].
+    pub subject: String,
+}
+
+impl Gates {
+    /// Whether a phase is held that is reached at `now`.
+    ///
+    /// Windows do not hold what undoes a failure, nor the removal of a release.
+    pub fn hold(&self, phase: Phase, now: Time) -> Option<Held> {
+        let is_undone = |action: Action| action.is_remediation() || action.is_removal();
+        let is_exempt = matches!(phase, Phase::Begin(action) if is_undone(action));
+        let is_closed = self.closes.is_some_and(|at| at <= now) && !is_exempt;
+        is_closed.then(|| Held { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_windows_hold_every_phase_but_those_that_undo_or_remove() {
+        let now = Time::UNIX_EPOCH;
+        let closed = Gates { closes: Some(now) };
+        let is_held = |action| closed.hold(Phase::Begin(action), now).is_some();
+        let held = [Action::Install, Action::Upgrade, Action::Test].map(is_held);
+        assert_eq!(held, [true; 3]);
+        let exempt =
+            [Action::Rollback, Action::Uninstall, Action::UninstallRemediation].map(is_held);
+        assert_eq!(exempt, [false; 3]);
+        let others = [Phase::Unlock, Phase::Correct, Phase::Replace(TargetChange::Chart)];
+        assert!(others.into_iter().all(|phase| closed.hold(phase, now).is_some()));
+    }
+
+    #[test]
+    fn windows_hold_from_when_on_they_are_closed() {
+        let now = Time::UNIX_EPOCH;
+        let later = now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
+        let closing = Gates { closes: Some(later) };
+        let phase = Phase::Begin(Action::Upgrade);
+        assert_eq!(closing.hold(phase, now), None);
+        assert_eq!(closing.hold(phase, later).unwrap().subject, "the changed spec");
+        assert_eq!(Gates::default().hold(phase, later), None);
+    }
+}
