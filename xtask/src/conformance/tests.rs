@@ -1,6 +1,6 @@
 //! The replay of our own recorded cases, and what the replay does with cases that it does not like.
 
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use tempfile::TempDir;
 
 use super::case::same;
@@ -29,82 +29,7 @@ fn every_recorded_case_is_answered_as_recorded() {
         let not_run: usize = tally.not_run.values().sum();
         format!("{name}: {} of {} passed, {not_run} not run\n", tally.passed, tally.run())
     });
-    expect![[r#"
-        flux/crds: 8 of 8 passed, 7 not run
-        gotemplate/snippets: 531 of 531 passed, 0 not run
-        helm/functions: 232 of 233 passed, 0 not run
-        misc/regexp: 59 of 59 passed, 0 not run
-        misc/semver: 75 of 75 passed, 0 not run
-        notify/alertmanager: 57 of 57 passed, 0 not run
-        notify/alerts: 525 of 525 passed, 0 not run
-        notify/azuredevops: 66 of 66 passed, 0 not run
-        notify/azureeventhub: 6 of 6 passed, 0 not run
-        notify/bitbucket: 62 of 62 passed, 0 not run
-        notify/bitbucketserver: 60 of 60 passed, 0 not run
-        notify/datadog: 47 of 47 passed, 0 not run
-        notify/discord: 50 of 50 passed, 0 not run
-        notify/generic: 90 of 92 passed, 0 not run
-        notify/generic-hmac: 50 of 50 passed, 0 not run
-        notify/gitea: 65 of 65 passed, 0 not run
-        notify/giteapullrequestcomment: 56 of 56 passed, 0 not run
-        notify/github: 94 of 94 passed, 0 not run
-        notify/githubdispatch: 47 of 47 passed, 0 not run
-        notify/githubpullrequestcomment: 52 of 52 passed, 0 not run
-        notify/gitlab: 68 of 68 passed, 0 not run
-        notify/gitlabmergerequestcomment: 51 of 51 passed, 0 not run
-        notify/googlechat: 42 of 42 passed, 0 not run
-        notify/googlepubsub: 37 of 37 passed, 0 not run
-        notify/grafana: 50 of 50 passed, 0 not run
-        notify/lark: 44 of 44 passed, 0 not run
-        notify/main incident.io: 55 of 55 passed, 0 not run
-        notify/main opsgenie: 51 of 51 passed, 0 not run
-        notify/main zoom: 51 of 51 passed, 0 not run
-        notify/matrix: 46 of 46 passed, 0 not run
-        notify/msteams: 57 of 57 passed, 0 not run
-        notify/nats: 46 of 46 passed, 0 not run
-        notify/opsgenie: 49 of 49 passed, 0 not run
-        notify/otel: 49 of 49 passed, 0 not run
-        notify/pagerduty: 60 of 60 passed, 0 not run
-        notify/receivers: 480 of 480 passed, 0 not run
-        notify/rocket: 49 of 49 passed, 0 not run
-        notify/sentry: 52 of 52 passed, 0 not run
-        notify/slack: 59 of 59 passed, 0 not run
-        notify/telegram: 54 of 54 passed, 0 not run
-        notify/webex: 51 of 51 passed, 0 not run
-        notify/zulip: 52 of 52 passed, 0 not run
-        recorded/charts: 347 of 347 passed, 0 not run
-        recorded/coalesce: 147 of 147 passed, 0 not run
-        recorded/envsubst: 385 of 385 passed, 0 not run
-        recorded/globfiles: 78 of 78 passed, 0 not run
-        recorded/gotemplate2: 472 of 472 passed, 0 not run
-        recorded/gotime: 247 of 247 passed, 0 not run
-        recorded/gotime (specs): 71 of 71 passed, 176 not run
-        recorded/helmignore: 58 of 58 passed, 0 not run
-        recorded/kstatus: 229 of 229 passed, 0 not run
-        recorded/lifecycle: 48 of 48 passed, 0 not run
-        recorded/manifests: 78 of 78 passed, 0 not run
-        recorded/objectid: 31 of 31 passed, 0 not run
-        recorded/printf: 455 of 455 passed, 0 not run
-        recorded/releasename: 22 of 22 passed, 0 not run
-        recorded/releaserecord: 7 of 7 passed, 0 not run
-        recorded/revision: 128 of 128 passed, 0 not run
-        recorded/schema: 126 of 126 passed, 0 not run
-        recorded/sourceignore: 97 of 97 passed, 0 not run
-        recorded/sprig: 1387 of 1387 passed, 0 not run
-        recorded/sprig-duration: 41 of 41 passed, 0 not run
-        recorded/ssa-normalize: 91 of 91 passed, 0 not run
-        recorded/strvals: 243 of 243 passed, 0 not run
-        recorded/tarball: 23 of 23 passed, 0 not run
-        recorded/values-merge: 88 of 89 passed, 0 not run
-        recorded/yaml2-emit v2: 749 of 749 passed, 0 not run
-        recorded/yaml2-emit v3: 737 of 737 passed, 12 not run
-        recorded/yaml2-read v2: 434 of 434 passed, 0 not run
-        recorded/yaml2-read v3: 434 of 434 passed, 0 not run
-        yaml/emit v2: 1271 of 1271 passed, 0 not run
-        yaml/read v2: 602 of 602 passed, 0 not run
-        yaml/read v3: 602 of 602 passed, 0 not run
-    "#]]
-    .assert_eq(&counts.collect::<String>());
+    expect_file!["counts.txt"].assert_eq(&counts.collect::<String>());
 }
 
 #[test]
