@@ -8,6 +8,7 @@
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
 mod bounded;
+pub(crate) mod candidate;
 pub(crate) mod capabilities;
 pub(crate) mod client;
 pub(crate) mod discovery;

@@ -119,6 +119,8 @@ pub(crate) struct Metrics {
     watch_live: Family<KindLabels, Gauge<i64, AtomicI64>>,
     /// 1 while this process leads.
     pub(crate) leader: Gauge<i64, AtomicI64>,
+    /// 1 while a controller of Flux keeps this process from acting.
+    pub(crate) excluded: Gauge<i64, AtomicI64>,
     events: Family<EventLabels, Counter>,
     builds: Family<ObjectLabels, Counter>,
     dropped_events: Family<SinkLabels, Counter>,
@@ -166,6 +168,12 @@ impl Metrics {
             "Whether this process is the leader (1) or not (0)",
             leader.clone(),
         );
+        let excluded = Gauge::default();
+        registry.register(
+            "windlass_excluded",
+            "Whether a controller of Flux keeps this process from acting (1) or not (0)",
+            excluded.clone(),
+        );
         let events = Family::default();
         registry.register(
             "windlass_events",
@@ -193,6 +201,7 @@ impl Metrics {
             queue_depth,
             watch_live,
             leader,
+            excluded,
             events,
             builds,
             dropped_events,

@@ -5,8 +5,8 @@ mod connections;
 mod events;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -19,12 +19,35 @@ use crate::metrics::Metrics;
 
 /// Whether the caches are filled and runs have begun.
 #[derive(Clone, Default)]
-pub(crate) struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_up: AtomicBool,
+    /// What else works on the same objects.
+    excluded: Mutex<Option<String>>,
+}
 
 impl Readiness {
     /// From now on `/readyz` says yes.
     pub(crate) fn ready(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.is_up.store(true, Ordering::Release);
+    }
+
+    /// Something else works on the same objects, or no longer: meanwhile `/readyz` says no, and names it.
+    pub(crate) fn exclude(&self, by: Option<String>) {
+        *self.0.excluded.lock().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+
+    fn answer(&self) -> (StatusCode, String) {
+        if let Some(by) = &*self.0.excluded.lock().unwrap_or_else(PoisonError::into_inner) {
+            let text = format!("not acting beside a controller of Flux: {by}\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, text);
+        }
+        match self.0.is_up.load(Ordering::Acquire) {
+            true => (StatusCode::OK, "ok".to_owned()),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "starting".to_owned()),
+        }
     }
 }
 
@@ -59,10 +82,8 @@ impl Listener {
 /// `/healthz`: the process answers. `/readyz`: it also does its work, or would if it led.
 pub(crate) fn health(readiness: Readiness) -> Router {
     let ready = move || {
-        let up = readiness.0.load(Ordering::Acquire);
-        async move {
-            if up { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "starting") }
-        }
+        let answer = readiness.answer();
+        async move { answer }
     };
     Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
 }

@@ -198,3 +198,98 @@ async fn of_two_with_the_same_identity_the_older_one_ends() -> Result<()> {
     ensure!(second.operator.is_running()?, "{}", second.operator.tail(10));
     story.end().await
 }
+
+/// Waits until windlass says why it is not ready.
+async fn await_excluded(story: &Story, windlass: &Windlass, by: &str) -> Result<()> {
+    let is_excluded = async || {
+        let (status, text) = windlass.readiness().await?;
+        Ok((status == 503 && text.contains(by)).then_some(()))
+    };
+    story.await_until(&format!("windlass to be excluded: {by}"), SOON, is_excluded).await?;
+    let metrics = windlass.metrics().await?;
+    ensure!(metrics.contains("windlass_excluded 1"), "{metrics}");
+    ensure!(metrics.contains("windlass_leader 0"), "{metrics}");
+    Ok(())
+}
+
+/// Nothing was written while it was excluded; it works once it is not.
+async fn await_work(story: &Story, windlass: &Windlass, before: usize) -> Result<()> {
+    story.await_ready(&Target::kustomization("app")).await?;
+    ensure!(story.writes()?.len() > before, "{:?}", story.writes()?);
+    ensure!(windlass.metrics().await?.contains("windlass_excluded 0"));
+    ensure!(windlass.readiness().await?.0 == 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Result<()> {
+    let story = Story::begin("excluded-by-lease").await?;
+    let mut a = start(&story, "pod-a", SHORT).await?;
+    await_leader(&story, "pod-a").await?;
+    for controller in ["source", "kustomize", "helm"] {
+        let lease: Lease = story.get(&format!("{controller}-controller-leader-election")).await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        ensure!(holder.as_deref() == Some("pod-a"), "{controller}: {holder:?}");
+    }
+    a.operator.kill()?;
+    let theirs = Target::of::<Lease>("kustomize-controller-leader-election");
+    let held = |by: &str| json!({"spec": {"holderIdentity": by, "leaseDurationSeconds": 600}});
+    story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let before = story.writes()?.len();
+    a.operator.resume()?;
+    let by = format!(
+        "Lease {}/kustomize-controller-leader-election is held by 'kustomize-controller-7d9f'",
+        story.namespace
+    );
+    await_excluded(&story, &a, &by).await?;
+    // Several rounds of its election.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    ensure!(story.writes()?.len() == before, "{:?}", story.writes()?);
+    story.merge(&theirs, held("")).await?;
+    await_work(&story, &a, before).await?;
+
+    // A leader that loses one of them stops.
+    story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
+    let status = a.operator.await_end(SOON)?;
+    ensure!(!status.success(), "it ended with {status}");
+    let log = a.operator.log()?;
+    ensure!(log.contains("was acquired by 'kustomize-controller-7d9f'"), "{}", a.operator.tail(10));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_deployment_of_flux_nothing_is_written_until_it_is_scaled_to_zero() -> Result<()> {
+    let story = Story::begin("excluded-by-deployment").await?;
+    let labels = json!({"app": "source-controller"});
+    let containers = json!([{"name": "manager", "image": "source-controller:v1.9.0"}]);
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "source-controller",
+            "namespace": story.namespace,
+            "labels": {"app.kubernetes.io/part-of": "flux"},
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    });
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    windlass.operator.kill()?;
+    story.apply_value(deployment).await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let before = story.writes()?.len();
+    windlass.operator.resume()?;
+    let by = format!("Deployment {}/source-controller has 1 replica(s)", story.namespace);
+    await_excluded(&story, &windlass, &by).await?;
+    ensure!(story.writes()?.len() == before, "{:?}", story.writes()?);
+    let target = Target::new("apps/v1", "Deployment", "source-controller");
+    story.merge(&target, json!({"spec": {"replicas": 0}})).await?;
+    await_work(&story, &windlass, before).await?;
+    story.end().await
+}

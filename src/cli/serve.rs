@@ -8,9 +8,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::candidate::{Candidate, Standing};
 use crate::cluster::client::connect;
-use crate::cluster::leadership::Leadership;
-use crate::cluster::lease::{Candidate, Lost};
+use crate::cluster::lease::Lost;
 use crate::controllers::hub::Hub;
 use crate::controllers::kinds::{self, Process};
 use crate::events::Events;
@@ -55,9 +55,8 @@ fn allow_many_files() {
 async fn serve(settings: Settings) -> anyhow::Result<()> {
     let settings = settings.normalized();
     tell(&settings);
-    let election = settings.election()?;
-    let leadership =
-        if election.is_some() { Leadership::standby() } else { Leadership::unlimited() };
+    let terms = settings.terms()?;
+    let leadership = terms.leadership();
     let metrics = Metrics::new();
     metrics.leader.set(i64::from(leadership.may_act()));
     let artifacts_at = Listener::bind("artifacts and events", settings.storage_addr).await?;
@@ -87,14 +86,20 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         events.add(Forward::new(url).context("--events-addr")?);
     }
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
-    let mut candidate = election.map(|election| cluster.candidate(election));
-    let won = {
-        let metrics = metrics.clone();
-        move || {
-            metrics.leader.set(1);
+    let mut candidate = cluster.candidate(terms);
+    let tell = {
+        let (metrics, readiness) = (metrics.clone(), readiness.clone());
+        move |standing: &Standing| {
+            let excluded = match standing {
+                Standing::Excluded(by) => Some(by.clone()),
+                Standing::Leading | Standing::Standby => None,
+            };
+            metrics.leader.set(i64::from(*standing == Standing::Leading));
+            metrics.excluded.set(i64::from(excluded.is_some()));
+            readiness.exclude(excluded);
         }
     };
-    let leading = lead(candidate.as_mut(), won);
+    let leading = lead(candidate.as_mut(), tell);
     let impatient = stop.clone();
     let process = Process { cluster, artifacts: store, events, hub, metrics, readiness };
     let work = async {
@@ -123,9 +128,9 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
 }
 
 /// Keeps a candidate leading; without one there is nothing to lose.
-async fn lead(candidate: Option<&mut Candidate>, won: impl FnOnce() + Send) -> Lost {
+async fn lead(candidate: Option<&mut Candidate>, tell: impl FnMut(&Standing) + Send) -> Lost {
     match candidate {
-        Some(candidate) => candidate.lead(won).await,
+        Some(candidate) => candidate.lead(tell).await,
         None => std::future::pending().await,
     }
 }

@@ -98,6 +98,15 @@ impl Leadership {
         true
     }
 
+    /// Begins a term without an end; one that is over stays so.
+    pub(super) fn unlimit(&self) {
+        let mut term = self.0.term.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*term, Term::Over) {
+            *term = Term::Unlimited;
+            self.0.begun.send_replace(true);
+        }
+    }
+
     /// Gives the right up for good.
     pub(crate) fn end(&self) {
         *self.0.term.lock().unwrap_or_else(PoisonError::into_inner) = Term::Over;

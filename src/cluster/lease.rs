@@ -1,6 +1,7 @@
 //! Election of a leader by a Lease (`coordination.k8s.io/v1`), by the protocol of client-go.
 //!
-//! Here: reading, taking, renewing and releasing the Lease. Elsewhere: what a term allows (`leadership`).
+//! Here: reading, taking, renewing and releasing one Lease. Elsewhere: who has to hold which Leases to act (`candidate`),
+//! what a term allows (`leadership`).
 //!
 //! Clocks of different machines are never compared: a rival's Lease is taken only after it was seen unchanged for
 //! its duration by the clock of this process. Writes carry the resourceVersion that was seen, so of two who take it
@@ -10,11 +11,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Client;
 use kube::api::{Api, PostParams};
 use tokio::time::Instant;
 
-use super::leadership::Leadership;
-use super::{Cluster, ClusterError};
+use super::ClusterError;
 
 /// Longest time that giving up the Lease may take: the next leader waits a second, not for ever.
 const RELEASE_LIMIT: Duration = Duration::from_millis(1500);
@@ -75,11 +76,10 @@ pub(crate) enum Lost {
     },
 }
 
-/// A process that wants to lead.
-pub(crate) struct Candidate {
-    election: Election,
+/// One Lease that this process wants to hold.
+pub(super) struct Claim {
+    pub(super) election: Election,
     api: Api<Lease>,
-    leadership: Leadership,
     /// The Lease as last seen, and when it was first seen so.
     seen: Option<(Lease, Instant)>,
     /// What was sent since the Lease was last seen to be ours: a reply may have been lost.
@@ -97,7 +97,7 @@ enum Move {
 
 /// What an attempt came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// The Lease is ours from now on.
     Held,
     /// It belongs to the one who is named.
@@ -161,123 +161,61 @@ impl Election {
         }
     }
 
-    fn lease(&self) -> String {
+    /// The Lease, as `namespace/name`.
+    pub(super) fn lease(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-impl Cluster {
-    /// Puts this process up for election. Nothing is sent yet.
-    pub(crate) fn candidate(&self, election: Election) -> Candidate {
-        let api = Api::namespaced(self.leasing.clone(), &election.namespace);
-        let leadership = self.leadership.clone();
-        Candidate { election, api, leadership, seen: None, sent: Vec::new() }
+impl Claim {
+    /// A claim to a Lease. Nothing is sent yet.
+    pub(super) fn new(election: Election, client: Client) -> Self {
+        let api = Api::namespaced(client, &election.namespace);
+        Self { election, api, seen: None, sent: Vec::new() }
     }
-}
 
-impl Candidate {
-    /// Waits until this process leads, `won` once, and keeps it leading. Ends only when that is lost.
+    /// Reads the Lease, so that its time counts; whoever holds it, where it is not ours and has not expired.
     ///
-    /// It may be dropped at any moment; whoever drops it says [`Self::release`].
-    pub(crate) async fn lead(&mut self, won: impl FnOnce() + Send) -> Lost {
-        let lease = self.election.lease();
-        tracing::info!(lease, identity = self.election.identity, "waiting to become leader");
-        let mut end = self.win().await;
-        tracing::info!(lease, identity = self.election.identity, "became leader");
-        won();
-        loop {
-            tokio::time::sleep(self.election.retry).await;
-            match self.renew(end).await {
-                Ok(later) => end = later,
-                Err(lost) => {
-                    self.leadership.end();
-                    return lost;
-                }
-            }
-        }
-    }
-
-    /// Checks the Lease until it is ours; returns until when.
-    async fn win(&mut self) -> Instant {
-        let mut told = String::new();
-        loop {
-            let end = Instant::now() + self.election.renew_deadline;
-            match self.attempt().await {
-                Ok(Outcome::Held) if self.leadership.extend(end) => return end,
-                // The answer took longer than the term that it gives.
-                Ok(Outcome::Held) => {}
-                Ok(Outcome::HeldBy(other)) if other != told => {
-                    tracing::info!(
-                        lease = self.election.lease(),
-                        leader = other,
-                        "another process is the leader"
-                    );
-                    told = other;
-                }
-                Ok(Outcome::HeldBy(_)) => {}
-                Err(error) => {
-                    tracing::error!(lease = self.election.lease(), error = %error, "failed to acquire the Lease");
-                }
-            }
-            tokio::time::sleep(self.election.retry).await;
-        }
-    }
-
-    /// Renews until it succeeds or the term has ended.
-    async fn renew(&mut self, end: Instant) -> Result<Instant, Lost> {
-        let lease = self.election.lease();
-        let limit = self.election.renew_deadline;
-        let mut why = "this process was paused".to_owned();
-        loop {
-            let began = Instant::now();
-            if began >= end {
-                return Err(Lost::Expired { lease, limit, why });
-            }
-            let attempt = tokio::time::timeout_at(end, self.attempt()).await;
-            match attempt {
-                Ok(Ok(Outcome::Held)) => {
-                    let later = began + limit;
-                    if self.leadership.extend(later) {
-                        return Ok(later);
-                    }
-                }
-                Ok(Ok(Outcome::HeldBy(other))) if other == self.election.identity => {
-                    return Err(Lost::Namesake { lease, holder: other });
-                }
-                Ok(Ok(Outcome::HeldBy(other))) => {
-                    return Err(Lost::Taken { lease, holder: other });
-                }
-                Ok(Err(error)) => {
-                    tracing::info!(lease, error = %error, "failed to renew the Lease, retrying");
-                    why = error.to_string();
-                }
-                Err(_) => why = "the API server did not respond".to_owned(),
-            }
-            tokio::time::sleep_until(end.min(Instant::now() + self.election.retry)).await;
-        }
+    /// # Errors
+    /// The API server did not say.
+    pub(super) async fn check(&mut self) -> Result<Option<String>, ClusterError> {
+        let limit = self.election.renew_deadline / 2;
+        let found = tokio::time::timeout(limit, self.api.get_opt(&self.election.name)).await;
+        let Some(lease) = found.map_err(|_| no_response(limit))?? else {
+            self.seen = None;
+            return Ok(None);
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        self.see(lease);
+        let is_free = self.election.next(&spec, self.age(), now()) != Move::Wait;
+        Ok((!is_free).then(|| holder(&spec).to_owned()))
     }
 
     /// One check of the Lease and one attempt to have it.
-    async fn attempt(&mut self) -> Result<Outcome, ClusterError> {
+    ///
+    /// With `leads`, the term has begun: a Lease that another process has held since is lost.
+    ///
+    /// # Errors
+    /// The API server refused or did not respond.
+    pub(super) async fn attempt(&mut self, leads: bool) -> Result<Outcome, ClusterError> {
         // Two attempts at least fit into a term, however slow the API server is.
         let limit = self.election.renew_deadline / 2;
-        match tokio::time::timeout(limit, self.try_once()).await {
+        match tokio::time::timeout(limit, self.try_once(leads)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ClusterError::NoAnswer(format!("no response within {limit:?}"))),
+            Err(_) => Err(no_response(limit)),
         }
     }
 
-    async fn try_once(&mut self) -> Result<Outcome, ClusterError> {
+    async fn try_once(&mut self, leads: bool) -> Result<Outcome, ClusterError> {
         // What was renewed last is most likely what is there, so it is not read again.
-        if self.leadership.may_act()
+        if leads
             && self.sent.is_empty()
             && let Some((lease, _)) = self.seen.clone()
             && self.write(lease).await.is_ok()
         {
             return Ok(Outcome::Held);
         }
-        let led_by_us = self.leadership.may_act();
-        if !led_by_us {
+        if !leads {
             self.sent.clear();
         }
         let found = self.api.get_opt(&self.election.name).await?;
@@ -295,7 +233,7 @@ impl Candidate {
         let spec = lease.spec.clone().unwrap_or_default();
         let is_known = self.sent.contains(&spec) || self.is_seen(&spec);
         self.see(lease.clone());
-        if led_by_us && (holder(&spec) != self.election.identity || !is_known) {
+        if leads && (holder(&spec) != self.election.identity || !is_known) {
             return Ok(Outcome::HeldBy(holder(&spec).to_owned()));
         }
         if self.election.next(&spec, self.age(), now()) == Move::Wait {
@@ -342,14 +280,9 @@ impl Candidate {
         self.seen.as_ref().map(|(_, since)| since.elapsed()).unwrap_or_default()
     }
 
-    /// Ends the term: from here on this process writes nothing, and with `hand_over` the Lease is given up, so that
-    /// the next leader need not wait. Failing to is logged: the Lease then runs out by itself.
-    pub(crate) async fn release(mut self, hand_over: bool) {
-        let led = self.leadership.may_act();
-        self.leadership.end();
-        if !led || !hand_over {
-            return;
-        }
+    /// Gives the Lease up if it is ours, so that the next process need not wait. Failing to is logged: the Lease then runs
+    /// out by itself.
+    pub(super) async fn release(mut self) {
         let lease = self.election.lease();
         match tokio::time::timeout(RELEASE_LIMIT, self.give_up()).await {
             Ok(Ok(())) => tracing::info!(lease, "Lease released"),
@@ -374,6 +307,10 @@ impl Candidate {
         self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
         Ok(())
     }
+}
+
+fn no_response(limit: Duration) -> ClusterError {
+    ClusterError::NoAnswer(format!("no response within {limit:?}"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{Settings, parse_bool, parse_duration};
+use crate::cluster::candidate::Terms;
 use crate::cluster::lease::Election;
 
 /// How a leader is elected.
@@ -38,6 +39,16 @@ pub(crate) struct LeaderElection {
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
 
+    /// Do not act while the source-, kustomize- or helm-controller of Flux does: with leader election their Leases are
+    /// acquired, too; without, windlass waits until nobody holds them. Without effect with --watch-label-selector
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    exclude_flux: bool,
+
+    /// Namespace of the controllers of Flux, and of their Leases; by default that of windlass
+    #[arg(long, value_name = "NAMESPACE")]
+    flux_namespace: Option<String>,
+
     /// Identity of this process, unique among the replicas and stable across restarts; by default `$HOSTNAME`, which is
     /// the name of the Pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
@@ -57,15 +68,13 @@ impl Settings {
             .unwrap_or_else(|| "windlass".to_owned())
     }
 
-    /// The election to take part in; none when this process is alone.
+    /// Under which conditions this process may act.
     ///
     /// # Errors
     /// When the durations leave no time to step down before another process takes over.
-    pub(crate) fn election(&self) -> anyhow::Result<Option<Election>> {
+    pub(crate) fn terms(&self) -> anyhow::Result<Terms> {
         let flags = &self.leader_election;
-        if !flags.enable_leader_election {
-            return Ok(None);
-        }
+        let selector = self.watch_label_selector.text();
         let (duration, deadline, retry) = (
             // A Lease counts whole seconds.
             Duration::from_secs(flags.leader_election_lease_duration.as_secs()),
@@ -83,17 +92,24 @@ impl Settings {
             "--leader-election-renew-deadline ({deadline:?}) must be longer than 1.2 times \
              --leader-election-retry-period ({retry:?})"
         );
-        Ok(Some(Election {
-            namespace: flags
-                .leader_election_namespace
-                .clone()
-                .unwrap_or_else(|| self.runtime_namespace.clone()),
-            name: lease_name(self.watch_label_selector.text()),
+        let namespace = |given: &Option<String>| {
+            given.clone().unwrap_or_else(|| self.runtime_namespace.clone())
+        };
+        let own = Election {
+            namespace: namespace(&flags.leader_election_namespace),
+            name: lease_name(selector),
             identity: self.identity(),
             duration,
             renew_deadline: deadline,
             retry,
-        }))
+        };
+        // Objects that are divided by a selector may be divided between windlass and Flux, too.
+        let excludes = flags.exclude_flux && selector.is_empty();
+        let flux = Election { namespace: namespace(&flags.flux_namespace), ..own.clone() };
+        Ok(Terms {
+            own: flags.enable_leader_election.then_some(own),
+            flux: excludes.then_some(flux),
+        })
     }
 }
 
@@ -124,9 +140,21 @@ mod tests {
     }
 
     #[test]
+    fn flux_is_excluded_in_its_namespace_unless_the_objects_are_divided() {
+        let namespace = |flags: &[&str]| {
+            settings(flags).terms().unwrap().flux.map(|election| election.namespace)
+        };
+        assert_eq!(namespace(&[]).as_deref(), Some("flux-system"));
+        assert_eq!(namespace(&["--runtime-namespace=a"]).as_deref(), Some("a"));
+        assert_eq!(namespace(&["--flux-namespace=b"]).as_deref(), Some("b"));
+        assert_eq!(namespace(&["--exclude-flux=false"]), None);
+        assert_eq!(namespace(&["--watch-label-selector=operator=windlass"]), None);
+    }
+
+    #[test]
     fn a_leader_has_to_stop_before_another_begins() {
-        assert!(settings(&[]).election().unwrap().is_none());
-        let election = settings(&["--enable-leader-election"]).election().unwrap().unwrap();
+        assert!(settings(&[]).terms().unwrap().own.is_none());
+        let election = settings(&["--enable-leader-election"]).terms().unwrap().own.unwrap();
         assert_eq!(election.renew_deadline, Duration::from_secs(30));
         for (flag, complaint) in [
             ("--leader-election-lease-duration=30s", "lease-duration"),
@@ -134,7 +162,7 @@ mod tests {
             ("--leader-election-retry-period=25s", "1.2 times"),
             ("--leader-election-retry-period=0s", "1.2 times"),
         ] {
-            let error = settings(&["--enable-leader-election", flag]).election().unwrap_err();
+            let error = settings(&["--enable-leader-election", flag]).terms().unwrap_err();
             assert!(error.to_string().contains(complaint), "{error}");
         }
     }

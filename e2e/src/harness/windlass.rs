@@ -118,6 +118,12 @@ impl Windlass {
         Ok(reqwest::get(&self.metrics).await?.error_for_status()?.text().await?)
     }
 
+    /// What it answers to a readiness probe: status and text.
+    pub async fn readiness(&self) -> Result<(u16, String)> {
+        let answer = reqwest::get(&self.health).await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
     async fn await_ready(&mut self) -> Result<()> {
         let (health, operator) = (&self.health, &mut self.operator);
         let outcome = await_until("windlass to be ready", START_LIMIT, async || {
