@@ -89,6 +89,12 @@ impl ClusterError {
         self.code() == Some(404) && !self.is_not_found()
     }
 
+    /// Something was written in between, such as the quota of a namespace: the same request may succeed now. An object that
+    /// is there already is another matter.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 409 && status.reason != "AlreadyExists")
+    }
+
     /// For how long the server wants no requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let Self::Refused(status) = self else { return None };
@@ -194,6 +200,17 @@ mod tests {
             assert_eq!((error.is_transient(), error.is_busy()), (transient, busy), "{code}");
         }
         assert!(ClusterError::NoAnswer(String::new()).is_busy());
+    }
+
+    #[test]
+    fn an_object_that_is_there_already_is_no_conflict() {
+        let refused = |reason: &str| {
+            ClusterError::Refused(Status::failure("no", reason).with_code(409).boxed())
+        };
+        assert!(refused("Conflict").is_conflict());
+        assert!(!refused("AlreadyExists").is_conflict());
+        let invalid = Status::failure("no", "Conflict").with_code(422).boxed();
+        assert!(!ClusterError::Refused(invalid).is_conflict());
     }
 
     #[test]

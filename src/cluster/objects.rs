@@ -62,7 +62,9 @@ impl Cluster {
             // A reply may have been lost after the write, and every write here may be repeated.
             let busy = matches!(error.code(), Some(429 | 503 | 504));
             let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt == 1;
-            if attempt >= ATTEMPTS || !(busy || lost) {
+            // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
+            let conflicted = method == Method::POST && error.is_conflict();
+            if attempt >= ATTEMPTS || !(busy || lost || conflicted) {
                 return Err(error);
             }
             let Some(delay) = retry::delay(&error, attempt, path) else { return Err(error) };

@@ -219,6 +219,7 @@ fn refusal(status: u16) -> Response {
     let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let reason = match status {
         401 => "Unauthorized",
+        409 => "Conflict",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         _ => "InternalError",

@@ -233,6 +233,9 @@ impl<O: Owner> World<O> {
                 return Ok(None);
             }
         }
+        if error.is_conflict() {
+            return Err(self.no_answer(&error));
+        }
         Ok(Some(error.to_string()))
     }
 
