@@ -70,8 +70,8 @@ fn segment(field: &str, name: &str) -> Result<String, ClusterError> {
     Err(ClusterError::Refused(Status::failure(&message, "Invalid").with_code(422).boxed()))
 }
 
-/// Whether a group or version can be one; none that cannot is served.
-fn is_plain(text: &str) -> bool {
+/// Whether a text can be a group, a version, or a name of most kinds; no object has one that cannot.
+pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
         && !matches!(text, "." | "..")
 }

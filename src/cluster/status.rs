@@ -5,6 +5,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::ResourceExt as _;
 use serde_json::{Value, json};
 
+use super::discovery::is_plain;
 use super::kind::OurKind;
 use super::{Cluster, ClusterError};
 
@@ -60,6 +61,19 @@ impl Cluster {
         }
     }
 
+    /// An object that a spec may name. No object has a name that a path cannot have as it is, and such a name would ask for
+    /// something else.
+    async fn named<K: OurKind>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<K>, ClusterError> {
+        if name.is_empty() || ![namespace, name].into_iter().all(is_plain) {
+            return Ok(None);
+        }
+        found(self.api::<K>(namespace).get(name).await)
+    }
+
     /// An object of a kind of ours as it is now; `None` when there is none of that name.
     ///
     /// # Errors
@@ -69,7 +83,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<K>, ClusterError> {
-        found(self.api::<K>(namespace).get(name).await)
+        self.named(namespace, name).await
     }
 
     /// Makes an object that must not be there yet.
@@ -156,8 +170,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<(std::collections::BTreeMap<String, Vec<u8>>, u64)>, ClusterError> {
-        let secret =
-            found(self.api::<k8s_openapi::api::core::v1::Secret>(namespace).get(name).await)?;
+        let secret = self.named::<k8s_openapi::api::core::v1::Secret>(namespace, name).await?;
         Ok(secret.map(|secret| {
             let version = version_of(&secret);
             let data = secret.data.unwrap_or_default();
@@ -174,8 +187,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<(std::collections::BTreeMap<String, String>, u64)>, ClusterError> {
-        let found =
-            found(self.api::<k8s_openapi::api::core::v1::ConfigMap>(namespace).get(name).await)?;
+        let found = self.named::<k8s_openapi::api::core::v1::ConfigMap>(namespace, name).await?;
         Ok(found.map(|config_map| {
             let version = version_of(&config_map);
             (config_map.data.unwrap_or_default(), version)
@@ -192,9 +204,8 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Option<(Vec<String>, u64)>, ClusterError> {
-        let found = found(
-            self.api::<k8s_openapi::api::core::v1::ServiceAccount>(namespace).get(name).await,
-        )?;
+        let found =
+            self.named::<k8s_openapi::api::core::v1::ServiceAccount>(namespace, name).await?;
         Ok(found.map(|account| {
             let version = version_of(&account);
             let secrets = account.image_pull_secrets.unwrap_or_default();
