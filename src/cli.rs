@@ -1,9 +1,13 @@
 //! What people type: one file per command, and the exit status.
 
 mod build;
+mod check;
+mod connection;
+mod install;
 mod serve;
 mod template;
 mod time_limit;
+mod uninstall;
 
 use std::process::ExitCode;
 
@@ -26,14 +30,29 @@ fn command() -> Command {
                 .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
         )
         .subcommand(
+            of("check", CHECK)
+                .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
+        )
+        .subcommand(
+            of("install", INSTALL)
+                .defer(|it| install::Args::augment_args(it).about(INSTALL).long_about(None)),
+        )
+        .subcommand(
             of("serve", SERVE).defer(|it| Settings::augment_args(it).about(SERVE).long_about(None)),
         )
         .subcommand(of("template", TEMPLATE).defer(template::Flags::augment_args))
+        .subcommand(
+            of("uninstall", UNINSTALL)
+                .defer(|it| uninstall::Args::augment_args(it).about(UNINSTALL).long_about(None)),
+        )
 }
 
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
+const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
+const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
+const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
@@ -61,6 +80,9 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
     Ok(match matches.subcommand() {
         // Its errors are worded as kustomize words them, so that scripts see no difference.
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
+        Some(("check", given)) => check::run(&flags(given)?),
+        Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some((_, given)) => Ok(template::run(flags(given)?)),
         None => Ok(ExitCode::FAILURE),
@@ -82,4 +104,19 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
         eprintln!("Error: {text}");
     }
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_declared() {
+        for name in command().get_subcommands().map(Command::get_name) {
+            let asked = command().try_get_matches_from(["windlass", name, "--help"]);
+            assert_eq!(asked.unwrap_err().kind(), ErrorKind::DisplayHelp, "{name}");
+        }
+    }
 }

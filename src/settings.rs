@@ -346,7 +346,7 @@ fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     reconcile::parse_duration(text).map_err(|e| e.to_string())
 }
 

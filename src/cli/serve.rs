@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::candidate::{Candidate, Standing};
-use crate::cluster::client::connect;
+use crate::cluster::client::{Access, connect};
 use crate::cluster::lease::Lost;
 use crate::controllers::hub::Hub;
 use crate::controllers::kinds::{self, Process};
@@ -65,7 +65,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
     let readiness = Readiness::default();
-    let (kubeconfig, identity) = (settings.kubeconfig.as_deref(), settings.identity());
+    let identity = settings.identity();
+    let access = Access { kubeconfig: settings.kubeconfig.as_deref(), ..Access::default() };
     let events = Arc::new(Events::new(&identity, metrics.clone()));
     let hub = Arc::new(Hub::new(metrics.clone()));
     let artifacts = serve::artifacts(store.clone(), leadership.clone())
@@ -75,7 +76,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         tokio::spawn(health_at.serve(serve::health(readiness.clone()), stop.clone())),
         tokio::spawn(metrics_at.serve(serve::metrics(metrics.clone()), stop.clone())),
     ];
-    let cluster = connect(kubeconfig, &identity, &leadership, &metrics).await?;
+    let cluster = connect(access, &identity, &leadership, &metrics).await?;
     let version = tokio::select! {
         version = cluster.await_answer(START_LIMIT) => version?,
         () = stop.cancelled() => return Ok(()),

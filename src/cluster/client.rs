@@ -35,28 +35,46 @@ const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
 /// How often an idle HTTP/2 connection is asked whether it still lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Connects to the cluster that a kubeconfig, the environment or the Pod names. Sends nothing yet.
+/// Which cluster is meant; by default the one that the environment or the Pod names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Access<'a> {
+    /// Path of a kubeconfig.
+    pub(crate) kubeconfig: Option<&'a Path>,
+    /// One of its contexts, if not the current one.
+    pub(crate) context: Option<&'a str>,
+}
+
+impl Access<'_> {
+    async fn config(self) -> anyhow::Result<Config> {
+        let context = self.context.map(str::to_owned);
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+        Ok(match (self.kubeconfig, self.context) {
+            (Some(path), _) => {
+                let kubeconfig = Kubeconfig::read_from(path)
+                    .map_err(|e| anyhow::anyhow!("kubeconfig {}: {e}", path.display()))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await?
+            }
+            (None, Some(_)) => Config::from_kubeconfig(&options).await?,
+            (None, None) => Config::infer().await.map_err(|e| {
+                anyhow::anyhow!("no cluster configured ({e}): set --kubeconfig or $KUBECONFIG")
+            })?,
+        })
+    }
+}
+
+/// Connects to a cluster. Sends nothing yet.
 ///
 /// `identity` is who this process says it is; writes are refused here while `leadership` does not allow them.
 ///
 /// # Errors
 /// Says which configuration cannot be used.
 pub(crate) async fn connect(
-    kubeconfig: Option<&Path>,
+    access: Access<'_>,
     identity: &str,
     leadership: &Leadership,
     metrics: &Metrics,
 ) -> anyhow::Result<Cluster> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)
-                .map_err(|e| anyhow::anyhow!("kubeconfig {}: {e}", path.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-        }
-        None => Config::infer().await.map_err(|e| {
-            anyhow::anyhow!("no cluster configured ({e}): set --kubeconfig or $KUBECONFIG")
-        })?,
-    };
+    let mut config = access.config().await?;
     config.headers.push((USER_AGENT, user_agent(identity)));
     // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
     let unlimited = Leadership::unlimited();

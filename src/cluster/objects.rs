@@ -221,6 +221,26 @@ impl Cluster {
         to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
     }
 
+    /// Whether this user may create objects of a resource anywhere.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn may_create(
+        &self,
+        group: &str,
+        resource: &str,
+    ) -> Result<bool, ClusterError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": "create", "group": group, "resource": resource}},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let body = review.to_string().into_bytes();
+        let answer = self.send(Method::POST, path, "application/json", body).await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
     /// Replaces an object. Its `resourceVersion` makes sure that nobody changed it meanwhile, if it has one.
     ///
     /// # Errors

@@ -94,7 +94,7 @@ impl Installation {
             Serving::Programs(_, given) if !given.is_empty() => {
                 install_crds(&kubectl, &plane, given)
             }
-            _ => install_crds(&kubectl, &plane, &[root().join("crds/yaml")]),
+            _ => install_crds(&kubectl, &plane, &[root().join(crate::crds::FOLDER)]),
         })?;
         let git = step("Git server", || GitServer::start(Access::Open))?;
         let operators = match serving {

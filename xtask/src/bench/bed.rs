@@ -38,7 +38,7 @@ pub(crate) struct Target {
     /// Start this command line instead of windlass; repeat it for an operator of several programs
     #[arg(long, value_name = "COMMAND LINE")]
     operator: Vec<String>,
-    /// The definitions that it needs, instead of those in `crds/yaml`; as for `kubectl apply -f`
+    /// The definitions that it needs, instead of those in `deploy/chart/files/crds`; as for `kubectl apply -f`
     #[arg(long, value_name = "PATH", requires = "operator")]
     definitions: Vec<PathBuf>,
     /// Start neither control plane nor operator: measure what runs on this cluster, which has to be on this machine

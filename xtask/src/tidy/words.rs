@@ -1,6 +1,6 @@
 //! Words that a Kubernetes engineer would neither search for nor understand at once, and what to write instead.
 //!
-//! Here: the lists, and where they apply: Rust sources, pages and `crds/yaml`. Elsewhere: the terms that we use
+//! Here: the lists, and where they apply: Rust sources, pages and `deploy/chart/files/crds`. Elsewhere: the terms that we use
 //! (`docs/glossary.md`), and how messages are written (`CONTRIBUTING.md`).
 
 use super::{assert_none, files, read};
@@ -129,7 +129,7 @@ fn pages_and_descriptions_use_the_terms_of_the_field() {
     let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let pages = pages.map(str::to_owned).into_iter().chain(files("docs", ".md"));
     let mut found = Vec::new();
-    for path in pages.chain(files("crds/yaml", ".yaml")) {
+    for path in pages.chain(files("deploy/chart/files/crds", ".yaml")) {
         let text = read(&path);
         found.extend(faults(&path, numbered(&text), NOWHERE));
         found.extend(faults(&path, numbered(&text), UNREAD));

@@ -1,0 +1,117 @@
+//! Commands that talk to a cluster: their flags, the connection, and how they tell what they do.
+//!
+//! Output is that of the `flux` command line: what is asked for on stdout, progress on stderr.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::cluster::Cluster;
+use crate::cluster::client::{Access, connect};
+use crate::cluster::leadership::Leadership;
+use crate::metrics::Metrics;
+use crate::settings::parse_duration;
+
+/// How long the API server may take to answer at first.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Which cluster is meant, and where windlass is in it.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Connection {
+    /// Path of the kubeconfig; by default `$KUBECONFIG`, then ~/.kube/config
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of windlass
+    #[arg(
+        short,
+        long,
+        env = "FLUX_SYSTEM_NAMESPACE",
+        default_value = "flux-system",
+        value_name = "NAMESPACE"
+    )]
+    pub(super) namespace: String,
+    /// How long to wait
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) timeout: Duration,
+}
+
+impl Connection {
+    /// The cluster and the version of its API server.
+    ///
+    /// # Errors
+    /// There is no such kubeconfig or context, or the API server did not respond.
+    pub(super) async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+        let access =
+            Access { kubeconfig: self.kubeconfig.as_deref(), context: self.context.as_deref() };
+        let metrics = Metrics::new();
+        let cluster = connect(access, "cli", &Leadership::unlimited(), &metrics).await?;
+        let version = cluster.await_answer(ANSWER_LIMIT).await?;
+        Ok((cluster, version))
+    }
+}
+
+/// Runs what a command does.
+///
+/// # Errors
+/// That of the command, or that there is no runtime.
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    // Only fails when a provider was installed before, and nothing does that.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}
+
+/// What a line of progress says, by its glyph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Something begins.
+    Action,
+    /// Something is waited for.
+    Waiting,
+    /// It succeeded.
+    Success,
+    /// It failed.
+    Failure,
+    /// It works, but a person should check it.
+    Warning,
+}
+
+impl Mark {
+    /// The glyph, and its colour on a terminal.
+    fn parts(self) -> (char, u8) {
+        match self {
+            Self::Action => ('►', 36),
+            Self::Waiting => ('◎', 33),
+            Self::Success => ('✔', 32),
+            Self::Failure => ('✗', 31),
+            Self::Warning => ('⚠', 33),
+        }
+    }
+}
+
+/// Prints a line of progress.
+pub(super) fn say(mark: Mark, text: &str) {
+    let mut out = std::io::stderr().lock();
+    let (glyph, colour) = mark.parts();
+    let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // A reader that is gone is no reason to stop half-way.
+    let _gone = match is_coloured {
+        true => writeln!(out, "\u{1b}[{colour}m{glyph}\u{1b}[0m {text}"),
+        false => writeln!(out, "{glyph} {text}"),
+    };
+}
+
+/// Prints what was asked for.
+///
+/// # Errors
+/// The reader is gone.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot print")
+}

@@ -1,0 +1,151 @@
+//! The manifests of windlass: embedded in the program, changed by the flags of `windlass install`, as objects.
+//!
+//! Elsewhere: the manifests (`deploy/`), building (`kustomize`).
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueEnum};
+use golang::meter::{Meter, Stop};
+use include_dir::{Dir, include_dir};
+use kustomize::{Budget, Built, InTree, Options, Restriction};
+use objects::Object;
+use serde_json::{Value, json};
+use tree::Memory;
+
+/// Bases, overlays and CRDs, as they are in the repository.
+static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/deploy");
+
+/// The folder of what is built.
+const ROOT: &str = "install";
+/// The Deployment or StatefulSet, which flags change.
+const CONTROLLER: &str = "windlass-controller";
+/// The image that the manifests name.
+const IMAGE: &str = "ghcr.io/windlass-dev/windlass";
+
+/// How windlass is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Profile {
+    /// One replica with cluster-admin rights
+    Single,
+    /// Two replicas, each with a volume of its own
+    HighAvailability,
+    /// Tenants are isolated: objects are applied with the rights of their ServiceAccounts only
+    Lockdown,
+}
+
+impl Profile {
+    /// Its overlay.
+    pub(super) fn folder(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::HighAvailability => "high-availability",
+            Self::Lockdown => "lockdown",
+        }
+    }
+}
+
+/// What may be changed in the manifests.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Manifests {
+    /// How windlass is installed
+    #[arg(long, value_enum, default_value_t = Profile::Single, value_name = "PROFILE")]
+    pub(super) profile: Profile,
+    /// Registry and repository of the image, such as registry.example.com/windlass
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// Tag of the image; by default the version of this command
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Secret with the credentials of the image's registry
+    #[arg(long, value_name = "SECRET")]
+    image_pull_secret: Option<String>,
+    /// Level of the log
+    #[arg(long, value_name = "LEVEL", value_parser = ["trace", "debug", "info", "error"])]
+    log_level: Option<String>,
+    /// Keys of taints that windlass tolerates
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    toleration_keys: Vec<String>,
+}
+
+impl Manifests {
+    /// The objects in the order in which they are applied, for a namespace.
+    ///
+    /// # Errors
+    /// A flag makes a manifest that cannot be built.
+    pub(super) fn objects(&self, namespace: &str) -> anyhow::Result<Vec<Object>> {
+        let objects = self.build(namespace)?.into_objects()?;
+        let object = |found: kustomize::Object| {
+            let name = found.id.to_string();
+            Object::new(found.value).with_context(|| name)
+        };
+        objects.into_iter().map(object).collect()
+    }
+
+    /// The same as a stream of documents.
+    ///
+    /// # Errors
+    /// A flag makes a manifest that cannot be built.
+    pub(super) fn yaml(&self, namespace: &str) -> anyhow::Result<String> {
+        Ok(self.build(namespace)?.yaml()?)
+    }
+
+    fn build(&self, namespace: &str) -> anyhow::Result<Built> {
+        let top = self.kustomization(namespace).to_string();
+        let mut files = embedded();
+        files.push((format!("{ROOT}/kustomization.yaml"), top.into_bytes()));
+        build(ROOT, files)
+    }
+
+    /// What the flags make of the overlay.
+    fn kustomization(&self, namespace: &str) -> Value {
+        let image = self.image.as_deref().unwrap_or(IMAGE);
+        let tag = self.tag.as_deref().unwrap_or(concat!("v", env!("CARGO_PKG_VERSION")));
+        let mut patches = Vec::new();
+        let mut pod = |path: &str, value: Value| {
+            let patch = json!([{"op": "add", "path": format!("/spec/template/spec/{path}"), "value": value}]);
+            let target = json!({"group": "apps", "name": CONTROLLER});
+            patches.push(json!({"patch": patch.to_string(), "target": target}));
+        };
+        if let Some(secret) = &self.image_pull_secret {
+            pod("imagePullSecrets", json!([{"name": secret}]));
+        }
+        if !self.toleration_keys.is_empty() {
+            let tolerated = |key: &String| json!({"key": key, "operator": "Exists"});
+            pod("tolerations", self.toleration_keys.iter().map(tolerated).collect());
+        }
+        if let Some(level) = &self.log_level {
+            pod("containers/0/args/-", json!(format!("--log-level={level}")));
+        }
+        json!({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "namespace": namespace,
+            "resources": [format!("../kustomize/overlays/{}", self.profile.folder())],
+            "images": [{"name": IMAGE, "newName": image, "newTag": tag}],
+            "patches": patches,
+        })
+    }
+}
+
+fn build(folder: &str, files: Vec<(String, Vec<u8>)>) -> anyhow::Result<Built> {
+    let tree = Memory::from_files(files).map_err(|error| anyhow!("{error}"))?;
+    let options = Options { restriction: Restriction::None, ..Options::default() };
+    let budget = Budget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
+    Ok(kustomize::build(&InTree(tree), folder, &options, &budget, &mut Vec::new())?)
+}
+
+/// Every embedded file that a build may read.
+fn embedded() -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![&DEPLOY];
+    while let Some(folder) = folders.pop() {
+        folders.extend(folder.dirs());
+        let file = |file: &include_dir::File<'_>| {
+            (file.path().to_string_lossy().into_owned(), file.contents().to_vec())
+        };
+        found.extend(folder.files().map(file));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;
