@@ -28,7 +28,7 @@ pub(crate) use state::write_private;
 
 /// The user that the program under test is: a service account, so that RBAC and the API server's
 /// flow control apply to it as in a real cluster.
-pub const OPERATOR: &str = "system:serviceaccount:flux-system:windlass";
+pub const OPERATOR: &str = "system:serviceaccount:flux-system:windlass-controller";
 
 /// How long the whole bed may take to answer; a cold, busy machine needs a while.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -123,7 +123,7 @@ impl ControlPlane {
         self.state.kubeconfig()
     }
 
-    /// The kubeconfig of [`OPERATOR`], which has `cluster-admin` through RBAC.
+    /// The kubeconfig of [`OPERATOR`], which has the rights of an installation, and those to apply what stories apply.
     pub fn operator_kubeconfig(&self) -> PathBuf {
         self.state.operator_kubeconfig()
     }

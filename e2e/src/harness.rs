@@ -26,6 +26,7 @@ mod diagnosis;
 pub mod flux;
 pub mod manifests;
 pub mod release;
+pub mod requests;
 mod story;
 mod windlass;
 

@@ -208,7 +208,7 @@ async fn users_are_held_to_their_rights() -> Result<()> {
     let answer = Api::<Namespace>::all(account).list(&ListParams::default()).await;
     ensure!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403), "{answer:?}");
     let audit = std::fs::read_to_string(plane.state().audit_log())?;
-    let by_operator = "\"username\":\"system:serviceaccount:flux-system:windlass\"";
+    let by_operator = "\"username\":\"system:serviceaccount:flux-system:windlass-controller\"";
     ensure!(audit.contains(by_operator), "the operator's request is not in the audit log");
     Ok(())
 }

@@ -223,8 +223,9 @@ async fn token(story: &Story) -> Result<String> {
     let accounts = Api::<ServiceAccount>::namespaced(story.client.clone(), "flux-system");
     let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() };
     let request = TokenRequest { spec: Some(spec), ..Default::default() };
-    let answer =
-        accounts.create_token_request("windlass", &PostParams::default(), &request).await?;
+    let answer = accounts
+        .create_token_request("windlass-controller", &PostParams::default(), &request)
+        .await?;
     answer.status.and_then(|it| it.token).context("the API server sent no token")
 }
 

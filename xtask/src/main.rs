@@ -20,6 +20,7 @@ mod measured;
 mod oracle;
 mod ownership;
 mod progress;
+mod rights;
 mod setup;
 mod soak;
 mod test;
@@ -71,11 +72,16 @@ enum Command {
         #[command(subcommand)]
         command: fuzz::Command,
     },
-    /// Write `crds/yaml` from the Rust types
+    /// Write `deploy/chart/files/crds` from the Rust types
     Crds {
         /// Fail when a file is stale instead of writing it
         #[arg(long)]
         check: bool,
+    },
+    /// Compare the rights of an installation with requests that stories recorded (`$WINDLASS_REQUESTS`)
+    Rights {
+        /// The folder of the records
+        folder: std::path::PathBuf,
     },
     /// Kill windlass at every write and see whether anything is lost
     Crash(crash::Options),
@@ -106,6 +112,7 @@ fn main() -> ExitCode {
         Command::Compare { command } => compare::run(&command),
         Command::Fuzz { command } => return ended(fuzz::run(&command)),
         Command::Crds { check } => crds::run(check),
+        Command::Rights { folder } => rights::check(&folder),
         Command::Crash(options) => crash::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench { command } => bench::run(&command),

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: what CI runs, in the order in which faults are cheapest to find; `--thorough` runs more.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -7,15 +8,16 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::progress::{self, step};
-use crate::{compare, crash, fuzz, root, setup, soak};
+use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 17] = [
+const STORIES: [&str; 18] = [
     "bed",
     "bucket",
     "charts",
     "clouds",
     "faults",
+    "installation",
     "kinds",
     "leader",
     "oci",
@@ -75,6 +77,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         step("what the stories need", setup::ensure_for_stories)?;
         step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
         step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
+        let recorded = tempfile::tempdir()?;
         step("stories on a control plane", || {
             let features = if options.thorough { "e2e/thorough" } else { "e2e/stories" };
             let mut arguments = vec!["test", "--workspace", "--features", features];
@@ -84,8 +87,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             arguments.extend(&filter);
             // Stories mostly wait, so more of them than there are processors may run at once.
             arguments.extend(["--", "--test-threads", "8"]);
-            cargo(&arguments, "a story failed")
+            let requests = (e2e::harness::requests::FOLDER, recorded.path());
+            cargo_with(&arguments, Some(requests), "a story failed")
         })?;
+        if options.filter.is_none() {
+            step("rights that the stories used", || rights::check(recorded.path()))?;
+        }
         if options.filter.is_none() {
             let sample = crash::Options::sample(if options.thorough { 16 } else { 4 });
             step("crash law, a sample", || crash::run(&sample))?;
@@ -97,9 +104,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
+    cargo_with(arguments, None, advice)
+}
+
+/// The same with a folder in the environment.
+fn cargo_with(
+    arguments: &[&str],
+    folder: Option<(&str, &Path)>,
+    advice: &str,
+) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(arguments)
+        .envs(folder)
         .current_dir(root())
         .status()
         .context("cargo cannot be started")?;

@@ -11,8 +11,13 @@ use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+
+/// What windlass is installed with.
+const OWN_RIGHTS: &str = include_str!("../../../deploy/kustomize/base/rbac.yaml");
+/// What stories have it apply.
+const APPLIED_RIGHTS: &str = include_str!("../../testbed/rights.yaml");
 
 /// Whether the API server serves, its own post-start work (RBAC defaults) included.
 pub(super) async fn is_api_ready(client: &Client) -> Result<bool> {
@@ -31,14 +36,19 @@ pub(super) async fn create(client: &Client) -> Result<bool> {
     put(client, ApiResource::erase::<Node>(&()), None, &node).await?;
     let namespace = json!({"metadata": {"name": "flux-system"}});
     put(client, ApiResource::erase::<Namespace>(&()), None, &namespace).await?;
-    let account = json!({"metadata": {"name": "windlass"}});
+    let account = json!({"metadata": {"name": "windlass-controller"}});
     put(client, ApiResource::erase::<ServiceAccount>(&()), Some("flux-system"), &account).await?;
+    for text in [OWN_RIGHTS, APPLIED_RIGHTS] {
+        put_rights(client, text).await?;
+    }
     let rights = json!({
         "metadata": {"name": "windlass-testbed"},
         "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "windlass-testbed",
         },
-        "subjects": [{"kind": "ServiceAccount", "name": "windlass", "namespace": "flux-system"}],
+        "subjects": [
+            {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "flux-system"},
+        ],
     });
     put(client, ApiResource::erase::<ClusterRoleBinding>(&()), None, &rights).await?;
     Ok(true)
@@ -74,6 +84,18 @@ pub(super) async fn request_token(client: &Client, namespace: &str, name: &str) 
 }
 
 /// Server-side applies one object of the bed.
+/// Roles and their bindings, as they are installed.
+async fn put_rights(client: &Client, text: &str) -> Result<()> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("a role is wrong")?;
+    for object in documents {
+        let kind = object["kind"].as_str().context("a role has no kind")?;
+        let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
+        let namespace = object["metadata"]["namespace"].as_str();
+        put(client, ApiResource::from_gvk(&gvk), namespace, &object).await?;
+    }
+    Ok(())
+}
+
 async fn put(
     client: &Client,
     resource: ApiResource,

@@ -18,7 +18,7 @@ pub struct Bed {
     operator_kubeconfig: PathBuf,
     audit_log: Option<PathBuf>,
     /// Ours to end, unless it was given to us.
-    _plane: Option<ControlPlane>,
+    plane: Option<ControlPlane>,
 }
 
 impl Bed {
@@ -38,7 +38,7 @@ impl Bed {
             kubeconfig: plane.kubeconfig(),
             operator_kubeconfig: plane.operator_kubeconfig(),
             audit_log: Some(plane.state().audit_log()),
-            _plane: Some(plane),
+            plane: Some(plane),
         })
     }
 
@@ -55,7 +55,7 @@ impl Bed {
         Ok(Self {
             operator_kubeconfig: beside("operator.kubeconfig").unwrap_or(kubeconfig.clone()),
             audit_log: beside("log/audit.log"),
-            _plane: None,
+            plane: None,
             kubeconfig,
         })
     }
@@ -69,6 +69,15 @@ impl Bed {
     /// administrator's.
     pub fn operator_kubeconfig(&self) -> &Path {
         &self.operator_kubeconfig
+    }
+
+    /// A kubeconfig with a token of a service account.
+    ///
+    /// # Errors
+    /// There is no such account, or the cluster is not ours.
+    pub async fn account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let plane = self.plane.as_ref().context("this cluster is not ours")?;
+        plane.service_account_kubeconfig(namespace, name).await
     }
 
     /// The API server's audit log, where requests are counted by user agent; not there on a

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::bed::Bed;
-use super::{await_until, diagnosis};
+use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
 const OURS: [&str; 2] = [".toolkit.fluxcd.io", "windlass.dev"];
@@ -241,6 +241,9 @@ impl Story {
     /// Asks for the namespace's deletion and takes the finalizers off our own kinds, since the
     /// program that would do so may have ended. Does not wait.
     pub async fn end(self) -> Result<()> {
+        if let Some(log) = self.bed.audit_log() {
+            requests::collect(log)?;
+        }
         let namespaces = Api::<Namespace>::all(self.client.clone());
         namespaces
             .delete(&self.namespace, &DeleteParams::background())

@@ -1,0 +1,112 @@
+//! Which requests windlass made in its own name, so that the rights that it is installed with can be compared with those that
+//! it uses.
+//!
+//! A request is `VERB GROUP/RESOURCE[/SUBRESOURCE]`. One made as a tenant counts as `impersonate /serviceaccounts`: the
+//! other rights that it needs are the tenant's. Elsewhere: the comparison (`cargo xtask test`).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::control_plane::OPERATOR;
+
+/// The folder that collects them, one file for each process; nothing is collected without.
+pub const FOLDER: &str = "WINDLASS_REQUESTS";
+
+/// How far this process has read the audit log, and what it found.
+static READ: Mutex<(u64, BTreeSet<String>)> = Mutex::new((0, BTreeSet::new()));
+
+/// Reads what the audit log has since the last time.
+///
+/// # Errors
+/// The log or the folder cannot be used.
+pub(super) fn collect(log: &Path) -> Result<()> {
+    let Some(folder) = std::env::var_os(FOLDER) else { return Ok(()) };
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let (at, found) = &mut *read;
+    let mut file = File::open(log).with_context(|| log.display().to_string())?;
+    // A log that became too long was begun anew.
+    if file.metadata()?.len() < *at {
+        *at = 0;
+    }
+    file.seek(SeekFrom::Start(*at))?;
+    let mut lines = BufReader::new(file);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let length = lines.read_line(&mut line)?;
+        // The last line may be half-written.
+        if !line.ends_with('\n') {
+            break;
+        }
+        *at += u64::try_from(length)?;
+        // Most lines are of others, and reading JSON costs more than searching it.
+        if line.contains(OPERATOR) {
+            let event: Value = serde_json::from_str(&line)?;
+            found.extend(request(&event));
+        }
+    }
+    let path = Path::new(&folder).join(format!("{}.txt", std::process::id()));
+    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
+    for request in found.iter() {
+        writeln!(file, "{request}")?;
+    }
+    Ok(())
+}
+
+/// What was asked, if it was asked by windlass as itself.
+fn request(event: &Value) -> Option<String> {
+    if event["user"]["username"] != OPERATOR {
+        return None;
+    }
+    if !event["impersonatedUser"].is_null() {
+        return Some("impersonate /serviceaccounts".to_owned());
+    }
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let verb = word(&event["verb"]);
+    let object = &event["objectRef"];
+    let Some(resource) = object["resource"].as_str() else {
+        let path = word(&event["requestURI"]);
+        let path = path.split('?').next().unwrap_or_default();
+        return Some(format!("{verb} {path}"));
+    };
+    let mut text = format!("{verb} {}/{resource}", word(&object["apiGroup"]));
+    if let Some(subresource) = object["subresource"].as_str() {
+        text.push('/');
+        text.push_str(subresource);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_named_by_what_a_rule_names() {
+        let event = |more: Value| {
+            let mut event = json!({"verb": "patch", "user": {"username": OPERATOR}});
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            request(&event)
+        };
+        let status =
+            json!({"apiGroup": "apps", "resource": "deployments", "subresource": "status"});
+        assert_eq!(
+            event(json!({"objectRef": status})).as_deref(),
+            Some("patch apps/deployments/status")
+        );
+        let secret = json!({"resource": "secrets", "name": "a"});
+        assert_eq!(event(json!({"objectRef": secret})).as_deref(), Some("patch /secrets"));
+        let tenant = json!({"objectRef": secret, "impersonatedUser": {"username": "tenant"}});
+        assert_eq!(event(tenant).as_deref(), Some("impersonate /serviceaccounts"));
+        let path = json!({"verb": "get", "requestURI": "/version?timeout=32s"});
+        assert_eq!(event(path).as_deref(), Some("get /version"));
+    }
+}

@@ -1,0 +1,196 @@
+//! The rights that windlass is installed with, compared with the requests that it made while the stories ran.
+//!
+//! Elsewhere: the rules (`deploy/kustomize/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how requests
+//! are recorded (`e2e::harness::requests`).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use crate::root;
+
+/// The rights of the program.
+const OWN: &str = "deploy/kustomize/base/rbac.yaml";
+/// The rights to what stories have it apply.
+const APPLIED: &str = "e2e/testbed/rights.yaml";
+/// What everybody may ask who is known to the API server.
+const DISCOVERY: [&str; 3] = ["/version", "/api", "/apis"];
+
+/// One rule of a role that the program has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    role: String,
+    groups: Vec<String>,
+    resources: Vec<String>,
+    verbs: Vec<String>,
+}
+
+/// A request, as a rule names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    verb: String,
+    group: String,
+    resource: String,
+}
+
+impl Rule {
+    fn has_resource(&self, request: &Request) -> bool {
+        let matches =
+            |known: &[String], wanted: &String| known.iter().any(|it| it == "*" || it == wanted);
+        matches(&self.groups, &request.group) && matches(&self.resources, &request.resource)
+    }
+
+    fn allows(&self, request: &Request) -> bool {
+        self.has_resource(request)
+            && self.verbs.iter().any(|verb| *verb == "*" || *verb == request.verb)
+    }
+
+    /// Whether a request needs this verb: an apply that creates an object needs that right, too.
+    fn uses(&self, verb: &str, request: &Request) -> bool {
+        let is_it = request.verb == verb || (verb == "create" && request.verb == "patch");
+        is_it && self.has_resource(request)
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.verb, self.group, self.resource)
+    }
+}
+
+/// Fails where a request needs a right that the program does not have, or it has one that no request needs.
+///
+/// # Errors
+/// Names them.
+pub(crate) fn check(recorded: &Path) -> anyhow::Result<()> {
+    let requests = requests(recorded)?;
+    ensure!(!requests.is_empty(), "no request was recorded in {}", recorded.display());
+    let own = rules(&std::fs::read_to_string(root().join(OWN))?)?;
+    let applied = rules(&std::fs::read_to_string(root().join(APPLIED))?)?;
+    let problems = problems(&own, &applied, &requests);
+    if !problems.is_empty() {
+        bail!(
+            "{} of {} requests and rules do not match:\n{}",
+            problems.len(),
+            requests.len(),
+            problems.join("\n")
+        );
+    }
+    eprintln!(
+        "{} kinds of requests, {} rules: each rule is used, and no request is outside",
+        requests.len(),
+        own.len()
+    );
+    Ok(())
+}
+
+fn problems(own: &[Rule], applied: &[Rule], requests: &BTreeSet<Request>) -> Vec<String> {
+    let is_allowed =
+        |request: &&Request| own.iter().chain(applied).any(|rule| rule.allows(request));
+    let outside = requests.iter().filter(|request| !is_allowed(request));
+    let mut problems: Vec<String> = outside
+        .map(|request| format!("no rule of {OWN} or {APPLIED} allows `{request}`"))
+        .collect();
+    for rule in own {
+        let is_used = |verb: &str| requests.iter().any(|request| rule.uses(verb, request));
+        let unused = rule.verbs.iter().filter(|verb| !is_used(verb));
+        problems.extend(unused.map(|verb| {
+            format!("{}: no request uses `{verb}` on {}", rule.role, rule.resources.join(", "))
+        }));
+        let is_named = |resource: &str| {
+            requests.iter().any(|request| request.resource == resource && rule.allows(request))
+        };
+        let idle = rule.resources.iter().filter(|resource| *resource != "*" && !is_named(resource));
+        problems.extend(idle.map(|resource| {
+            format!("{}: no request is about {resource} ({})", rule.role, rule.verbs.join(", "))
+        }));
+    }
+    problems
+}
+
+/// What was recorded, by every process.
+fn requests(folder: &Path) -> anyhow::Result<BTreeSet<Request>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder)? {
+        let text = std::fs::read_to_string(entry?.path())?;
+        found.extend(text.lines().filter_map(request));
+    }
+    Ok(found)
+}
+
+/// A recorded line; nothing if everybody may ask that, or if no object can have such a name.
+fn request(line: &str) -> Option<Request> {
+    let (verb, what) = line.split_once(' ')?;
+    let is_discovery = |known: &str| what == known || what.starts_with(&format!("{known}/"));
+    if DISCOVERY.into_iter().any(is_discovery) {
+        return None;
+    }
+    let (group, resource) = what.split_once('/')?;
+    Some(Request { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned() })
+}
+
+/// The rules of roles that are bound, or of all where nothing is bound.
+fn rules(text: &str) -> anyhow::Result<Vec<Rule>> {
+    let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default());
+    let documents = documents.context("a role cannot be read")?;
+    let documents: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
+    let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let bound: BTreeSet<String> = documents
+        .iter()
+        .filter(|it| !it["roleRef"].is_null())
+        .map(|it| name(&it["roleRef"]["name"]))
+        .collect();
+    let strings = |value: &Value| {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    let roles = documents
+        .iter()
+        .filter(|it| bound.is_empty() || bound.contains(&name(&it["metadata"]["name"])));
+    let rules = roles.flat_map(|role| {
+        let rules = role["rules"].as_array().into_iter().flatten();
+        rules.map(move |rule| Rule {
+            role: name(&role["metadata"]["name"]),
+            groups: strings(&rule["apiGroups"]),
+            resources: strings(&rule["resources"]),
+            verbs: strings(&rule["verbs"]),
+        })
+    });
+    Ok(rules.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLES: &str = "kind: ClusterRole\nmetadata: {name: own}\nrules:\n\
+        - {apiGroups: [''], resources: [pods, secrets], verbs: [get, list]}\n---\n\
+        kind: ClusterRole\nmetadata: {name: view}\nrules:\n\
+        - {apiGroups: [''], resources: [nodes], verbs: [get]}\n---\n\
+        kind: ClusterRoleBinding\nroleRef: {name: own}\n";
+
+    fn found(lines: &[&str]) -> Vec<String> {
+        let requests = lines.iter().filter_map(|line| request(line)).collect();
+        problems(&rules(ROLES).unwrap(), &[], &requests)
+    }
+
+    #[test]
+    fn every_right_is_used_and_no_request_goes_beyond() {
+        let all = ["get /pods", "list /secrets", "get /version", "get /apis/apps/v1"];
+        assert_eq!(found(&all), [""; 0]);
+        let without_secrets = ["get /pods", "list /pods"];
+        assert_eq!(found(&without_secrets), ["own: no request is about secrets (get, list)"]);
+        let without_list = ["get /pods", "get /secrets"];
+        assert_eq!(found(&without_list), ["own: no request uses `list` on pods, secrets"]);
+        let beyond = ["get /pods", "list /secrets", "get /nodes"];
+        let text = "no rule of deploy/kustomize/base/rbac.yaml or e2e/testbed/rights.yaml allows `get /nodes`";
+        assert_eq!(found(&beyond), [text]);
+    }
+}
