@@ -89,8 +89,9 @@ async fn explore(new: New, options: &Options) -> anyhow::Result<(usize, Vec<Stri
         attempt(new(), None, None).await.with_context(|| format!("{name}, without a cut"))?;
     ensure!(
         usual.violations.is_empty(),
-        "{name} goes wrong without a cut:\n{}",
-        usual.violations.join("\n")
+        "{name} goes wrong without a cut:\n{}\n{}",
+        usual.violations.join("\n"),
+        usual.log
     );
     let writes = usual.writes.len();
     let took = spell(usual.took);
