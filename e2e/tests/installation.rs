@@ -4,15 +4,17 @@
 //! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the manifests
 //! (`src/cli/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::config_map;
+use e2e::harness::release::newest;
 use e2e::harness::{Story, Target, Windlass};
 use e2e::operator;
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 /// A command of windlass.
@@ -70,6 +72,7 @@ fn ensure_each(told: &str, ending: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     let story = Story::begin("installation").await?;
+    charted(&story).await?;
     profiles(&story).await?;
     let here = ["-n", "gitops"];
     let with = |more: &[&'static str]| [more, &here].concat();
@@ -127,10 +130,74 @@ async fn profiles(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// A process with the token of the installation's ServiceAccount, and its arguments, applies what a source says.
-async fn works(story: &Story) -> Result<()> {
-    let kubeconfig = story.bed.account_kubeconfig("gitops", "windlass-controller").await?;
-    let installed = story.expect(&deployment("gitops")).await?;
+/// The files of the chart, as a repository has them.
+fn chart_files(version: &str) -> Result<Vec<(String, String)>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart");
+    let mut files = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(&root)?.to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path)?;
+            let text = match name == "Chart.yaml" {
+                true => text.replace("\nversion: 0.1.0\n", &format!("\nversion: {version}\n")),
+                false => text,
+            };
+            files.push((format!("chart/{name}"), text));
+        }
+    }
+    Ok(files)
+}
+
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
+}
+
+/// The chart is installed by the stock Helm, then managed and upgraded by the windlass that it installed, and leaves its CRDs
+/// when it goes.
+async fn charted(story: &Story) -> Result<()> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
+    // The bed has the roles already: every story needs them.
+    let flags = ["--take-ownership", "--force-conflicts", "--wait"];
+    story.helm_says(&[&["install", "windlass", folder][..], &flags].concat())?;
+    let namespace = story.namespace.as_str();
+    let mut windlass = started(story, namespace).await?;
+    let upstream = story.follow("windlass", &borrowed(&chart_files("0.1.0")?)).await?;
+    let source = json!({"kind": "GitRepository", "name": "windlass"});
+    let chart = json!({"spec": {"chart": "chart", "sourceRef": source, "interval": "10m"}});
+    let object = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "kind": "HelmRelease",
+        "metadata": {"name": "windlass"},
+        "spec": {"interval": "10m", "chart": chart},
+    });
+    story.apply_value(object).await?;
+    let target = Target::helm_release("windlass");
+    story.await_ready(&target).await?;
+    upstream.push(&borrowed(&chart_files("0.1.1")?)).await?;
+    let is_new = |object: &DynamicObject| {
+        newest(object)["chartVersion"] == "0.1.1" && condition(object, "Ready")["status"] == "True"
+    };
+    story.await_object(&target, 3 * SOON, is_new).await?;
+    let status = windlass.operator.stop(SOON)?;
+    ensure!(status.success(), "it ended with {status}");
+    story.helm_says(&["uninstall", "windlass"])?;
+    story.await_gone(&deployment(namespace), SOON).await?;
+    // With them the objects of everybody would go.
+    story.expect(&crd()).await?;
+    story.expect(&target).await?;
+    Ok(())
+}
+
+/// A process with the token of an installation's ServiceAccount, and its arguments.
+async fn started(story: &Story, namespace: &str) -> Result<Windlass> {
+    let kubeconfig = story.bed.account_kubeconfig(namespace, "windlass-controller").await?;
+    let installed = story.expect(&deployment(namespace)).await?;
     let container = &installed.data["spec"]["template"]["spec"]["containers"][0];
     let given = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     // Those that name what a Pod has: its volume and its address.
@@ -138,9 +205,14 @@ async fn works(story: &Story) -> Result<()> {
     let mut flags: Vec<String> =
         given.skip(1).filter(|flag| !is_of_pod(flag)).map(str::to_owned).collect();
     flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-    flags.push("--runtime-namespace=gitops".to_owned());
+    flags.push(format!("--runtime-namespace={namespace}"));
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut windlass = Windlass::start(story.bed, &flags).await?;
+    Windlass::start(story.bed, &flags).await
+}
+
+/// It applies what a source says.
+async fn works(story: &Story) -> Result<()> {
+    let mut windlass = started(story, "gitops").await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&Target::kustomization("app")).await?;

@@ -76,6 +76,21 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     if said.error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// What a command line prints; the error is that of the command.
+#[cfg(test)]
+pub(super) fn printed(arguments: &[&str]) -> Result<String, String> {
+    use clap::{Args as _, FromArgMatches as _};
+    let command = Flags::augment_args(clap::Command::new("template"));
+    let matches = command.try_get_matches_from([&["template"], arguments].concat());
+    let flags = matches.and_then(|it| Flags::from_arg_matches(&it)).map_err(|it| it.to_string())?;
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        let mut said = Said::default();
+        render(&flags, None, &mut said).map(|()| said.stdout).map_err(|(error, _)| error)
+    });
+    let stdout = thread.unwrap().join().unwrap()?;
+    Ok(String::from_utf8(stdout).unwrap())
+}
+
 /// An error as the command prints it.
 type Failed = (String, Option<String>);
 

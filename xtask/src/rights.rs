@@ -1,6 +1,6 @@
 //! The rights that windlass is installed with, compared with the requests that it made while the stories ran.
 //!
-//! Elsewhere: the rules (`deploy/kustomize/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how requests
+//! Elsewhere: the rules (`deploy/chart/files/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how requests
 //! are recorded (`e2e::harness::requests`).
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::root;
 
 /// The rights of the program.
-const OWN: &str = "deploy/kustomize/base/rbac.yaml";
+const OWN: &str = "deploy/chart/files/base/rbac.yaml";
 /// The rights to what stories have it apply.
 const APPLIED: &str = "e2e/testbed/rights.yaml";
 /// What everybody may ask who is known to the API server.
@@ -190,7 +190,7 @@ mod tests {
         let without_list = ["get /pods", "get /secrets"];
         assert_eq!(found(&without_list), ["own: no request uses `list` on pods, secrets"]);
         let beyond = ["get /pods", "list /secrets", "get /nodes"];
-        let text = "no rule of deploy/kustomize/base/rbac.yaml or e2e/testbed/rights.yaml allows `get /nodes`";
+        let text = "no rule of deploy/chart/files/base/rbac.yaml or e2e/testbed/rights.yaml allows `get /nodes`";
         assert_eq!(found(&beyond), [text]);
     }
 }

@@ -15,7 +15,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 /// What windlass is installed with.
-const OWN_RIGHTS: &str = include_str!("../../../deploy/kustomize/base/rbac.yaml");
+const OWN_RIGHTS: &str = include_str!("../../../deploy/chart/files/base/rbac.yaml");
 /// What stories have it apply.
 const APPLIED_RIGHTS: &str = include_str!("../../testbed/rights.yaml");
 

@@ -210,3 +210,112 @@ fn the_flags_that_change_manifests_are_few_and_described() {
         assert!(argument.get_help().is_some(), "{}", argument.get_id());
     }
 }
+
+/// What the chart gives, without what Helm adds.
+fn chart(values: &[&str]) -> Result<Vec<Object>, String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/chart");
+    let mut arguments = vec!["flux-system", folder, "--namespace=flux-system"];
+    for value in values {
+        arguments.extend(["--set", value]);
+    }
+    let text = crate::cli::template::printed(&arguments)?;
+    let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+    Ok(documents.into_iter().map(|it| Object::new(it.value).unwrap()).map(plain).collect())
+}
+
+/// An object without what differs between the forms of an installation.
+fn plain(mut object: Object) -> Object {
+    for (field, keys) in [
+        ("labels", ["app.kubernetes.io/managed-by", "helm.sh/chart"]),
+        ("annotations", ["helm.sh/resource-policy", ""]),
+    ] {
+        let metadata = object.metadata_mut();
+        let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) else { continue };
+        map.retain(|key, _| !keys.contains(&key.as_str()));
+        if map.is_empty() {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+#[test]
+fn the_chart_gives_the_objects_of_the_overlays() {
+    for (name, values) in [
+        ("single", &[][..]),
+        ("high-availability", &["highAvailability.enabled=true"]),
+        ("lockdown", &["lockdown.enabled=true", "rbac.clusterAdmin=false"]),
+    ] {
+        let sorted = |objects: Vec<Object>| {
+            let mut texts: Vec<(String, String)> = objects
+                .into_iter()
+                .map(|it| (it.id().to_string(), goyaml::emit(&it.into_value()).unwrap()))
+                .collect();
+            texts.sort();
+            texts
+        };
+        let mut wanted = overlay(name);
+        // Helm makes the namespace of a release, if at all.
+        wanted.retain(|object| object.kind() != "Namespace");
+        let wanted = sorted(wanted.into_iter().map(plain).collect());
+        let found = sorted(chart(values).unwrap());
+        let ids = |all: &[(String, String)]| all.iter().map(|it| it.0.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&found), ids(&wanted), "{name}");
+        for ((id, found), (_, wanted)) in found.iter().zip(&wanted) {
+            assert_eq!(found, wanted, "{name}: {id}");
+        }
+    }
+}
+
+#[test]
+fn the_values_of_the_chart_are_checked_and_have_their_effect() {
+    for (value, part) in [
+        ("replicas=3", "replicas"),
+        ("highAvailability.replicas=1", "replicas"),
+        ("logLevel=loud", "logLevel"),
+        ("extraArgs[0]=serve", "extraArgs"),
+    ] {
+        let error = chart(&[value]).unwrap_err();
+        assert!(error.contains(part) && error.contains("schema"), "{value}: {error}");
+    }
+    let values = [
+        "watchAllNamespaces=false",
+        "sourceControllerService=false",
+        "networkPolicies=false",
+        "crds.install=false",
+        "rbac.aggregate=false",
+        "priorityClassName=",
+        "extraArgs[0]=--concurrent=9",
+        "image.tag=v1.2.3@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+        "serviceAccount.annotations.role=reader",
+        "podMonitor=true",
+    ];
+    let objects = chart(&values).unwrap();
+    let names = |kind: &str| -> Vec<&str> {
+        objects.iter().filter(|object| object.kind() == kind).map(Object::name).collect()
+    };
+    assert_eq!(names("CustomResourceDefinition"), [""; 0]);
+    assert_eq!(names("NetworkPolicy"), [""; 0]);
+    assert_eq!(names("ResourceQuota"), [""; 0]);
+    assert_eq!(names("Service"), ["windlass-controller"]);
+    assert_eq!(names("PodMonitor"), ["windlass-controller"]);
+    // Its rights end at its namespace, but for what is of the whole cluster.
+    assert_eq!(names("ClusterRoleBinding"), ["windlass-controller-cluster"]);
+    let mut bound = names("RoleBinding");
+    bound.sort_unstable();
+    let wanted = [
+        "windlass-controller",
+        "windlass-controller-cluster-admin",
+        "windlass-controller-leader-election",
+        "windlass-controller-watch",
+    ];
+    assert_eq!(bound, wanted);
+    let found = workloads(&objects);
+    let container = &pod(found[0])["containers"][0];
+    assert!(container["image"].as_str().unwrap().starts_with(&format!("{IMAGE}:v1.2.3@sha256:")));
+    let arguments = strings_in_order(&container["args"]);
+    let settings = Serve::try_parse_from(&arguments).unwrap().settings;
+    assert!(!settings.watch_all_namespaces && arguments.contains(&"--concurrent=9"));
+    let account = objects.iter().find(|object| object.kind() == "ServiceAccount").unwrap();
+    assert_eq!(account.annotation("role"), Some("reader"));
+}
