@@ -27,7 +27,7 @@ mod toml;
 mod urls;
 mod versions;
 mod words;
-mod yaml;
+pub(crate) mod yaml;
 
 use crate::table::Entry;
 

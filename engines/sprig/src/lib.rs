@@ -24,6 +24,7 @@ mod world;
 mod yaml;
 
 pub use arguments::walk;
+pub use functions::yaml::write_yaml_v3;
 pub use table::functions;
 pub use weight::weight;
 pub use world::{Fill, World};

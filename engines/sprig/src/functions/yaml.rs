@@ -38,11 +38,18 @@ fn must_to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 fn to_yaml_pretty(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     // Each value becomes a node, and then a text.
     walked(call, any(args, 0), 3 * ENTRY)?;
-    let layout = Layout { indent: 2, compact_sequences: false };
-    let text =
-        v3::encode(&AsValue(any(args, 0).clone()), &layout).map_err(|error| error.to_string())?;
+    let text = write_yaml_v3(any(args, 0))?;
     call.produce(text.len())?;
     Ok(Value::from(without_newline(text)))
+}
+
+/// What go-yaml v3 writes for a value, indented by two, with the last newline.
+///
+/// # Errors
+/// Why it has no YAML.
+pub fn write_yaml_v3(value: &Value) -> Result<String, String> {
+    let layout = Layout { indent: 2, compact_sequences: false };
+    v3::encode(&AsValue(value.clone()), &layout).map_err(|error| error.to_string())
 }
 
 /// The map that the first document of a text is. What is wrong with it is under `Error`.

@@ -1,0 +1,349 @@
+//! Charts that are made for a release, as chartify makes them: of kustomizations and plain manifests, with more
+//! dependencies, in another namespace, with patches.
+//!
+//! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), files beside a tree
+//! (`chartify/overlay.rs`). Elsewhere: templates, which whoever calls this renders ([`Helm`]).
+
+mod dependencies;
+mod overlay;
+mod patch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use golang::meter::Meter;
+use goyaml::v3::{self, Kind, Layout, Node};
+use helm::chart::File;
+use helm::ignore::Rules;
+use kustomize::{ALLOWED, Budget, InTree, Order, Restriction};
+use serde_json::{Value, json};
+
+use crate::charts::has_patches;
+use crate::error::{Error, Result};
+use crate::load::Helmfile;
+use crate::maps::Map;
+use crate::place::{base, clean};
+use crate::render::{Chart, Options, words};
+use crate::spec::Release;
+use crate::template::Renderer;
+use crate::world::World;
+use crate::yaml;
+use overlay::Overlay;
+
+/// What renders charts.
+pub trait Helm {
+    /// The files that `helm template --output-dir` writes, each under the name of the chart.
+    ///
+    /// # Errors
+    /// What Helm says.
+    fn template(
+        &self,
+        request: &Template<'_>,
+    ) -> std::result::Result<Vec<(String, Vec<u8>)>, String>;
+}
+
+/// A chart to be rendered into files.
+#[derive(Debug)]
+pub struct Template<'t> {
+    /// The name of the release.
+    pub name: &'t str,
+    /// What the chart is called in messages.
+    pub place: &'t str,
+    /// The files of the chart.
+    pub files: &'t [File],
+    /// Texts of values files, later ones above earlier ones.
+    pub values: &'t [Vec<u8>],
+    /// Flags of `helm template`.
+    pub flags: &'t [String],
+}
+
+/// The files of a chart while it is made.
+pub(crate) type Tree = BTreeMap<String, Arc<[u8]>>;
+
+/// The directories of a chart that are rendered.
+const RENDERED: [&str; 3] = ["templates", "charts", "crds"];
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Helmfile {
+    /// The chart that is made for a release.
+    pub(crate) fn chartified(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        options: &Options,
+        helm: &dyn Helm,
+    ) -> Result<Chart> {
+        let chart = self.chart(release);
+        let Some(directory) = self.chart_directory(release) else {
+            return Err(format!(
+                "the chart `{chart}` is not on the disk, so it can be neither patched nor extended: fetch it first and \
+                 name the local directory"
+            )
+            .into());
+        };
+        let cleaned = clean(&directory);
+        let name = base(&cleaned);
+        let is_kustomization = self.is_kustomization(release);
+        let mut tree = if is_kustomization { Tree::new() } else { self.place.walk(&directory)? };
+        let is_chart = tree.contains_key("Chart.yaml");
+        let mut namespace = release.force_namespace.as_str();
+        if !is_chart {
+            self.render_files(world, release, &directory, &mut tree)?;
+            if is_kustomization {
+                let built = self.kustomized(world, release, &directory)?;
+                tree.insert("templates/kustomized.yaml".to_owned(), built.into_bytes().into());
+            } else {
+                move_manifests(&mut tree);
+                if namespace.is_empty() {
+                    namespace = &release.namespace;
+                }
+            }
+            let version = if release.version.is_empty() { "1.0.0" } else { &release.version };
+            let metadata = format!("name: {name:?}\nversion: {version}\napiVersion: v2\n");
+            tree.insert("Chart.yaml".to_owned(), metadata.into_bytes().into());
+            defer_rendering(&mut tree);
+        }
+        self.add_dependencies(release, &directory, options, &mut tree)?;
+        let has_patches = has_patches(release);
+        if is_chart && namespace.is_empty() && !has_patches {
+            return finished(name, &tree);
+        }
+        let generated =
+            self.replace_with_rendered(world, release, options, helm, name, &mut tree)?;
+        if !namespace.is_empty() {
+            for (path, text) in &mut tree {
+                if RENDERED.iter().any(|directory| is_below(path, directory)) {
+                    let set = with_namespace(text, namespace).map_err(|error| error.at(path))?;
+                    *text = set.into_bytes().into();
+                }
+            }
+        }
+        if has_patches && !generated.is_empty() {
+            self.patch(world, release, &generated, &mut tree)?;
+        }
+        defer_rendering(&mut tree);
+        finished(name, &tree)
+    }
+
+    /// Renders the `.gotmpl` files of a directory that is no chart.
+    fn render_files(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        directory: &str,
+        tree: &mut Tree,
+    ) -> Result<()> {
+        let templates: Vec<String> =
+            tree.keys().filter(|path| path.ends_with(".gotmpl")).cloned().collect();
+        for path in templates {
+            let Some(text) = tree.get(&path).cloned() else { continue };
+            let data = self.release_data(release, &self.values);
+            let renderer = Renderer::new(world, &self.place, directory, data);
+            let rendered = renderer.render(&text).map_err(|error| error.at(&path))?;
+            let target = path.strip_suffix(".gotmpl").unwrap_or(&path).to_owned();
+            tree.insert(target, rendered.into());
+        }
+        Ok(())
+    }
+
+    /// What a kustomization gives, with what the values of the release say of it.
+    fn kustomized(&self, world: &Arc<World>, release: &Release, directory: &str) -> Result<String> {
+        if !release.set.is_empty() {
+            return Err(crate::charts::set_of_kustomization(&format!(
+                "release \"{}\"",
+                release.name
+            )));
+        }
+        let mut asked = Map::new();
+        for text in self.release_values(world, release)? {
+            for (key, value) in yaml::read_map(&text)? {
+                if matches!(key.as_str(), "images" | "namePrefix" | "nameSuffix" | "namespace") {
+                    asked.insert(key, value);
+                }
+            }
+        }
+        if !release.namespace.is_empty() {
+            asked.insert("namespace".to_owned(), release.namespace.as_str().into());
+        }
+        let absolute = self.place.absolute_of(directory)?;
+        asked.insert("resources".to_owned(), json!([format!("..{absolute}")]));
+        let kustomization = yaml::write_plain(&Value::Object(asked))?.into_bytes();
+        let tree = Tree::from([("kustomization.yaml".to_owned(), kustomization.into())]);
+        self.kustomize(world, tree, Restriction::None)
+    }
+
+    /// Builds the kustomization at the root of a tree, which may name what surrounds it.
+    fn kustomize(&self, world: &World, tree: Tree, restriction: Restriction) -> Result<String> {
+        let files = InTree(Overlay::new(self.place.files(), tree));
+        let options = kustomize::Options {
+            restriction,
+            order: Order::Legacy,
+            plugins: true,
+            ..kustomize::Options::default()
+        };
+        let budget = Budget::new(Meter::new(ALLOWED, world.stop.clone()));
+        let built = kustomize::build(&files, overlay::ROOT, &options, &budget, &mut Vec::new());
+        built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
+    }
+
+    /// Replaces templates, CRDs and charts within a chart by what they render, and names the files.
+    fn replace_with_rendered(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        options: &Options,
+        helm: &dyn Helm,
+        name: &str,
+        tree: &mut Tree,
+    ) -> Result<Vec<String>> {
+        let mut values: Vec<Vec<u8>> = Vec::new();
+        values.extend(tree.get("values.yaml").map(|text| text.to_vec()));
+        for path in &options.values {
+            values.push(self.place.read(path)?.to_vec());
+        }
+        values.extend(self.release_values(world, release)?);
+        let mut flags = self.capability_flags(release, options);
+        let only_set = Release { set: release.set.clone(), ..Release::default() };
+        self.set_flags(world, &only_set, &mut flags)?;
+        options.set.iter().for_each(|set| flags.extend(["--set".to_owned(), set.clone()]));
+        if options.include_crds {
+            flags.push("--include-crds".to_owned());
+        }
+        if self.skips_schema(release, options) {
+            flags.push("--skip-schema-validation".to_owned());
+        }
+        flags.extend(words(&self.template_args(options)));
+        let files = kept(tree)?;
+        let request = Template {
+            name: &release.name,
+            place: name,
+            files: &files,
+            values: &values,
+            flags: &flags,
+        };
+        let rendered = helm.template(&request)?;
+        tree.retain(|path, _| !RENDERED.iter().any(|directory| is_below(path, directory)));
+        let mut generated = Vec::new();
+        for (path, text) in rendered {
+            // What is below the name of the chart.
+            let Some((_, path)) = path.split_once('/') else { continue };
+            let Some(directory) = RENDERED.iter().find(|directory| is_below(path, directory))
+            else {
+                continue;
+            };
+            let used = format!("files/{directory}");
+            tree.retain(|path, _| !is_below(path, &used));
+            generated.push((path.to_owned(), text));
+        }
+        for (path, text) in &generated {
+            tree.insert(path.clone(), text.as_slice().into());
+        }
+        dependencies::remove_all(tree)?;
+        Ok(generated.into_iter().map(|(path, _)| path).collect())
+    }
+}
+
+/// Moves manifests to where templates are.
+fn move_manifests(tree: &mut Tree) {
+    let is_manifest = |path: &str| path.ends_with("yaml") || path.ends_with("yml");
+    let directories: Vec<String> = tree
+        .keys()
+        .filter(|path| is_manifest(path))
+        .filter_map(|path| path.rsplit_once('/').map(|(directory, _)| directory.to_owned()))
+        .collect();
+    let moved = std::mem::take(tree);
+    for (path, text) in moved {
+        if is_manifest(&path) {
+            tree.insert(format!("templates/{path}"), text);
+        } else if !directories.iter().any(|directory| is_below(&path, directory)) {
+            tree.insert(path, text);
+        }
+    }
+}
+
+/// Moves what is rendered to `files`, with templates that print it, so that it is not rendered again.
+fn defer_rendering(tree: &mut Tree) {
+    for (directory, target) in [("templates", "templates"), ("charts", "templates/charts")] {
+        let paths: Vec<String> =
+            tree.keys().filter(|path| is_below(path, directory)).cloned().collect();
+        // Below `templates`, what was made of charts is in place already.
+        for path in
+            paths.iter().filter(|path| directory == "charts" || !is_below(path, "templates/charts"))
+        {
+            let Some(text) = tree.remove(path) else { continue };
+            let rest = path.strip_prefix(directory).unwrap_or_default();
+            let print = format!("{{{{ .Files.Get \"files/{path}\" }}}}");
+            tree.insert(format!("files/{path}"), text);
+            tree.insert(format!("{target}{rest}"), print.into_bytes().into());
+        }
+    }
+}
+
+/// The manifests of a text in a namespace, where they name none.
+fn with_namespace(text: &[u8], namespace: &str) -> Result<String> {
+    const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
+    let mut documents =
+        v3::parse(text, &goyaml::Limits::default()).map_err(|error| error.to_string())?;
+    for document in &mut documents {
+        let root = document.content.iter_mut().next();
+        let metadata = root.and_then(|root| root.get_mut("metadata"));
+        if let Some(metadata) = metadata.filter(|known| known.kind == Kind::Mapping)
+            && metadata.get("namespace").is_none()
+        {
+            metadata.content.push(Node::string("namespace"));
+            metadata.content.push(Node::string(namespace));
+        }
+    }
+    v3::emit_documents(&documents, &LAYOUT).map_err(|error| error.to_string().into())
+}
+
+/// The files of a chart that `.helmignore` keeps.
+fn kept(tree: &Tree) -> Result<Vec<File>> {
+    let rules = tree.get(".helmignore").map(|text| String::from_utf8_lossy(text).into_owned());
+    let rules = Rules::parse(&rules.unwrap_or_default()).map_err(|error| error.to_string())?;
+    let is_ignored = |path: &str| {
+        let directories = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+        let mut directories = directories.map(|directory| rules.is_ignored(directory, true));
+        directories.any(|is| is) || rules.is_ignored(path, false)
+    };
+    let files = tree.iter().filter(|(path, _)| *path == "Chart.yaml" || !is_ignored(path));
+    Ok(files.map(|(path, data)| File { name: path.clone(), data: Arc::clone(data) }).collect())
+}
+
+pub(crate) fn finished(name: &str, tree: &Tree) -> Result<Chart> {
+    Ok(Chart::Files { place: name.to_owned(), files: kept(tree)? })
+}
+
+/// The error of a file that a made chart needs.
+fn unreadable(path: &str, error: impl ToString) -> Error {
+    format!("{path}: {}", error.to_string()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_set_where_there_is_none() {
+        let text = "# Source: a\nkind: A\nmetadata:\n  name: a # x\n---\nkind: B\nmetadata: {namespace: own}\n";
+        assert_eq!(
+            with_namespace(text.as_bytes(), "n").unwrap(),
+            "# Source: a\nkind: A\nmetadata:\n  name: a # x\n  namespace: n\n---\nkind: B\nmetadata: {namespace: own}\n"
+        );
+    }
+
+    #[test]
+    fn what_was_rendered_is_not_rendered_again() {
+        let mut tree = Tree::from([("templates/a.yaml".to_owned(), b"{{ x }}".as_slice().into())]);
+        defer_rendering(&mut tree);
+        assert_eq!(
+            tree.get("files/templates/a.yaml").map(|text| &**text),
+            Some(b"{{ x }}".as_slice())
+        );
+        let print = b"{{ .Files.Get \"files/templates/a.yaml\" }}".as_slice();
+        assert_eq!(tree.get("templates/a.yaml").map(|text| &**text), Some(print));
+    }
+}

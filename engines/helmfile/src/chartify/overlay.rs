@@ -1,0 +1,72 @@
+//! A tree of files with a directory that is not in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tree::{Entry, Files, Kind, RelPath, TreeError};
+
+use super::Tree;
+
+/// Where the directory is. Its name is in no tree that people write.
+pub(super) const ROOT: &str = "/.windlass-chartify";
+
+/// A tree, and beside all that is in it a directory of its own.
+pub(super) struct Overlay {
+    below: Arc<dyn Files + Send + Sync>,
+    tree: Tree,
+    directories: BTreeSet<String>,
+}
+
+impl Overlay {
+    pub(super) fn new(below: Arc<dyn Files + Send + Sync>, tree: Tree) -> Self {
+        let mut directories = BTreeSet::from([String::new()]);
+        for path in tree.keys() {
+            directories.extend(
+                path.match_indices('/').filter_map(|(at, _)| path.get(..at)).map(str::to_owned),
+            );
+        }
+        Self { below, tree, directories }
+    }
+}
+
+/// The path within the directory.
+fn within(path: &RelPath) -> Option<&str> {
+    let rest = path.as_str().strip_prefix(ROOT.trim_start_matches('/'))?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+}
+
+impl Files for Overlay {
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        let Some(own) = within(path) else { return self.below.read(path) };
+        if self.directories.contains(own) {
+            return Err(TreeError::IsDirectory(path.clone()));
+        }
+        self.tree.get(own).cloned().ok_or_else(|| TreeError::NotFound(path.clone()))
+    }
+
+    fn list(&self, directory: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+        let Some(own) = within(directory) else { return self.below.list(directory) };
+        if !self.directories.contains(own) {
+            return Err(TreeError::NotFound(directory.clone()));
+        }
+        let child = |path: &String| {
+            let rest =
+                if own.is_empty() { path } else { path.strip_prefix(own)?.strip_prefix('/')? };
+            (!rest.is_empty() && !rest.contains('/')).then(|| rest.to_owned())
+        };
+        let files = self.tree.keys().filter_map(child).map(|name| (name, Kind::File));
+        let directories = self.directories.iter().filter_map(child).map(|name| (name, Kind::Dir));
+        let mut all: Vec<(String, Kind)> = files.chain(directories).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    fn entry(&self, path: &RelPath) -> Option<Entry> {
+        let Some(own) = within(path) else { return self.below.entry(path) };
+        if self.directories.contains(own) {
+            return Some(Entry::Dir);
+        }
+        let len = self.tree.get(own)?.len();
+        Some(Entry::File { len: u64::try_from(len).unwrap_or(u64::MAX), executable: false })
+    }
+}

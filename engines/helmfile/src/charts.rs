@@ -1,0 +1,250 @@
+//! What the `chart` of a release refers to, and where a command that prepares charts finds it.
+
+use golang::semver::{Constraint, Version};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::load::Helmfile;
+use crate::place::join;
+use crate::spec::{Hook, Release};
+use crate::storage::{is_remote, remote_refusal};
+use crate::world::World;
+use crate::yaml;
+
+/// What preparing charts has said.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) warnings: Vec<String>,
+    /// How many kustomizations were built.
+    pub(crate) kustomizations: usize,
+}
+
+/// Whether a chart is a path, whether or not it exists; anything else is in a repository or a registry.
+pub(crate) fn is_local(chart: &str) -> bool {
+    if chart.starts_with("./") || chart.starts_with("../") {
+        return true;
+    }
+    if chart.contains("://") {
+        return false;
+    }
+    chart.starts_with('/') || !matches!(chart.split('/').count(), 2 | 3)
+}
+
+/// A chart in a repository, as the name of the repository and what is in it.
+pub(crate) fn in_repository(chart: &str) -> Option<(&str, &str)> {
+    if is_local(chart) || chart.contains("://") {
+        return None;
+    }
+    chart.split_once('/')
+}
+
+/// A path of a chart as seen from the working directory.
+pub(crate) fn normal(base: &str, chart: &str) -> String {
+    if !is_local(chart) || chart.starts_with('/') { chart.to_owned() } else { join(base, chart) }
+}
+
+/// Whether a release changes what its chart renders.
+pub(crate) fn has_patches(release: &Release) -> bool {
+    !(release.json_patches.is_empty()
+        && release.strategic_merge_patches.is_empty()
+        && release.transformers.is_empty())
+}
+
+impl Helmfile {
+    /// Where the chart of a release is: a directory without `Chart.yaml` is one too.
+    pub(crate) fn chart_directory(&self, release: &Release) -> Option<String> {
+        let chart = self.chart(release);
+        let path = if chart.starts_with('/') { chart.to_owned() } else { join(&self.base, chart) };
+        self.place.is_directory(&path).then_some(path)
+    }
+
+    /// Whether a release is rendered from a chart that is made for it: of manifests, a kustomization, with more
+    /// dependencies, or with patches.
+    pub(crate) fn is_chartified(&self, release: &Release) -> bool {
+        let is_chart = |directory: &String| self.place.is_file(&join(directory, "Chart.yaml"));
+        self.chart_directory(release).is_some_and(|directory| !is_chart(&directory))
+            || !release.dependencies.is_empty()
+            || !release.force_namespace.is_empty()
+            || has_patches(release)
+    }
+
+    /// What the commands of hooks that an event would run are: they are never run.
+    ///
+    /// # Errors
+    /// Hooks where they are disabled.
+    pub(crate) fn skipped_hooks(
+        &self,
+        world: &World,
+        hooks: &[Hook],
+        event: &str,
+        owner: &str,
+    ) -> Result<Vec<String>> {
+        if !hooks.is_empty() && world.is_on("HELMFILE_DISABLE_HOOKS") {
+            return Err(
+                format!("{owner}: HELMFILE_DISABLE_HOOKS is active, hooks are disabled").into()
+            );
+        }
+        let is_run = |hook: &&Hook| hook.events.iter().any(|known| known == event);
+        let said = hooks.iter().filter(is_run).map(|hook| {
+            let name = match (hook.name.is_empty(), hook.kubectl.is_empty()) {
+                (false, _) => &hook.name,
+                (true, false) => "kubectlApply",
+                (true, true) => &hook.command,
+            };
+            format!(
+                "{owner}: the hook \"{name}\" of event \"{event}\" is not run, because windlass runs no programs: \
+                 run it before if the result depends on it"
+            )
+        });
+        Ok(said.collect())
+    }
+
+    /// The chart that is rendered for a release.
+    pub(crate) fn chart<'c>(&'c self, release: &'c Release) -> &'c str {
+        if self.spec.chart.is_empty() { &release.chart } else { &self.spec.chart }
+    }
+
+    /// Sets `chartPath` of the releases as `build` prints it. `temporary` is where charts would be made.
+    pub(crate) fn prepare_charts(&mut self, world: &World, temporary: &str) -> Result<Prepared> {
+        let mut prepared = Prepared::default();
+        prepared.warnings.extend(self.skipped_hooks(
+            world,
+            &self.spec.hooks,
+            "prepare",
+            &self.path,
+        )?);
+        let mut paths = Vec::new();
+        for release in &self.spec.releases {
+            let is_prepared =
+                self.is_selected(release)? && release.is_desired() && !has_patches(release);
+            paths.push(match is_prepared {
+                true => self.prepared(world, release, temporary, &mut prepared)?,
+                false => None,
+            });
+        }
+        for (release, path) in self.spec.releases.iter_mut().zip(paths) {
+            if let Some(path) = path.filter(|path| *path != release.chart) {
+                release.chart_path = path;
+            }
+        }
+        prepared.warnings.extend(self.skipped_hooks(
+            world,
+            &self.spec.hooks,
+            "cleanup",
+            &self.path,
+        )?);
+        Ok(prepared)
+    }
+
+    fn prepared(
+        &self,
+        world: &World,
+        release: &Release,
+        temporary: &str,
+        prepared: &mut Prepared,
+    ) -> Result<Option<String>> {
+        let owner = format!("release \"{}\"", release.name);
+        prepared.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);
+        let chart = self.chart(release);
+        self.check_address(release, chart).map_err(|error| error.at(&owner))?;
+        if self.is_chartified(release) {
+            self.check_dependencies(release).map_err(|error| error.at(&owner))?;
+            if self.is_kustomization(release) {
+                if !release.set.is_empty() {
+                    return Err(set_of_kustomization(&owner));
+                }
+                prepared.kustomizations += 1;
+            }
+            // Parity(helmfile 1.8): charts are made in temporary directories, whose numbers are drawn.
+            let id = release.id().replace(':', "/");
+            return Ok(Some(join(&format!("{temporary}/chartify0"), &id)));
+        }
+        let path = normal(&self.base, chart);
+        Ok(self.place.is_directory(&path).then_some(path))
+    }
+
+    /// Whether the chart of a release is a kustomization.
+    ///
+    /// Parity(chartify): only `kustomization.yaml` makes a directory one.
+    pub(crate) fn is_kustomization(&self, release: &Release) -> bool {
+        self.chart_directory(release).is_some_and(|directory| {
+            let has = |name| self.place.is_file(&join(&directory, name));
+            !has("Chart.yaml") && has("kustomization.yaml")
+        })
+    }
+
+    /// Refuses addresses that would be fetched, and versions that registries do not have.
+    pub(crate) fn check_address(&self, release: &Release, chart: &str) -> Result<()> {
+        let is_oci = chart.starts_with("oci://")
+            || in_repository(chart)
+                .and_then(|(name, _)| self.repository(name))
+                .is_some_and(|known| known.oci);
+        if is_oci && release.version.split('@').next() == Some("latest") {
+            return Err("the version for OCI charts should be semver compliant, the latest tag is not supported".into());
+        }
+        if is_remote(chart) && !is_oci {
+            return Err(remote_refusal(chart));
+        }
+        if release.force_go_getter && !is_remote(chart) {
+            return Err(format!(
+                "forceGoGetter is set, but the chart `{chart}` is no address of go-getter"
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Charts that a release adds need versions that they have.
+    pub(crate) fn check_dependencies(&self, release: &Release) -> Result<()> {
+        for dependency in &release.dependencies {
+            let chart = &dependency.chart;
+            if dependency.version.is_empty() {
+                return Err(format!(
+                    "the dependency `{chart}` has no version, which Helm 4 refuses: set `version`"
+                )
+                .into());
+            }
+            let metadata = join(&normal(&self.base, chart), "Chart.yaml");
+            if !self.place.is_file(&metadata) {
+                continue;
+            }
+            let metadata = yaml::read_map(&self.place.read(&metadata)?)?;
+            let own = metadata.get("version").and_then(Value::as_str).unwrap_or_default();
+            let is_allowed = match (Constraint::parse(&dependency.version), Version::parse(own)) {
+                (Ok(range), Ok(own)) => range.matches(&own),
+                _ => false,
+            };
+            if !is_allowed {
+                return Err(format!(
+                    "the dependency `{chart}` has version {own}, but {} is wanted: change `version`",
+                    dependency.version
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn set_of_kustomization(owner: &str) -> Error {
+    format!("{owner}: `set` is not supported for kustomizations, use `values` instead").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_with_two_or_three_segments_is_in_a_repository() {
+        for chart in ["./a/b", "../a", "/a/b", "app", "a/b/c/d", ""] {
+            assert!(is_local(chart), "{chart}");
+        }
+        for chart in ["stable/app", "a/b/c", "oci://host/app"] {
+            assert!(!is_local(chart), "{chart}");
+        }
+        assert_eq!(in_repository("stable/sub/app"), Some(("stable", "sub/app")));
+        assert_eq!(in_repository("oci://host/app"), None);
+        assert_eq!(normal("base", "./app"), "base/app");
+        assert_eq!(normal("base", "stable/app"), "stable/app");
+    }
+}

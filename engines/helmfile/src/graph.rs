@@ -1,0 +1,210 @@
+//! The order of releases: groups of those that need nothing of their own or a later group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Error, Result};
+use crate::spec::Release;
+
+/// What becomes of releases that selected ones need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// They are included, and what they need.
+    Include,
+    /// They are left out.
+    Skip,
+    /// They are an error.
+    Refuse,
+}
+
+/// The groups of releases, those that are needed first. With `only`, the groups of these.
+///
+/// # Errors
+/// A need on what is not there, a cycle, a need that is named twice, and needs that are refused.
+pub(crate) fn groups(
+    releases: &[Release],
+    only: &[Release],
+    needs: Needs,
+) -> Result<Vec<Vec<Release>>> {
+    let mut places: BTreeMap<String, Vec<&Release>> = BTreeMap::new();
+    let mut order: Vec<String> = Vec::new();
+    let mut needed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for release in releases {
+        let id = release.id();
+        let known = places.entry(id.clone()).or_default();
+        if known.is_empty() {
+            order.push(id.clone());
+        }
+        known.push(release);
+        needed.entry(id).or_default().extend(release.needs.iter().cloned());
+    }
+    check(&needed)?;
+    let levels = levels(&order, &needed)?;
+    let mut wanted: Option<BTreeSet<String>> =
+        (!only.is_empty()).then(|| only.iter().map(Release::id).collect());
+    let mut groups: Vec<Vec<Release>> = Vec::new();
+    for level in levels.iter().rev() {
+        let mut group: Vec<&String> = Vec::new();
+        for id in level {
+            let Some(wanted) = &mut wanted else {
+                group.push(id);
+                continue;
+            };
+            if wanted.contains(id) {
+                group.push(id);
+                continue;
+            }
+            let dependents: Vec<&String> = wanted
+                .iter()
+                .filter(|target| needed.get(*target).is_some_and(|needs| needs.contains(id)))
+                .collect();
+            match needs {
+                _ if dependents.is_empty() => {}
+                Needs::Skip => {}
+                Needs::Include => {
+                    wanted.insert(id.clone());
+                    group.push(id);
+                }
+                Needs::Refuse => return Err(unhandled(id, &dependents)),
+            }
+        }
+        let index = |id: &String| order.iter().position(|known| known == id);
+        group.sort_by_key(|id| index(id));
+        let members = group.into_iter().filter_map(|id| places.get(id)).flatten();
+        let members: Vec<Release> = members.map(|release| (*release).clone()).collect();
+        if !members.is_empty() {
+            groups.insert(0, members);
+        }
+    }
+    Ok(groups)
+}
+
+fn check(needed: &BTreeMap<String, Vec<String>>) -> Result<()> {
+    for (id, needs) in needed {
+        let mut seen = BTreeSet::new();
+        for need in needs {
+            if !seen.insert(need) {
+                return Err(format!("release \"{id}\" needs {need:?} twice: name it once").into());
+            }
+        }
+    }
+    for need in needed.values().flatten() {
+        if needed.contains_key(need) {
+            continue;
+        }
+        let dependents: Vec<String> = needed
+            .iter()
+            .filter(|(_, needs)| needs.contains(need))
+            .map(|(id, _)| format!("{id:?}"))
+            .collect();
+        let name = need.rsplit('/').next().unwrap_or_default();
+        return Err(format!(
+            "release(s) {} depend(s) on an undefined release {need:?}. Perhaps you made a typo in \"needs\" or \
+             forgot defining a release named {name:?} with appropriate \"namespace\" and \"kubeContext\"?",
+            dependents.join(", ")
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// The ids by the longest way to what needs nothing.
+fn levels(order: &[String], needed: &BTreeMap<String, Vec<String>>) -> Result<Vec<Vec<String>>> {
+    let mut levels: Vec<Vec<String>> = Vec::new();
+    let mut done: BTreeSet<&String> = BTreeSet::new();
+    let mut left: Vec<&String> = order.iter().collect();
+    while !left.is_empty() {
+        let is_ready = |id: &&String| {
+            needed.get(*id).is_none_or(|needs| needs.iter().all(|need| done.contains(need)))
+        };
+        let (ready, waiting): (Vec<&String>, Vec<&String>) =
+            left.iter().partition(|id| is_ready(id));
+        if ready.is_empty() {
+            return Err(cycle(&waiting, needed));
+        }
+        levels.push(ready.iter().map(|id| (*id).clone()).collect());
+        done.extend(ready);
+        left = waiting;
+    }
+    Ok(levels)
+}
+
+/// The error of ids of which each needs another one.
+fn cycle(waiting: &[&String], needed: &BTreeMap<String, Vec<String>>) -> Error {
+    let mut path: Vec<&String> = Vec::new();
+    let mut current = waiting.first().copied();
+    while let Some(id) = current {
+        if let Some(start) = path.iter().position(|known| *known == id) {
+            path.drain(..start);
+            path.push(id);
+            break;
+        }
+        path.push(id);
+        let needs = needed.get(id);
+        current = needs.and_then(|needs| needs.iter().find(|need| waiting.contains(need)));
+    }
+    // Each is needed by the next one, as helmfile writes it.
+    path.reverse();
+    let names: Vec<&str> = path.into_iter().map(String::as_str).collect();
+    format!("cycle detected: {}", names.join(" -> ")).into()
+}
+
+fn unhandled(id: &str, dependents: &[&String]) -> Error {
+    let quoted: Vec<String> = dependents.iter().map(|id| format!("{id:?}")).collect();
+    let names = match quoted.as_slice() {
+        [others @ .., last] if others.len() > 1 => format!("{}, and {last}", others.join(", ")),
+        few => few.join(" and "),
+    };
+    let verb = if dependents.len() == 1 { "depends" } else { "depend" };
+    let name = id.rsplit('/').next().unwrap_or_default();
+    format!(
+        "release {names} {verb} on {id:?} which does not match the selectors. Please add a selector like \
+         \"--selector name={name}\", or indicate whether to skip (--skip-needs) or include (--include-needs) these \
+         dependencies"
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(name: &str, needs: &[&str]) -> Release {
+        let needs = needs.iter().map(|need| (*need).to_owned()).collect();
+        Release { name: name.to_owned(), needs, ..Release::default() }
+    }
+
+    fn names(groups: &[Vec<Release>]) -> Vec<Vec<&str>> {
+        groups
+            .iter()
+            .map(|group| group.iter().map(|release| release.name.as_str()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_needed_comes_first_and_groups_keep_the_order_of_the_file() {
+        let all = [
+            release("web", &["db", "cache"]),
+            release("db", &[]),
+            release("cache", &[]),
+            release("x", &[]),
+        ];
+        let found = groups(&all, &[], Needs::Refuse).unwrap();
+        assert_eq!(names(&found), [vec!["db", "cache", "x"], vec!["web"]]);
+        let only = [all[0].clone()];
+        assert_eq!(names(&groups(&all, &only, Needs::Skip).unwrap()), [["web"]]);
+        assert_eq!(
+            names(&groups(&all, &only, Needs::Include).unwrap()),
+            [vec!["db", "cache"], vec!["web"]]
+        );
+        assert!(groups(&all, &only, Needs::Refuse).is_err());
+    }
+
+    #[test]
+    fn a_cycle_names_its_path() {
+        let all = [release("a", &["b"]), release("b", &["a"]), release("c", &["a"])];
+        let error = groups(&all, &[], Needs::Include).unwrap_err().to_string();
+        assert_eq!(error, "cycle detected: a -> b -> a");
+        assert!(groups(&[release("a", &["a"])], &[], Needs::Include).is_err());
+        assert!(groups(&[release("a", &["zz"])], &[], Needs::Include).is_err());
+    }
+}

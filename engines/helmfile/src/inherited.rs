@@ -1,0 +1,71 @@
+//! What a helmfile hands down to one below it under `inherits`.
+
+use crate::environment::Environment;
+use crate::field::{Field, How};
+use crate::spec::State;
+
+/// What is handed down: in `spec` only what was asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inherited {
+    spec: State,
+    pub(crate) environment: Option<Environment>,
+}
+
+impl Inherited {
+    /// What was asked for.
+    pub(crate) fn of(parent: &State, environment: &Environment, keys: &[String]) -> Self {
+        let mut inherited = Self::default();
+        let spec = &mut inherited.spec;
+        for key in keys {
+            match key.as_str() {
+                "repositories" => spec.repositories.clone_from(&parent.repositories),
+                "helmDefaults" => spec.helm_defaults.clone_from(&parent.helm_defaults),
+                "commonLabels" => spec.common_labels.clone_from(&parent.common_labels),
+                "apiVersions" => spec.api_versions.clone_from(&parent.api_versions),
+                "kubeVersion" => spec.kube_version.clone_from(&parent.kube_version),
+                "templates" => spec.templates.clone_from(&parent.templates),
+                "environments" => inherited.environment = Some(environment.clone()),
+                _ => {}
+            }
+        }
+        inherited
+    }
+
+    /// Fills what the helmfile below leaves open; what it says itself wins.
+    pub(crate) fn fill(&self, child: &mut State) {
+        let from = &self.spec;
+        let mut repositories = from.repositories.clone();
+        repositories.append(&mut child.repositories);
+        let is_last = |at: usize, name: &str| {
+            !repositories.iter().skip(at + 1).any(|later| later.name == name)
+        };
+        let kept: Vec<bool> =
+            repositories.iter().enumerate().map(|(at, known)| is_last(at, &known.name)).collect();
+        // Parity(helmfile 1.8): only what is inherited removes duplicates.
+        child.repositories = match from.repositories.is_empty() {
+            true => repositories,
+            false => repositories
+                .into_iter()
+                .zip(kept)
+                .filter_map(|(known, is_kept)| is_kept.then_some(known))
+                .collect(),
+        };
+        child.helm_defaults.merge(&from.helm_defaults, How::Fill);
+        for (key, value) in &from.common_labels {
+            child.common_labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        for (key, value) in &from.templates {
+            child.templates.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        if !from.api_versions.is_empty() {
+            let mut versions = from.api_versions.clone();
+            for version in child.api_versions.drain(..) {
+                if !versions.contains(&version) {
+                    versions.push(version);
+                }
+            }
+            child.api_versions = versions;
+        }
+        child.kube_version.merge(&from.kube_version, How::Fill);
+    }
+}

@@ -1,0 +1,52 @@
+//! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
+//!
+//! A plan is a function of a [`World`] (files, variables, time, randomness) and of [`Settings`]. Nothing is run, fetched or
+//! written; what helmfile would run is refused, with what to use instead.
+//!
+//! # A tour
+//! The judge is helmfile 1.8; where this differs, the code says so.
+//! 1. `visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`, `values.rs`,
+//!    `hcl.rs`); `inherited.rs` is what a helmfile hands down.
+//! 2. `spec.rs` is what a helmfile may say; `field.rs` reads, merges and writes it, `yaml.rs` plain values; `policy.rs`
+//!    checks the order of keys.
+//! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
+//! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions.
+//! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
+//! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `references.rs` refuses references to secrets.
+
+mod chartify;
+mod charts;
+mod environment;
+mod error;
+mod field;
+mod graph;
+mod hcl;
+mod inherited;
+mod load;
+mod lock;
+mod maps;
+mod place;
+mod plan;
+mod policy;
+mod print;
+mod references;
+mod release;
+mod render;
+mod select;
+mod settings;
+mod spec;
+mod storage;
+mod template;
+#[cfg(test)]
+mod tests;
+mod values;
+mod visit;
+mod world;
+mod yaml;
+pub use chartify::{Helm, Template};
+pub use error::{Error, Result};
+pub use plan::Plan;
+pub use print::{Format, List, Printed};
+pub use render::{Chart, Options, Rendering, Renderings};
+pub use settings::Settings;
+pub use world::{Fill, World};

@@ -1,0 +1,472 @@
+//! From the text of a helmfile to what it says: parts, bases, environments.
+//!
+//! Here: one helmfile. Elsewhere: the merges (`field.rs`, `maps.rs`), values of environments (`values.rs`), releases
+//! (`release.rs`), helmfiles below it (`visit.rs`).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::environment::{Environment, joined};
+use crate::error::{Error, Result};
+use crate::field::{Field, How};
+use crate::inherited::Inherited;
+use crate::maps::{Map, overlay};
+use crate::place::{Place, base, join, parent};
+use crate::policy;
+use crate::settings::Settings;
+use crate::spec::{EnvironmentSpec, State};
+use crate::storage::{Storage, is_remote, remote_refusal};
+use crate::template::{Renderer, environment_data};
+use crate::values::Loader;
+use crate::world::World;
+use crate::yaml;
+
+/// How many bases a helmfile may read, with those of all its parts.
+const BASES: usize = 1_000;
+
+/// A helmfile with its environment.
+#[derive(Clone)]
+pub(crate) struct Helmfile {
+    pub(crate) spec: State,
+    /// As it is printed.
+    pub(crate) path: String,
+    /// To which its paths are relative.
+    pub(crate) base: String,
+    /// The working directory.
+    pub(crate) place: Place,
+    pub(crate) environment: Environment,
+    /// What templates see as `.Values`.
+    pub(crate) values: Map,
+    pub(crate) selectors: Vec<String>,
+}
+
+impl Helmfile {
+    pub(crate) fn storage(&self) -> Storage<'_> {
+        Storage::of(&self.place, &self.base, &self.path)
+    }
+
+    /// The absolute path as helmfile prints it. Parity(helmfile 1.8): of files of a directory it is printed twice.
+    pub(crate) fn full_path(&self) -> String {
+        let is_below = !self.base.is_empty()
+            && self.path.strip_prefix(&self.base).is_some_and(|rest| rest.starts_with('/'));
+        let path = if is_below { self.path.clone() } else { join(&self.base, &self.path) };
+        join(&self.place.absolute(), &path)
+    }
+}
+
+/// What is handed to a helmfile that is loaded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Given {
+    /// The file to which paths among `values` are relative.
+    pub(crate) callee: String,
+    /// Of the entry of the parent, or of `--state-values-file`.
+    pub(crate) values: Vec<Value>,
+    /// Of `--state-values-set`.
+    pub(crate) overrides: Map,
+    pub(crate) inherited: Option<Inherited>,
+}
+
+/// Loads helmfiles.
+pub(crate) struct HelmfileLoader<'l> {
+    pub(crate) world: &'l Arc<World>,
+    pub(crate) settings: &'l Settings,
+    pub(crate) place: &'l Place,
+}
+
+/// What is known of the environment before a text is read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known<'e> {
+    inherited: Option<&'e Environment>,
+    given: Option<&'e Environment>,
+}
+
+impl HelmfileLoader<'_> {
+    /// Loads a helmfile; `directory` is given where the working directory is another one.
+    pub(crate) fn load(
+        &self,
+        file: &str,
+        directory: Option<&str>,
+        given: &Given,
+    ) -> Result<Helmfile> {
+        let environment = self.given_environment(given)?;
+        let path = match directory {
+            Some(directory) if !file.starts_with('/') => join(directory, file),
+            _ => file.to_owned(),
+        };
+        let known = Known {
+            inherited: given
+                .inherited
+                .as_ref()
+                .and_then(|inherited| inherited.environment.as_ref()),
+            given: environment.as_ref(),
+        };
+        let mut bases = BASES;
+        let mut helmfile = self.file(known, &parent(&path), base(&path), true, &mut bases)?;
+        if let Some(inherited) = &given.inherited {
+            inherited.fill(&mut helmfile.spec);
+        }
+        self.override_all(&mut helmfile.spec)?;
+        Ok(helmfile)
+    }
+
+    fn given_environment(&self, given: &Given) -> Result<Option<Environment>> {
+        if given.values.is_empty() && given.overrides.is_empty() {
+            return Ok(None);
+        }
+        let name = &self.settings.environment;
+        let loader = Loader {
+            world: self.world,
+            place: self.place,
+            storage: Storage::of_file(self.place, &given.callee),
+        };
+        let values = loader.load(Some("Error"), &given.values, &Environment::new(name), "")?;
+        let overrides = given.overrides.clone();
+        Ok(Some(Environment { values, overrides, ..Environment::new(name) }))
+    }
+
+    /// What the command line sets for all releases.
+    fn override_all(&self, spec: &mut State) -> Result<()> {
+        let set = |given: &str, own: &mut String, flag: &str, key: &str| {
+            if given.is_empty() {
+                return Ok(());
+            }
+            if !own.is_empty() {
+                return Err(Error::from(format!(
+                    "err: Cannot use option --{flag} and set attribute {key}."
+                )));
+            }
+            given.clone_into(own);
+            Ok(())
+        };
+        set(&self.settings.kube_context, &mut spec.kube_context, "kube-context", "kubeContext")?;
+        set(&self.settings.namespace, &mut spec.namespace, "namespace", "namespace")?;
+        set(&self.settings.chart, &mut spec.chart, "chart", "chart")?;
+        if !self.settings.kube_context.is_empty() {
+            spec.helm_defaults.kube_context.clone_from(&self.settings.kube_context);
+        }
+        Ok(())
+    }
+
+    fn file(
+        &self,
+        known: Known<'_>,
+        directory: &str,
+        file: &str,
+        is_main: bool,
+        bases: &mut usize,
+    ) -> Result<Helmfile> {
+        if is_remote(file) && !self.place.exists(file) {
+            return Err(remote_refusal(file));
+        }
+        *bases = bases
+            .checked_sub(1)
+            .ok_or_else(|| Error::from(format!("more than {BASES} bases are read")))?;
+        let path = if file.starts_with('/') { file.to_owned() } else { join(directory, file) };
+        let text = match (&self.world.stdin, path.as_str()) {
+            (Some(text), "-") => Arc::clone(text),
+            _ => self.place.read(&path)?,
+        };
+        let helmfile = self.text(known, directory, &path, &text, is_main, bases)?;
+        for (index, below) in helmfile.spec.helmfiles.iter().enumerate() {
+            if below.path == path {
+                return Err(format!(
+                    "{path} contains a recursion into the same sub-helmfile at helmfiles[{index}]"
+                )
+                .into());
+            }
+            if below.path == "." {
+                return Err(format!(
+                    "{path} contains a recursion into the the directory containing this helmfile at helmfiles[{index}]"
+                )
+                .into());
+            }
+        }
+        Ok(helmfile)
+    }
+
+    /// Reads a text part by part; each part sees the values of those before it.
+    fn text(
+        &self,
+        known: Known<'_>,
+        directory: &str,
+        path: &str,
+        text: &[u8],
+        is_main: bool,
+        bases: &mut usize,
+    ) -> Result<Helmfile> {
+        let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
+        policy::check(path, &text)?;
+        let is_template = path.ends_with(".gotmpl")
+            || self.world.variable("HELMFILE_RENDER_YAML") == Some("true");
+        let mut whole: Option<Helmfile> = None;
+        for (index, part) in text.split("\n---\n").enumerate() {
+            let inherited = whole.as_ref().map(|whole| whole.environment.clone());
+            let known = Known { inherited: inherited.as_ref().or(known.inherited), ..known };
+            let rendered = match is_template {
+                true => self.rendered(known, directory, part).map_err(|error| {
+                    Error::from(format!("error during {path}.part.{index} parsing: {error}"))
+                })?,
+                false => part.as_bytes().to_vec(),
+            };
+            let read = self.part(known, directory, path, &rendered, is_main, bases)?;
+            let whole = match &mut whole {
+                None => whole.insert(read),
+                Some(whole) => {
+                    whole.take_part(read);
+                    whole
+                }
+            };
+            let name = &whole.environment.name;
+            let environments = &whole.spec.environments;
+            if is_main
+                && !environments.is_empty()
+                && name != "default"
+                && !environments.contains_key(name)
+            {
+                return Err(Error::UndefinedEnvironment(name.clone()));
+            }
+        }
+        let mut whole = whole.ok_or_else(|| Error::from(format!("{path} is empty")))?;
+        if is_main {
+            self.name_binaries(&mut whole.spec);
+            let is_known = known.inherited.is_some() || known.given.is_some();
+            let name = &whole.environment.name;
+            if whole.spec.environments.is_empty() && !is_known && name != "default" {
+                return Err(Error::UndefinedEnvironment(name.clone()));
+            }
+        }
+        for release in &whole.spec.releases {
+            if !matches!(
+                release.update_strategy.as_str(),
+                "" | "reinstall" | "reinstallIfForbidden"
+            ) {
+                return Err(format!(
+                    "failed to read {path}: updateStrategy {:?} is invalid, valid values are: reinstall, \
+                     reinstallIfForbidden or not set",
+                    release.update_strategy
+                )
+                .into());
+            }
+        }
+        Ok(whole)
+    }
+
+    fn name_binaries(&self, spec: &mut State) {
+        for (own, flag, default) in [
+            (&mut spec.helm_binary, &self.settings.helm_binary, "helm"),
+            (&mut spec.kustomize_binary, &self.settings.kustomize_binary, "kustomize"),
+        ] {
+            if !flag.is_empty() && flag != default {
+                own.clone_from(flag);
+            } else if own.is_empty() {
+                default.clone_into(own);
+            }
+        }
+    }
+
+    fn rendered(&self, known: Known<'_>, directory: &str, part: &str) -> Result<Vec<u8>> {
+        let environment = joined(known.inherited, known.given)
+            .unwrap_or_else(|| Environment::new(&self.settings.environment));
+        let data = environment_data(&environment, &self.settings.namespace, &environment.merged());
+        Renderer::new(self.world, self.place, directory, data).render(part.as_bytes())
+    }
+
+    /// Reads one part: its documents, its bases, its environment.
+    fn part(
+        &self,
+        known: Known<'_>,
+        directory: &str,
+        path: &str,
+        text: &[u8],
+        is_main: bool,
+        bases: &mut usize,
+    ) -> Result<Helmfile> {
+        let context = joined(known.inherited, known.given);
+        let mut spec = decode(path, text)?;
+        if !is_main && !spec.bases.is_empty() {
+            return Err("nested `base` helmfile is unsupported. please submit a feature request if you need this!".into());
+        }
+        if !spec.bases.is_empty() {
+            spec = self.with_bases(context.as_ref(), directory, spec, bases)?;
+        }
+        let mut helmfile = Helmfile {
+            spec,
+            path: path.to_owned(),
+            base: directory.to_owned(),
+            place: self.place.clone(),
+            environment: Environment::default(),
+            values: Map::new(),
+            selectors: Vec::new(),
+        };
+        helmfile.environment = self.environment(&helmfile, context.as_ref())?;
+        helmfile.values = helmfile.environment.merged();
+        expand_helmfiles(&mut helmfile)?;
+        Ok(helmfile)
+    }
+
+    /// Merges a part over its bases.
+    fn with_bases(
+        &self,
+        context: Option<&Environment>,
+        directory: &str,
+        spec: State,
+        left: &mut usize,
+    ) -> Result<State> {
+        let known = Known { inherited: context, given: None };
+        let mut layers = Vec::new();
+        for base in &spec.bases {
+            layers.push(self.file(known, directory, base, false, left)?.spec);
+        }
+        layers.push(spec);
+        let mut layers = layers.into_iter();
+        let mut merged = layers.next().unwrap_or_default();
+        for mut layer in layers {
+            merge_environments(&mut merged, std::mem::take(&mut layer.environments));
+            merged.merge(&layer, How::Append);
+        }
+        Ok(merged)
+    }
+
+    /// The environment of a part, above what is known of it.
+    fn environment(
+        &self,
+        helmfile: &Helmfile,
+        context: Option<&Environment>,
+    ) -> Result<Environment> {
+        let name = &self.settings.environment;
+        let seen = context.cloned().unwrap_or_else(|| Environment::new(name));
+        let loader = Loader { world: self.world, place: self.place, storage: helmfile.storage() };
+        let failed = |error: Error| error.at(&format!("failed to read {}", helmfile.path));
+        let mut own = Environment::new(name);
+        if let Some(declared) = helmfile.spec.environments.get(name) {
+            let handler = declared.missing_file_handler.as_deref();
+            for secret in &declared.secrets {
+                refuse_secret(&loader, handler, name, secret).map_err(failed)?;
+            }
+            own.values = loader
+                .load(handler, &declared.values, &seen, &declared.merge_strategy)
+                .map_err(failed)?;
+            own.kube_context.clone_from(&declared.kube_context);
+        }
+        let mut environment = match context {
+            None => own,
+            Some(context) => {
+                let kube_context = own.kube_context.clone();
+                let mut merged = context.clone();
+                merged.name.clone_from(name);
+                merged.kube_context = kube_context;
+                crate::maps::merge(&mut merged.values, &own.values, crate::maps::Lists::Sparse);
+                if !context.name.is_empty() {
+                    merged.name.clone_from(&context.name);
+                }
+                if !context.kube_context.is_empty() {
+                    merged.kube_context.clone_from(&context.kube_context);
+                }
+                merged
+            }
+        };
+        let defaults = loader.load(None, &helmfile.spec.values, &seen, "")?;
+        overlay(&mut environment.defaults, &defaults);
+        Ok(environment)
+    }
+}
+
+/// Refuses a file that would be decrypted; one that is missing and may be is none.
+fn refuse_secret(
+    loader: &Loader<'_>,
+    handler: Option<&str>,
+    name: &str,
+    secret: &str,
+) -> Result<()> {
+    if loader.storage.resolve(handler, "environment values", secret)?.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "environments.{name}.secrets: `{secret}` would be decrypted by helm-secrets, which is not supported: decrypt it \
+         first and list it under `values`"
+    )
+    .into())
+}
+
+impl Helmfile {
+    /// Merges a later part of the same text.
+    fn take_part(&mut self, later: Self) {
+        self.spec.merge(&later.spec, How::Override);
+        let (own, later_environment) = (&mut self.environment, later.environment);
+        Field::merge(&mut own.name, &later_environment.name, How::Override);
+        Field::merge(&mut own.kube_context, &later_environment.kube_context, How::Override);
+        overlay(&mut own.values, &later_environment.values);
+        overlay(&mut own.defaults, &later_environment.defaults);
+        overlay(&mut own.overrides, &later_environment.overrides);
+        self.values = later.values;
+    }
+}
+
+/// The documents of a part, merged.
+fn decode(path: &str, text: &[u8]) -> Result<State> {
+    let hint = if path.ends_with(".gotmpl") {
+        ""
+    } else {
+        ". Started seeing this since Helmfile v1? Add the .gotmpl file extension"
+    };
+    let failed = |index: usize, error: Error| {
+        Error::from(format!(
+            "failed to read {path}: reading document at index {index}{hint}: {error}"
+        ))
+    };
+    let documents = yaml::documents(text).map_err(|error| failed(1, error))?;
+    let mut spec = State::default();
+    for (index, document) in documents.iter().enumerate() {
+        let read = State::decode(document).map_err(|error| failed(index + 1, error))?;
+        spec.merge(&read, How::Append);
+    }
+    Ok(spec)
+}
+
+/// Merges environments of a later layer: lists of values are joined.
+fn merge_environments(into: &mut State, from: std::collections::BTreeMap<String, EnvironmentSpec>) {
+    for (name, later) in from {
+        let Some(known) = into.environments.get_mut(&name) else {
+            into.environments.insert(name, later);
+            continue;
+        };
+        known.secrets.extend(later.secrets);
+        Field::merge(&mut known.kube_context, &later.kube_context, How::Override);
+        Field::merge(&mut known.merge_strategy, &later.merge_strategy, How::Override);
+        if later.missing_file_handler.is_some() {
+            known.missing_file_handler = later.missing_file_handler;
+        }
+        if later.missing_file_handler_config.is_some() {
+            known.missing_file_handler_config = later.missing_file_handler_config;
+        }
+        // The later layer wins: it comes last, or first where the first one wins.
+        match known.merge_strategy.as_str() {
+            "fallback" => drop(known.values.splice(0..0, later.values)),
+            _ => known.values.extend(later.values),
+        }
+    }
+}
+
+/// Replaces patterns among the helmfiles below by what they match.
+fn expand_helmfiles(helmfile: &mut Helmfile) -> Result<()> {
+    let mut expanded = Vec::new();
+    for below in std::mem::take(&mut helmfile.spec.helmfiles) {
+        if is_remote(&below.path) {
+            expanded.push(below);
+            continue;
+        }
+        let matches = helmfile.storage().expand(&below.path)?;
+        let handler = helmfile.spec.missing_file_handler.as_deref().unwrap_or("Error");
+        if matches.is_empty() && handler == "Error" {
+            return Err(format!("no matches for path: {}", below.path).into());
+        }
+        expanded.extend(matches.into_iter().map(|path| {
+            let mut below = below.clone();
+            below.path = path;
+            below
+        }));
+    }
+    helmfile.spec.helmfiles = expanded;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Plans: all helmfiles that a file or directory leads to, each with its releases.
+//!
+//! Here: loading and selecting. Elsewhere: visiting (`visit.rs`), what commands print (`print.rs`).
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::load::Helmfile;
+use crate::place::Place;
+use crate::select::{check_duplicates, is_enabled, selected};
+use crate::settings::Settings;
+use crate::spec::Release;
+use crate::visit::Visit;
+use crate::world::World;
+
+/// Helmfiles in the order in which they are processed: those below a helmfile come before it.
+pub struct Plan {
+    pub(crate) world: Arc<World>,
+    pub(crate) helmfiles: Vec<Helmfile>,
+}
+
+impl Plan {
+    /// Loads what the settings name, seen from a working directory, which is an absolute path.
+    ///
+    /// Templates may include each other deeply: call this on a thread with a stack of [`helm::render::STACK`].
+    ///
+    /// # Errors
+    /// What is wrong with a helmfile, or with a file that it names.
+    pub fn load(world: &Arc<World>, directory: &str, settings: &Settings) -> Result<Self> {
+        let root = Place::new(Arc::clone(&world.files), tree::RelPath::root());
+        let place = root.within(directory)?;
+        let helmfiles = Visit::all(world, settings, &place)?;
+        Ok(Self { world: Arc::clone(world), helmfiles })
+    }
+
+    /// Keeps the releases that match the selectors.
+    ///
+    /// # Errors
+    /// A malformed selector or condition, and two releases of one name.
+    pub(crate) fn select(&mut self) -> Result<()> {
+        self.helmfiles.iter_mut().try_for_each(|helmfile| helmfile.select(false))
+    }
+
+    /// Whether any helmfile has a release.
+    pub(crate) fn has_releases(&self) -> bool {
+        self.helmfiles.iter().any(|helmfile| !helmfile.spec.releases.is_empty())
+    }
+
+    /// The error of a command that found no release.
+    #[must_use]
+    pub fn nothing_matched(settings: &Settings) -> Error {
+        Error::NothingMatched {
+            selectors: settings.selectors.join(", "),
+            environment: settings.environment.clone(),
+        }
+    }
+}
+
+impl Helmfile {
+    /// Keeps the releases that match the selectors; without any, all of them, whatever their conditions say.
+    pub(crate) fn select(&mut self, with_needs: bool) -> Result<()> {
+        if !self.selectors.is_empty() {
+            self.spec.releases =
+                selected(&self.spec.releases, &self.selectors, &self.values, with_needs)?;
+        }
+        check_duplicates(&self.spec.releases)
+    }
+
+    /// Whether the condition of a release holds. Its labels are known to match.
+    pub(crate) fn is_selected(&self, release: &Release) -> Result<bool> {
+        is_enabled(release, &self.values).map_err(|error| {
+            Error::from(format!("failed to parse condition in release {}: {error}", release.name))
+        })
+    }
+}

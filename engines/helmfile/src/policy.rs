@@ -1,0 +1,74 @@
+//! What helmfile demands of the order of top-level keys. It reads lines, before anything is rendered or parsed.
+
+use crate::error::Result;
+
+/// A top-level key, or the line that separates parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line<'t> {
+    Key(&'t str),
+    Separator,
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    text.split('\n').filter_map(|line| {
+        let line = line.trim_end();
+        if line == "---" {
+            return Some(Line::Separator);
+        }
+        let (key, _) = line.split_once(':')?;
+        let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphabetic());
+        is_key.then_some(Line::Key(key))
+    })
+}
+
+/// Checks the text of a helmfile.
+///
+/// # Errors
+/// No key at all, `environments` or `bases` behind `releases`, or `environments` and `releases` in one part.
+pub(crate) fn check(path: &str, text: &str) -> Result<()> {
+    let keys: Vec<&str> = lines(text)
+        .filter_map(|line| if let Line::Key(key) = line { Some(key) } else { None })
+        .collect();
+    if keys.is_empty() {
+        return Err(format!("no top-level config keys are found in {path}").into());
+    }
+    let ordered: Vec<&str> = keys
+        .into_iter()
+        .filter(|key| matches!(*key, "bases" | "environments" | "releases"))
+        .collect();
+    for pair in ordered.windows(2) {
+        if let ["releases", later @ ("bases" | "environments")] = pair {
+            return Err(format!(
+                "top-level config key {later} must be defined before releases in {path}"
+            )
+            .into());
+        }
+    }
+    // Parity(helmfile 1.8): of each key only the first occurrence counts, of separators all.
+    let mut known: Vec<Line<'_>> = Vec::new();
+    for line in lines(text) {
+        let is_wanted = matches!(line, Line::Separator | Line::Key("environments" | "releases"));
+        if is_wanted && (line == Line::Separator || !known.contains(&line)) {
+            known.push(line);
+        }
+    }
+    if known.windows(2).any(|pair| !pair.contains(&Line::Separator)) {
+        return Err("environments and releases cannot be defined within the same YAML part. \
+                    Use --- to extract the environments into a dedicated part"
+            .into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn environments_and_releases_need_parts_of_their_own() {
+        assert!(check("f", "environments:\n  a: {}\n---\nreleases: []\n").is_ok());
+        assert!(check("f", "environments:\n  a: {}\nreleases: []\n").is_err());
+        assert!(check("f", "releases: []\n---\nbases: []\n").is_err());
+        assert!(check("f", "# nothing\n- a\n").is_err());
+    }
+}

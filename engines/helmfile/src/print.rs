@@ -1,0 +1,352 @@
+//! What commands print: `build`, `list`, `show-dag` and `print-env`.
+
+use golang::Value as GoValue;
+use serde_json::Value;
+
+use crate::charts::Prepared;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::field::Field;
+use crate::graph::{Needs, groups};
+use crate::load::Helmfile;
+use crate::maps::Map;
+use crate::place::parent;
+use crate::plan::Plan;
+use crate::select::is_enabled;
+use crate::spec::Release;
+use crate::template::Renderer;
+use crate::yaml::{self, Out};
+use crate::{references, world};
+
+/// How much text a command prints at most, in bytes.
+const OUTPUT: usize = 256 << 20;
+
+/// A format of `print-env`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Documents of YAML.
+    Yaml,
+    /// One list of JSON.
+    Json,
+}
+
+/// A format of `list`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// A table with a head.
+    Table,
+    /// One list of JSON, on a line.
+    Json,
+}
+
+/// What a command prints.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// Standard output.
+    pub text: String,
+    /// What a person has to know of it.
+    pub warnings: Vec<String>,
+    /// Whether any release was found; without one, the commands fail after they have printed.
+    pub has_releases: bool,
+}
+
+impl Printed {
+    fn take(&mut self, prepared: Prepared) {
+        // Parity(chartify): a line for each kustomization, which kustomize would fill if it did not write to a file.
+        self.text.extend(std::iter::repeat_n('\n', prepared.kustomizations));
+        self.warnings.extend(prepared.warnings);
+    }
+}
+
+/// A release as `list` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listed {
+    name: String,
+    namespace: String,
+    enabled: bool,
+    installed: bool,
+    labels: String,
+    chart: String,
+    version: String,
+}
+
+impl Plan {
+    /// What `build` prints: every helmfile with all that was rendered, merged and inherited.
+    ///
+    /// `embeds_values` replaces names of values files by what is in them; `temporary` is the directory under which
+    /// charts would be made.
+    ///
+    /// # Errors
+    /// What is wrong with a release, or with a file that it names.
+    pub fn build(mut self, embeds_values: bool, temporary: &str) -> Result<Printed> {
+        self.select()?;
+        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
+        let world = self.world;
+        for mut helmfile in self.helmfiles {
+            helmfile.apply_lock()?;
+            printed.take(helmfile.prepare_charts(&world, temporary)?);
+            if embeds_values {
+                helmfile.embed_values(&world)?;
+            }
+            let path = helmfile.full_path();
+            printed.text.push_str(&format!("---\n#  Source: {path}\n\n"));
+            printed.text.push_str(&yaml::write(&helmfile.emit())?);
+            if printed.text.len() > OUTPUT {
+                return Err(format!("more than {OUTPUT} bytes are printed").into());
+            }
+        }
+        Ok(printed)
+    }
+
+    /// What `list` prints: releases by namespace and name.
+    ///
+    /// # Errors
+    /// A malformed condition, or a lock file without a release.
+    pub fn list(mut self, form: List) -> Result<Printed> {
+        self.select()?;
+        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
+        let mut listed = Vec::new();
+        for mut helmfile in self.helmfiles {
+            for event in ["prepare", "cleanup"] {
+                let hooks = &helmfile.spec.hooks;
+                let said = helmfile.skipped_hooks(&self.world, hooks, event, &helmfile.path)?;
+                printed.warnings.extend(said);
+            }
+            helmfile.apply_lock()?;
+            for release in &helmfile.spec.releases {
+                listed.push(listed_release(release, &helmfile.values)?);
+            }
+        }
+        listed.sort_by(|one, other| {
+            (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
+        });
+        if printed.has_releases {
+            printed.text = match form {
+                List::Table => as_table(&listed),
+                List::Json => as_json(&listed)?,
+            };
+        }
+        Ok(printed)
+    }
+
+    /// What `show-dag` prints: the groups of each helmfile, those that are needed first.
+    ///
+    /// # Errors
+    /// A need on what is not there, or a cycle.
+    pub fn show_dag(mut self) -> Result<Printed> {
+        self.select()?;
+        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
+        for mut helmfile in self.helmfiles {
+            helmfile.apply_lock()?;
+            // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
+            if let Ok(prepared) = helmfile.prepare_charts(&self.world, "") {
+                printed.take(prepared);
+            }
+            printed.text.push_str(&helmfile.dag()?);
+        }
+        Ok(printed)
+    }
+
+    /// What `print-env` prints: the environment of each helmfile with its values.
+    ///
+    /// # Errors
+    /// A value that cannot be written.
+    pub fn print_env(self, format: Format) -> Result<String> {
+        let mut strings = Vec::new();
+        for helmfile in &self.helmfiles {
+            let document = environment(&helmfile.environment, &helmfile.full_path());
+            strings.push(match format {
+                Format::Yaml => yaml::write_plain(&document)?,
+                Format::Json => format!("  {}", json(&document)?),
+            });
+        }
+        Ok(match format {
+            Format::Yaml => strings.join("---\n"),
+            Format::Json => format!("[\n{}\n]\n", strings.join(",\n")),
+        })
+    }
+}
+
+fn environment(environment: &Environment, path: &str) -> Value {
+    let mut document = Map::new();
+    document.insert("filePath".to_owned(), path.into());
+    document.insert("name".to_owned(), environment.name.as_str().into());
+    document.insert("values".to_owned(), Value::Object(environment.merged()));
+    if !environment.kube_context.is_empty() {
+        document.insert("kubeContext".to_owned(), environment.kube_context.as_str().into());
+    }
+    Value::Object(document)
+}
+
+/// Go's `json.MarshalIndent` with two blanks before each line.
+fn json(value: &Value) -> Result<String> {
+    let form = golang::json::Form { escapes_html: true, indent: Some("  ") };
+    let text = golang::json::encode(&GoValue::from_json(value), form, OUTPUT)
+        .map_err(|error| Error::from(error.to_string()))?;
+    Ok(text.replace('\n', "\n  "))
+}
+
+fn listed_release(release: &Release, values: &Map) -> Result<Listed> {
+    let labels: Vec<String> =
+        release.labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    Ok(Listed {
+        name: release.name.clone(),
+        namespace: release.namespace.clone(),
+        enabled: is_enabled(release, values)?,
+        installed: release.is_desired(),
+        labels: labels.join(",").trim_matches(',').to_owned(),
+        chart: release.chart.clone(),
+        version: release.version.clone(),
+    })
+}
+
+fn as_json(listed: &[Listed]) -> Result<String> {
+    let form = golang::json::Form::default();
+    let mut objects = Vec::new();
+    for release in listed {
+        let mut fields = Vec::new();
+        for (key, value) in [
+            ("name", Value::from(release.name.as_str())),
+            ("namespace", release.namespace.as_str().into()),
+            ("enabled", release.enabled.into()),
+            ("installed", release.installed.into()),
+            ("labels", release.labels.as_str().into()),
+            ("chart", release.chart.as_str().into()),
+            ("version", release.version.as_str().into()),
+        ] {
+            let text = golang::json::encode(&GoValue::from_json(&value), form, OUTPUT)
+                .map_err(|error| Error::from(error.to_string()))?;
+            fields.push(format!("\"{key}\":{text}"));
+        }
+        objects.push(format!("{{{}}}", fields.join(",")));
+    }
+    Ok(format!("[{}]\n", objects.join(",")))
+}
+
+fn as_table(listed: &[Listed]) -> String {
+    let head = ["NAME", "NAMESPACE", "ENABLED", "INSTALLED", "LABELS", "CHART", "VERSION"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for release in listed {
+        rows.push([
+            release.name.clone(),
+            release.namespace.clone(),
+            release.enabled.to_string(),
+            release.installed.to_string(),
+            release.labels.clone(),
+            release.chart.clone(),
+            release.version.clone(),
+        ]);
+    }
+    table(&rows, "\t", 0)
+}
+
+/// Rows of cells, each as wide as the widest of its column and `space`, without blanks at the ends.
+fn table<const N: usize>(rows: &[[String; N]], separator: &str, space: usize) -> String {
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(|column| width(column) + space).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join(separator).trim_end_matches([' ', '\t']));
+        text.push('\n');
+    }
+    text
+}
+
+impl Helmfile {
+    /// All of it, in the order in which helmfile writes it.
+    fn emit(&self) -> Out {
+        let mut fields = vec![("filepath", Out::Plain(self.path.as_str().into()))];
+        if let Out::Fields(own) = self.spec.emit() {
+            fields.extend(own);
+        }
+        fields.push(("renderedvalues", Out::Plain(Value::Object(self.values.clone()))));
+        Out::Fields(fields)
+    }
+
+    fn dag(&self) -> Result<String> {
+        let releases = &self.spec.releases;
+        let mut enabled = Vec::new();
+        for release in releases {
+            self.is_selected(release)?;
+            enabled.push(release.clone());
+        }
+        let mut rows = vec![["GROUP", "RELEASE", "DEPENDENCIES"].map(str::to_owned)];
+        for (index, group) in groups(&enabled, &enabled, Needs::Include)?.iter().enumerate() {
+            for release in group {
+                rows.push([(index + 1).to_string(), release.id(), release.needs.join(", ")]);
+            }
+        }
+        Ok(table(&rows, "", 1))
+    }
+
+    /// Replaces names of values files by what is in them.
+    fn embed_values(&mut self, world: &std::sync::Arc<world::World>) -> Result<()> {
+        let mut embedded = Vec::new();
+        for release in &self.spec.releases {
+            let values = self.embedded(world, release, &release.values)?;
+            let secrets = self.embedded(world, release, &release.secrets)?;
+            embedded.push((values, secrets));
+        }
+        for (release, (values, secrets)) in self.spec.releases.iter_mut().zip(embedded) {
+            release.values = values;
+            release.secrets = secrets;
+        }
+        Ok(())
+    }
+
+    fn embedded(
+        &self,
+        world: &std::sync::Arc<world::World>,
+        release: &Release,
+        entries: &[Value],
+    ) -> Result<Vec<Value>> {
+        let mut result = Vec::new();
+        for entry in entries {
+            let Value::String(path) = entry else {
+                result.push(entry.clone());
+                continue;
+            };
+            // Parity(helmfile 1.8): the handler of the helmfile has no say here.
+            let handler = release.missing_file_handler.as_deref();
+            let Some(text) = self.values_file(world, release, handler, path)? else { continue };
+            result.push(Value::Object(yaml::read_map(&text)?));
+        }
+        Ok(result)
+    }
+
+    /// The text of a values file of a release, rendered; nothing if it is missing and may be.
+    pub(crate) fn values_file(
+        &self,
+        world: &std::sync::Arc<world::World>,
+        release: &Release,
+        handler: Option<&str>,
+        path: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        let prefixed = format!("{}{path}", release.values_path_prefix);
+        let files = self.storage().resolve(handler, "values", &prefixed)?;
+        let file = match files.as_slice() {
+            [] => return Ok(None),
+            [file] => file,
+            _ => {
+                return Err("glob patterns in release values and secrets is not supported yet. please submit a \
+                            feature request if necessary"
+                    .into());
+            }
+        };
+        let data = self.release_data(release, &self.values);
+        let renderer = Renderer::new(world, &self.place, &parent(file), data);
+        let text = renderer.file(file).map_err(|error| {
+            Error::from(format!("failed to render values files \"{path}\": {error}"))
+        })?;
+        references::check_text(&String::from_utf8_lossy(&text))?;
+        Ok(Some(text))
+    }
+}

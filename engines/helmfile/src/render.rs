@@ -1,0 +1,434 @@
+//! What `template` renders: releases in the order of their needs, each with its chart, values and flags of Helm.
+//!
+//! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (whoever calls this).
+
+use std::sync::Arc;
+
+use helm::chart::File;
+use serde_json::Value;
+
+use crate::chartify::{Helm, finished};
+use crate::charts::{is_local, normal};
+use crate::error::Result;
+use crate::graph::{Needs, groups};
+use crate::load::Helmfile;
+use crate::place::{base, clean};
+use crate::plan::Plan;
+use crate::references;
+use crate::select::{check_duplicates, selected};
+use crate::spec::{Release, SetValue};
+use crate::world::World;
+use crate::yaml;
+
+/// Flags of `template`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct Options {
+    /// Charts of local directories that a chart names are not put into it.
+    pub skip_deps: bool,
+    /// Also releases that selected ones need, and what those need.
+    pub include_needs: bool,
+    /// What is needed and not selected is left out rather than refused; `include_needs` wins.
+    pub skip_needs: bool,
+    /// `--include-crds` of Helm.
+    pub include_crds: bool,
+    /// `--skip-tests` of Helm.
+    pub skip_tests: bool,
+    /// `--no-hooks` of Helm.
+    pub no_hooks: bool,
+    /// `--skip-schema-validation` of Helm.
+    pub skip_schema_validation: bool,
+    /// The version of Kubernetes, above that of releases.
+    pub kube_version: String,
+    /// `--show-only` of Helm.
+    pub show_only: Vec<String>,
+    /// `--set` of Helm, above all values of releases.
+    pub set: Vec<String>,
+    /// Values files above those of releases, relative to each helmfile.
+    pub values: Vec<String>,
+    /// More flags of `helm template`, in place of `helmDefaults.args`.
+    pub args: String,
+    /// More flags of `helm template`, in place of `helmDefaults.templateArgs`.
+    pub template_args: String,
+}
+
+/// Where the chart of a release is.
+#[derive(Debug, Clone)]
+pub enum Chart {
+    /// A directory or an archive, as an absolute path.
+    Path(String),
+    /// Made for the release.
+    Files {
+        /// What it is called in messages.
+        place: String,
+        /// Its files.
+        files: Vec<File>,
+    },
+}
+
+/// A release to be rendered.
+#[derive(Debug, Clone)]
+pub struct Rendering {
+    /// Its name.
+    pub name: String,
+    /// Its chart.
+    pub chart: Chart,
+    /// Texts of values files, later ones above earlier ones.
+    pub values: Vec<Vec<u8>>,
+    /// Flags of `helm template`.
+    pub flags: Vec<String>,
+    /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
+    /// of its releases.
+    pub empty_lines: usize,
+}
+
+/// All releases to be rendered.
+#[derive(Debug, Clone, Default)]
+pub struct Renderings {
+    /// In the order in which they are printed.
+    pub releases: Vec<Rendering>,
+    /// What a person has to know of it.
+    pub warnings: Vec<String>,
+    /// Whether any release was found.
+    pub has_releases: bool,
+}
+
+impl Plan {
+    /// What `template` renders.
+    ///
+    /// # Errors
+    /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
+    pub fn renderings(self, options: &Options, helm: &dyn Helm) -> Result<Renderings> {
+        let mut all = Renderings::default();
+        for mut helmfile in self.helmfiles {
+            let said = helmfile.skipped_hooks(
+                &self.world,
+                &helmfile.spec.hooks,
+                "prepare",
+                &helmfile.path,
+            )?;
+            all.warnings.extend(said);
+            helmfile.apply_lock()?;
+            let Some(releases) = helmfile.to_render(options)? else { continue };
+            all.has_releases = true;
+            let mut empty_lines =
+                releases.iter().filter(|release| helmfile.is_kustomization(release)).count();
+            for release in &releases {
+                let owner = format!("release \"{}\"", release.name);
+                all.warnings.extend(helmfile.skipped_hooks(
+                    &self.world,
+                    &release.hooks,
+                    "prepare",
+                    &owner,
+                )?);
+                let rendering = helmfile.rendering(&self.world, release, options, helm);
+                let mut rendering = rendering.map_err(|error| error.at(&owner))?;
+                rendering.empty_lines = std::mem::take(&mut empty_lines);
+                all.releases.push(rendering);
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Helmfile {
+    /// The releases to be rendered, in order; nothing if none is selected.
+    fn to_render(&self, options: &Options) -> Result<Option<Vec<Release>>> {
+        let all = &self.spec.releases;
+        let chosen = selected(all, &self.selectors, &self.values, false)?;
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        check_duplicates(&chosen)?;
+        // Of releases of one name, only the selected one counts.
+        let ids: Vec<String> = chosen.iter().map(Release::id).collect();
+        let mut known: Vec<Release> = Vec::new();
+        for release in all {
+            let id = release.id();
+            let is_alone = all.iter().filter(|other| other.id() == id).count() == 1;
+            if is_alone {
+                known.push(release.clone());
+            } else if ids.contains(&id) && !known.iter().any(|other| other.id() == id) {
+                known.extend(chosen.iter().find(|other| other.id() == id).cloned());
+            }
+        }
+        let needs = match (options.include_needs, options.skip_needs) {
+            (true, _) => Needs::Include,
+            (false, true) => Needs::Skip,
+            (false, false) => Needs::Refuse,
+        };
+        let planned = groups(&known, &chosen, needs)?.into_iter().flatten();
+        let desired: Vec<Release> = planned.filter(Release::is_desired).collect();
+        if desired.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        Ok(Some(
+            groups(&known, &desired, needs)?
+                .into_iter()
+                .flatten()
+                .filter(Release::is_desired)
+                .collect(),
+        ))
+    }
+
+    fn rendering(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        options: &Options,
+        helm: &dyn Helm,
+    ) -> Result<Rendering> {
+        self.refuse_programs(release)?;
+        self.check_address(release, self.chart(release))?;
+        let values = self.release_values(world, release)?;
+        let flags = self.template_flags(world, release, options)?;
+        let chart = match self.is_chartified(release) {
+            true => {
+                self.check_dependencies(release)?;
+                self.chartified(world, release, options, helm)?
+            }
+            false => self.chart_of(release, options)?,
+        };
+        Ok(Rendering { name: release.name.clone(), chart, values, flags, empty_lines: 0 })
+    }
+
+    /// The chart of a release as it is on the disk.
+    fn chart_of(&self, release: &Release, options: &Options) -> Result<Chart> {
+        let chart = self.chart(release);
+        let path = normal(&self.base, chart);
+        if self.place.is_directory(&path)
+            && self.builds_dependencies(release, options)
+            && let Some(tree) = self.with_local_charts(&path)?
+        {
+            return finished(base(&clean(&path)), &tree);
+        }
+        if self.place.exists(&path) {
+            return self.place.absolute_of(&path).map(Chart::Path);
+        }
+        if is_local(chart) {
+            return Err(format!("the chart `{path}` does not exist").into());
+        }
+        Err(format!(
+            "the chart `{chart}` is in a repository or registry, which this command does not fetch: fetch it first \
+             and name the local directory"
+        )
+        .into())
+    }
+
+    fn refuse_programs(&self, release: &Release) -> Result<()> {
+        let renderer =
+            release.post_renderer.as_ref().or(self.spec.helm_defaults.post_renderer.as_ref());
+        if let Some(renderer) = renderer.filter(|renderer| !renderer.is_empty()) {
+            return Err(format!(
+                "postRenderer `{renderer}` is not supported, because it runs a program: use strategicMergePatches, \
+                 jsonPatches or transformers"
+            )
+            .into());
+        }
+        if !release.secrets.is_empty() {
+            return Err("`secrets` would be decrypted by helm-secrets, which is not supported: decrypt them first \
+                        and list them under `values`"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// The strings of the values files that Helm is given for a release.
+    pub(crate) fn release_values(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+    ) -> Result<Vec<Vec<u8>>> {
+        let own = release.missing_file_handler.as_deref();
+        let handler = own.or(self.spec.missing_file_handler.as_deref());
+        let mut strings = Vec::new();
+        for entry in &release.values {
+            match entry {
+                Value::String(path) => {
+                    strings.extend(self.values_file(world, release, handler, path)?);
+                }
+                Value::Object(_) => {
+                    references::check(entry)?;
+                    strings.push(yaml::write_plain(entry)?.into_bytes());
+                }
+                other => {
+                    return Err(
+                        format!("unexpected type of values entry: {}", yaml::kind(other)).into()
+                    );
+                }
+            }
+        }
+        Ok(strings)
+    }
+
+    fn template_flags(
+        &self,
+        world: &World,
+        release: &Release,
+        options: &Options,
+    ) -> Result<Vec<String>> {
+        let defaults = &self.spec.helm_defaults;
+        let mut flags = self.capability_flags(release, options);
+        release
+            .adopt
+            .iter()
+            .for_each(|object| flags.extend(["--adopt".to_owned(), object.clone()]));
+        for path in &options.show_only {
+            flags.extend(["--show-only".to_owned(), path.clone()]);
+        }
+        self.set_flags(world, release, &mut flags)?;
+        for path in &options.values {
+            if !self.place.exists(path) {
+                return Err(format!("open {path}: no such file or directory").into());
+            }
+            flags.extend(["--values".to_owned(), self.place.absolute_of(path)?]);
+        }
+        options.set.iter().for_each(|set| flags.extend(["--set".to_owned(), set.clone()]));
+        for (is_set, flag) in [
+            (release.enable_dns.unwrap_or(defaults.enable_dns), "--enable-dns"),
+            (self.skips_schema(release, options), "--skip-schema-validation"),
+            (options.include_crds, "--include-crds"),
+            (options.no_hooks, "--no-hooks"),
+            (options.skip_tests, "--skip-tests"),
+        ] {
+            if is_set {
+                flags.push(flag.to_owned());
+            }
+        }
+        let args =
+            if options.args.is_empty() { defaults.args.join(" ") } else { options.args.clone() };
+        flags.extend(words(&args));
+        flags.extend(words(&self.template_args(options)));
+        Ok(flags)
+    }
+
+    /// Flags of `helm template` for the release itself.
+    pub(crate) fn capability_flags(&self, release: &Release, options: &Options) -> Vec<String> {
+        let mut flags = Vec::new();
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                flags.extend([name.to_owned(), value.to_owned()]);
+            }
+        };
+        put("--namespace", &release.namespace);
+        let own = &release.api_versions;
+        let versions = if own.is_empty() { &self.spec.api_versions } else { own };
+        versions.iter().for_each(|version| put("--api-versions", version));
+        let versions = [&options.kube_version, &release.kube_version, &self.spec.kube_version];
+        put(
+            "--kube-version",
+            versions.into_iter().find(|version| !version.is_empty()).map_or("", |it| it),
+        );
+        flags
+    }
+
+    /// More flags of `helm template`.
+    pub(crate) fn template_args(&self, options: &Options) -> String {
+        match options.template_args.is_empty() {
+            true => self.spec.helm_defaults.template_args.join(" "),
+            false => options.template_args.clone(),
+        }
+    }
+
+    pub(crate) fn skips_schema(&self, release: &Release, options: &Options) -> bool {
+        release.skip_schema_validation == Some(true)
+            || options.skip_schema_validation
+            || self.spec.helm_defaults.skip_schema_validation == Some(true)
+    }
+
+    /// `set`, `setString` and `env` of a release as flags.
+    pub(crate) fn set_flags(
+        &self,
+        world: &World,
+        release: &Release,
+        flags: &mut Vec<String>,
+    ) -> Result<()> {
+        for set in &release.set {
+            let name = escaped(&set.name);
+            if !set.value.is_empty() {
+                references::check_text(&set.value)?;
+                flags.extend(["--set".to_owned(), format!("{name}={}", escaped(&set.value))]);
+            } else if !set.file.is_empty() {
+                let path = self.place.absolute_of(&self.storage().normal(&set.file))?;
+                flags.extend(["--set-file".to_owned(), format!("{name}={path}")]);
+            } else if !set.values.is_empty() {
+                flags.extend(["--set".to_owned(), format!("{name}={{{}}}", items(set)?)]);
+            }
+        }
+        for set in &release.set_string {
+            let name = escaped(&set.name);
+            if !set.value.is_empty() {
+                references::check_text(&set.value)?;
+                flags
+                    .extend(["--set-string".to_owned(), format!("{name}={}", escaped(&set.value))]);
+            } else if !set.values.is_empty() {
+                flags.extend(["--set-string".to_owned(), format!("{name}={{{}}}", items(set)?)]);
+            }
+        }
+        let mut pairs = Vec::new();
+        for set in &release.env {
+            let Some(value) = world.variable(&set.value) else {
+                return Err(format!(
+                    "Environment Variables not found. Please make sure they are set and try again:\n\t{}",
+                    set.value
+                )
+                .into());
+            };
+            pairs.push(format!("{}={}", escaped(&set.name), escaped(value)));
+        }
+        if !pairs.is_empty() {
+            flags.extend(["--set".to_owned(), pairs.join(",")]);
+        }
+        Ok(())
+    }
+}
+
+/// The items of `set[].values`.
+fn items(set: &SetValue) -> Result<String> {
+    let mut items = Vec::new();
+    for value in &set.values {
+        references::check(value)?;
+        items.push(escaped(&match value {
+            Value::String(text) => text.clone(),
+            Value::Null => "<nil>".to_owned(),
+            other => other.to_string(),
+        }));
+    }
+    Ok(items.join(","))
+}
+
+/// A text in which Helm sees neither lists nor the end of a value.
+fn escaped(text: &str) -> String {
+    text.replace('{', "\\{").replace('}', "\\}").replace(',', "\\,")
+}
+
+/// The words of a command line.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut quote = None;
+    let mut word: Option<String> = None;
+    for character in text.chars() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, blank) if blank.is_whitespace() => words.extend(word.take()),
+            (_, other) => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_and_commas_are_part_of_a_value() {
+        assert_eq!(escaped("a,{b}"), "a\\,\\{b\\}");
+        assert_eq!(words("--a 'b c' \"\" d"), ["--a", "b c", "", "d"]);
+    }
+}

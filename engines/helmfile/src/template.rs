@@ -1,0 +1,228 @@
+//! Templates of helmfiles, of releases and of values files.
+//!
+//! Here: rendering, and the data that templates see. Elsewhere: functions (`template/functions.rs`), Go's templates
+//! (`gotemplate`), sprig (`sprig`).
+
+mod functions;
+
+use std::sync::{Arc, LazyLock};
+
+use golang::Value;
+use golang::time::{Time, Zone};
+use golang::value::{IntKind, Integer, Kind, Map as GoMap, Object, Type};
+use gotemplate::{MissingKey, Set};
+use serde_json::Value as Json;
+
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::maps::{Lists, Map, merge};
+use crate::place::{Place, join};
+use crate::world::{Fill, World};
+
+/// The name under which every text is parsed.
+const NAME: &str = "stringTemplate";
+
+/// What functions of a template know.
+pub(crate) struct Host {
+    world: Arc<World>,
+    place: Place,
+    base: String,
+}
+
+impl sprig::World for Host {
+    fn now(&self) -> Time {
+        self.world.now.clone()
+    }
+
+    fn local(&self) -> &Zone {
+        &self.world.local
+    }
+
+    fn randomness(&self) -> Option<&Fill> {
+        Some(&*self.world.random)
+    }
+
+    // Differs(helmfile 1.8): names of hosts are not looked up, so that a template tells nobody what it knows.
+    fn address_of(&self, _: &str) -> Result<String, String> {
+        Ok(String::new())
+    }
+}
+
+/// Renders strings in a directory, whose `_*.tpl` they can include.
+pub(crate) struct Renderer {
+    host: Host,
+    data: Value,
+}
+
+impl Renderer {
+    /// `base` is the directory to which paths in templates are relative.
+    pub(crate) fn new(world: &Arc<World>, place: &Place, base: &str, data: Value) -> Self {
+        let host = Host { world: Arc::clone(world), place: place.clone(), base: base.to_owned() };
+        Self { host, data }
+    }
+
+    /// What a text gives.
+    pub(crate) fn render(&self, text: &[u8]) -> Result<Vec<u8>> {
+        // Most of what releases have is no template.
+        if !text.windows(2).any(|two| two == b"{{") {
+            return Ok(text.to_vec());
+        }
+        let mut set = with_helpers(&self.host)?;
+        set.parse(NAME, text).map_err(|error| Error::from(error.to_string()))?;
+        self.host
+            .world
+            .spend(|budget| set.run_within(NAME, self.data.clone(), &self.host, budget))
+            .map_err(|failure| failure.to_string().into())
+    }
+
+    /// What a text gives, as text.
+    pub(crate) fn render_text(&self, text: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.render(text.as_bytes())?).into_owned())
+    }
+
+    /// The content of a file, rendered if its name ends in `.gotmpl`.
+    pub(crate) fn file(&self, path: &str) -> Result<Vec<u8>> {
+        if path.rsplit('.').next() != Some("gotmpl") {
+            let data = self.host.place.read(path);
+            return Ok(data
+                .map_err(|error| error.at(&format!("failed to load [{path}]")))?
+                .to_vec());
+        }
+        let text = self.host.place.read(path)?;
+        self.render(&text)
+            .map_err(|error| format!("failed to render [{path}], because of {error}").into())
+    }
+}
+
+/// All functions, and the templates of `_*.tpl`.
+fn with_helpers(host: &Host) -> Result<Set> {
+    static EMPTY: LazyLock<Set> = LazyLock::new(|| {
+        Set::new(NAME, functions::functions()).with_missing_key(MissingKey::Error)
+    });
+    let mut set = EMPTY.clone();
+    for path in host.place.glob(&join(&host.base, "_*.tpl"))? {
+        let text = host.place.read(&path)?;
+        set.parse(NAME, &text)
+            .map_err(|error| format!("failed to parse helper template {path}: {error}"))?;
+    }
+    Ok(set)
+}
+
+/// A struct of Go.
+#[derive(Debug)]
+struct Struct {
+    name: &'static str,
+    fields: Vec<(&'static str, Value)>,
+}
+
+impl Object for Struct {
+    fn type_name(&self) -> &str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        self.fields.clone()
+    }
+}
+
+/// A plain value as Go has it after reading YAML.
+pub(crate) fn go(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => Value::int(int),
+            (None, Some(uint)) => Value::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
+            (None, None) => Value::Float(number.as_f64().unwrap_or_default()),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => Value::list(items.iter().map(go)),
+        Json::Object(map) => go_map(map),
+    }
+}
+
+fn go_map(map: &Map) -> Value {
+    Value::map(map.iter().map(|(key, value)| (key.as_str(), go(value))))
+}
+
+fn environment(environment: &Environment, values: &Map) -> Value {
+    let name = "environment.Environment";
+    let fields = vec![
+        ("Name", Value::from(environment.name.as_str())),
+        ("KubeContext", Value::from(environment.kube_context.as_str())),
+        ("Values", go_map(values)),
+        ("Defaults", go_map(&environment.defaults)),
+        ("CLIOverrides", go_map(&environment.overrides)),
+    ];
+    Value::object(Struct { name, fields })
+}
+
+/// What helmfiles and values files of environments see.
+pub(crate) fn environment_data(env: &Environment, namespace: &str, values: &Map) -> Value {
+    let mut own = env.values.clone();
+    merge(&mut own, &env.overrides, Lists::Items);
+    let values = go_map(values);
+    let fields = vec![
+        ("Environment", environment(env, &own)),
+        ("Namespace", Value::from(namespace)),
+        ("Values", values.clone()),
+        ("StateValues", values),
+    ];
+    Value::object(Struct { name: "*state.EnvironmentTemplateData", fields })
+}
+
+/// What a release is to templates.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReleaseData<'r> {
+    pub(crate) name: &'r str,
+    pub(crate) namespace: &'r str,
+    pub(crate) labels: Option<&'r std::collections::BTreeMap<String, String>>,
+    pub(crate) chart: &'r str,
+    pub(crate) version: &'r str,
+    pub(crate) kube_context: &'r str,
+}
+
+/// What overrides all releases, as templates see it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides<'s> {
+    pub(crate) kube_context: &'s str,
+    pub(crate) namespace: &'s str,
+    pub(crate) chart: &'s str,
+}
+
+/// What releases and their values files see.
+pub(crate) fn release_data(
+    env: &Environment,
+    values: &Map,
+    release: &ReleaseData<'_>,
+    overrides: &Overrides<'_>,
+) -> Value {
+    let labels = release.labels.into_iter().flatten();
+    let labels = labels.map(|(key, value)| (key.as_str().into(), Value::from(value.as_str())));
+    let release = vec![
+        ("Name", Value::from(release.name)),
+        ("Namespace", Value::from(release.namespace)),
+        ("Labels", Value::Map(GoMap::new(Type::String, labels))),
+        ("Chart", Value::from(release.chart)),
+        ("ChartVersion", Value::from(release.version)),
+        ("KubeContext", Value::from(release.kube_context)),
+    ];
+    let values = go_map(values);
+    let fields = vec![
+        ("Environment", environment(env, &env.values)),
+        (
+            "Release",
+            Value::object(Struct { name: "state.releaseTemplateDataRelease", fields: release }),
+        ),
+        ("Values", values.clone()),
+        ("StateValues", values),
+        ("KubeContext", Value::from(overrides.kube_context)),
+        ("Namespace", Value::from(overrides.namespace)),
+        ("Chart", Value::from(overrides.chart)),
+    ];
+    Value::object(Struct { name: "state.releaseTemplateData", fields })
+}

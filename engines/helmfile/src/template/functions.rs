@@ -1,0 +1,334 @@
+//! The functions that helmfile adds to sprig's, and those of sprig that Helm does not have.
+
+use golang::Value;
+use golang::value::{Kind, List, Signature, Str, Type};
+use gotemplate::{Call, Failure, Functions};
+use tree::Kind as EntryKind;
+
+use super::{Host, go, with_helpers};
+use crate::place::join;
+use crate::references;
+use crate::yaml;
+
+/// What a value costs that becomes text, in bytes, besides its own text.
+const NODE: usize = 64;
+
+/// All functions of templates.
+pub(super) fn functions() -> Functions {
+    let mut functions = sprig::functions::<Host>();
+    let text = || Type::String;
+    let any = || Type::Any;
+    let sprig_get = Signature::new([Type::map(), text()], any());
+    functions.insert("sprigGet", sprig_get, |_, arguments| match arguments.first() {
+        Some(Value::Map(map)) => Ok(map.get(&text_of(arguments, 1)).unwrap_or_else(|| "".into())),
+        _ => Ok(Value::from("")),
+    });
+    functions.insert("get", Signature::variadic([text(), any()], any()), get);
+    functions.insert("getOrNil", Signature::new([text(), any()], any()), get_or_nil);
+    let at_path = Signature::new([text(), any(), Type::map()], Type::map());
+    functions.insert("setValueAtPath", at_path, set_value_at_path);
+    functions.insert("toYaml", Signature::new([any()], text()), to_yaml);
+    functions.insert("fromYaml", Signature::new([text()], any()), from_yaml);
+    functions.insert("fromJson", Signature::new([text()], any()), |_, arguments| {
+        let json = serde_json::from_slice(&text_of(arguments, 0)).unwrap_or_default();
+        Ok(Value::from_json(&json))
+    });
+    functions.insert("mustFromJson", Signature::new([text()], any()), |_, arguments| {
+        let json = serde_json::from_slice(&text_of(arguments, 0));
+        json.map(|json| Value::from_json(&json)).map_err(|error| error.to_string().into())
+    });
+    functions.insert("required", Signature::new([text(), any()], any()), required);
+    functions.insert("requiredEnv", Signature::new([text()], text()), required_env);
+    functions.insert("env", Signature::new([text()], text()), |call, arguments| {
+        let name = text_of(arguments, 0);
+        Ok(Value::from(host(call)?.world.variable(&name.lossy()).unwrap_or_default()))
+    });
+    functions.insert("expandenv", Signature::new([text()], text()), expand_env);
+    functions.insert("include", Signature::new([text(), any()], text()), |call, arguments| {
+        let name = text_of(arguments, 0);
+        call.run(&name.lossy(), value(arguments, 1)).map(Value::string)
+    });
+    functions.insert("tpl", Signature::new([text(), any()], text()), tpl);
+    files(&mut functions);
+    refused(&mut functions);
+    functions
+}
+
+/// Functions that read files.
+fn files(functions: &mut Functions) {
+    let text = || Type::String;
+    functions.insert("readFile", Signature::new([text()], text()), |call, arguments| {
+        let host = unrestricted(call)?;
+        let path = path(host, arguments);
+        let data = host.place.read(&path).map_err(|error| error.to_string())?;
+        call.produce(data.len())?;
+        Ok(Value::string(data.to_vec()))
+    });
+    let names = Signature::new([text()], Type::Slice(std::sync::Arc::new(Type::String)));
+    functions.insert("readDir", names, |call, arguments| {
+        let host = unrestricted(call)?;
+        let given = text_of(arguments, 0);
+        let entries = entries(host, arguments)?;
+        let files = entries.into_iter().filter(|(_, kind)| *kind == EntryKind::File);
+        let paths: Vec<String> = files.map(|(name, _)| join(&given.lossy(), &name)).collect();
+        if paths.is_empty() {
+            return Ok(Value::List(List::nil(Type::String)));
+        }
+        Ok(Value::strings(paths))
+    });
+    let entries_of = Signature::new([text()], Type::Any);
+    functions.insert("readDirEntries", entries_of, |call, arguments| {
+        let host = unrestricted(call)?;
+        let entries = entries(host, arguments)?.into_iter();
+        Ok(Value::list(entries.map(|(name, kind)| Value::object(DirEntry { name, kind }))))
+    });
+    functions.insert("isFile", Signature::new([text()], Type::Bool), |call, arguments| {
+        let host = host(call)?;
+        Ok(Value::Bool(host.place.is_file(&path(host, arguments))))
+    });
+    functions.insert("isDir", Signature::new([text()], Type::Bool), |call, arguments| {
+        let host = host(call)?;
+        Ok(Value::Bool(host.place.is_directory(&path(host, arguments))))
+    });
+}
+
+/// Functions that are refused, each with what to use instead, and those that expand references to secrets.
+fn refused(functions: &mut Functions) {
+    let refuse = |name: &'static str, instead: &'static str| {
+        move |_: &mut Call<'_>, _: &[Value]| {
+            Err(format!("{name} is not supported, because it runs a program: {instead}").into())
+        }
+    };
+    let instead = "write what the program prints to a file and use readFile, or pass it with --state-values-file";
+    let list = || Type::Slice(std::sync::Arc::new(Type::Any));
+    let exec = Signature::variadic([Type::String, list(), Type::String], Type::String);
+    functions.insert("exec", exec, refuse("exec", instead));
+    let exec = Signature::variadic([Type::map(), Type::String, list(), Type::String], Type::String);
+    functions.insert("envExec", exec, refuse("envExec", instead));
+    let fetch = Signature::new([Type::String], Type::String);
+    functions.insert("fetchSecretValue", fetch, |_, arguments| {
+        references::check_text(&text_of(arguments, 0).lossy())
+            .map_err(|error| error.to_string())?;
+        Ok(value(arguments, 0))
+    });
+    let expand = Signature::new([Type::map()], Type::map());
+    functions.insert("expandSecretRefs", expand, |call, arguments| {
+        let mut left = vec![value(arguments, 0)];
+        while let Some(value) = left.pop() {
+            call.work(1)?;
+            match value {
+                Value::String(text) => {
+                    references::check_text(&text.lossy()).map_err(|error| error.to_string())?;
+                }
+                Value::List(list) => left.extend(list.items().iter().cloned()),
+                Value::Map(map) => left.extend(map.entries().into_iter().map(|(_, value)| value)),
+                _ => {}
+            }
+        }
+        Ok(value(arguments, 0))
+    });
+}
+
+fn host<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
+    call.host::<Host>().ok_or_else(|| Failure::from("this run knows of no helmfile"))
+}
+
+fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
+    let host = host(call)?;
+    if host.world.is_restricted() {
+        return Err("HELMFILE_DISABLE_INSECURE_FEATURES or HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS is active, \
+                    insecure function calls are disabled"
+            .into());
+    }
+    Ok(host)
+}
+
+/// A parameter that the signature says is a text.
+fn text_of(arguments: &[Value], index: usize) -> Str {
+    arguments.get(index).and_then(Value::bytes).cloned().unwrap_or_default()
+}
+
+fn value(arguments: &[Value], index: usize) -> Value {
+    arguments.get(index).cloned().unwrap_or_default()
+}
+
+/// Where the path that is the first argument leads.
+fn path(host: &Host, arguments: &[Value]) -> String {
+    let given = text_of(arguments, 0);
+    let given = given.lossy();
+    if given.starts_with('/') { given.into_owned() } else { join(&host.base, &given) }
+}
+
+fn entries(host: &Host, arguments: &[Value]) -> Result<Vec<(String, EntryKind)>, Failure> {
+    host.place.list(&path(host, arguments)).map_err(|error| error.to_string().into())
+}
+
+/// An entry of a directory, as `readDirEntries` gives it.
+#[derive(Debug)]
+struct DirEntry {
+    name: String,
+    kind: EntryKind,
+}
+
+impl golang::value::Object for DirEntry {
+    fn type_name(&self) -> &str {
+        "*os.unixDirent"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Pointer
+    }
+
+    fn method(self: std::sync::Arc<Self>, name: &str) -> Option<golang::value::Function> {
+        let value = match name {
+            "Name" => Value::from(self.name.as_str()),
+            "IsDir" => Value::Bool(self.kind == EntryKind::Dir),
+            _ => return None,
+        };
+        let result = value.type_of().unwrap_or(Type::Any);
+        Some(golang::value::Function::new(Signature::new([], result), move |_| Ok(value.clone())))
+    }
+}
+
+/// `get PATH [DEFAULT] OBJECT`.
+fn get(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let (default, object) = match arguments {
+        [_, object] => (None, object),
+        [_, default, object] => (Some(default), object),
+        _ => {
+            return Err(format!(
+                "unexpected number of args passed to the template function get(path, [def, ]obj): \
+                 expected 1 or 2, got {}",
+                arguments.len().saturating_sub(1)
+            )
+            .into());
+        }
+    };
+    look_up(&text_of(arguments, 0).lossy(), default, object).map_err(Failure::from)
+}
+
+/// `getOrNil PATH OBJECT`: nil where there is nothing.
+fn get_or_nil(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let path = text_of(arguments, 0);
+    Ok(look_up(&path.lossy(), None, &value(arguments, 1)).unwrap_or_default())
+}
+
+fn look_up(path: &str, default: Option<&Value>, object: &Value) -> Result<Value, String> {
+    let mut object = object.clone();
+    for key in path.split('.').filter(|_| !path.is_empty()) {
+        let found = match &object {
+            Value::Map(map) => map.get(key.as_bytes()),
+            Value::Object(object) if matches!(object.kind(), Kind::Struct) => object.field(key),
+            other => {
+                return Err(format!(
+                    "unexpected type({}) of value for key \"{key}\": it must be either map[string]any or any struct",
+                    other.type_name()
+                ));
+            }
+        };
+        match (found, default) {
+            (Some(found), _) => object = found,
+            (None, Some(default)) => return Ok(default.clone()),
+            (None, None) => return Err(format!("no value exist for key \"{key}\"")),
+        }
+    }
+    Ok(object)
+}
+
+/// `setValueAtPath PATH VALUE MAP`: the map, in which the value is set.
+fn set_value_at_path(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let path = text_of(arguments, 0);
+    let path = path.lossy();
+    let not_a_map = |key: &str| {
+        format!("failed to set value at path \"{path}\": value for key \"{key}\" was not a map")
+    };
+    let mut current = value(arguments, 2);
+    let keys: Vec<&str> = path.split('.').collect();
+    let Some((last, parents)) = keys.split_last() else { return Ok(current) };
+    for key in parents {
+        let Value::Map(map) = &current else { return Err(not_a_map(key).into()) };
+        let Some(next) = map.get(key.as_bytes()) else {
+            return Err(format!(
+                "failed to set value at path \"{path}\": value for key \"{key}\" does not exist"
+            )
+            .into());
+        };
+        current = next;
+    }
+    match &current {
+        Value::Map(map) if !map.is_nil() => drop(map.insert(*last, value(arguments, 1))),
+        _ => return Err(not_a_map(last).into()),
+    }
+    Ok(value(arguments, 2))
+}
+
+fn to_yaml(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let given = value(arguments, 0);
+    sprig::walk(call.meter(), &given, NODE)?;
+    let text = sprig::write_yaml_v3(&given)?;
+    call.produce(text.len())?;
+    Ok(Value::from(text))
+}
+
+fn from_yaml(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let text = text_of(arguments, 0);
+    call.work(text.len())?;
+    call.produce(text.len() * 8)?;
+    let read =
+        yaml::read(&text).map_err(|error| format!("{error}, offending yaml: {}", text.lossy()))?;
+    Ok(go(&read))
+}
+
+fn required(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    match value(arguments, 1) {
+        Value::Nil => Err(text_of(arguments, 0).lossy().into_owned().into()),
+        Value::String(text) if text.is_empty() => {
+            Err(text_of(arguments, 0).lossy().into_owned().into())
+        }
+        other => Ok(other),
+    }
+}
+
+fn required_env(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let name = text_of(arguments, 0);
+    let set = host(call)?.world.variable(&name.lossy()).filter(|text| !text.is_empty());
+    set.map(Value::from)
+        .ok_or_else(|| format!("required env var `{}` is not set", name.lossy()).into())
+}
+
+/// `expandenv TEXT`: `$NAME` and `${NAME}` become the variables.
+fn expand_env(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let world = &host(call)?.world;
+    let given = text_of(arguments, 0);
+    let given = given.lossy();
+    let mut out = String::new();
+    let mut rest = &*given;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let is_name = |character: char| character == '_' || character.is_ascii_alphanumeric();
+        let (name, left) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some(parts) => parts,
+            None => {
+                after.split_at(after.find(|character| !is_name(character)).unwrap_or(after.len()))
+            }
+        };
+        if name.is_empty() && !after.starts_with('{') {
+            out.push('$');
+        }
+        out.push_str(world.variable(name).unwrap_or_default());
+        rest = left;
+    }
+    out.push_str(rest);
+    call.produce(out.len())?;
+    Ok(Value::from(out))
+}
+
+/// `tpl TEXT DATA`: runs a text as a template that knows `_*.tpl` only.
+fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    let source = text_of(arguments, 0);
+    call.work(source.len())?;
+    call.produce(source.len())?;
+    let mut set = with_helpers(host(call)?).map_err(|error| error.to_string())?;
+    let template = set.parse(super::NAME, &source)?;
+    call.run_template(&set, &template, value(arguments, 1)).map(Value::string)
+}

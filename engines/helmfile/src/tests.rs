@@ -1,0 +1,129 @@
+//! Plans of whole trees: what is refused by name, and what would never end.
+//!
+//! Elsewhere: answers of the real program (`e2e/conformance/helmfile`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use golang::time::{Time, Zone};
+use tree::Memory;
+
+use crate::{Format, List, Plan, Printed, Result, Settings, World};
+
+fn plan(files: &[(&str, &str)]) -> Result<Plan> {
+    let files = Memory::from_files(files.iter().copied()).unwrap();
+    let utc = Zone::fixed("UTC", 0);
+    let now = Time::from_unix(0, 0, utc.clone());
+    let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
+    let world = World::new(Arc::new(files), BTreeMap::new(), now, utc, random);
+    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
+    Plan::load(&Arc::new(world), "/", &settings)
+}
+
+fn listed(files: &[(&str, &str)]) -> Result<Printed> {
+    plan(files)?.list(List::Table)
+}
+
+/// The error of a helmfile that is a template.
+fn error_of(text: &str) -> String {
+    listed(&[("helmfile.yaml.gotmpl", text)]).unwrap_err().to_string()
+}
+
+#[test]
+fn later_parts_see_values_of_earlier_ones() {
+    let text =
+        "values:\n- {n: 1, l: [a]}\n---\nreleases:\n- {name: \"r{{ .Values.n }}\", chart: ./c}\n";
+    let files = [("helmfile.yaml.gotmpl", text)];
+    let printed = listed(&files).unwrap();
+    assert!(printed.text.contains("\nr1"), "{}", printed.text);
+    assert_eq!(
+        plan(&files).unwrap().print_env(Format::Json).unwrap(),
+        "[\n  {\n    \"filePath\": \"/helmfile.yaml.gotmpl\",\n    \"name\": \"default\",\n    \"values\": {\n      \
+         \"l\": [\n        \"a\"\n      ],\n      \"n\": 1\n    }\n  }\n]\n"
+    );
+}
+
+#[test]
+fn what_would_run_or_fetch_something_is_refused_by_name() {
+    let exec = error_of("releases:\n- {name: '{{ exec \"id\" (list) }}', chart: ./c}\n");
+    assert!(exec.contains("exec is not supported") && exec.contains("readFile"), "{exec}");
+    let reference =
+        error_of("releases:\n- {name: '{{ fetchSecretValue \"ref+vault://a#/b\" }}', chart: c}\n");
+    assert!(reference.contains("ref+vault://"), "{reference}");
+    let remote = error_of("helmfiles:\n- git::https://example.com/r.git@helmfile.yaml\n");
+    assert!(remote.contains("remote address"), "{remote}");
+    let secrets = "environments:\n  default:\n    secrets: [s.yaml]\n---\nreleases: []\n";
+    let secrets =
+        listed(&[("helmfile.yaml", secrets), ("s.yaml", "a: b\n")]).unwrap_err().to_string();
+    assert!(secrets.contains("`s.yaml`") && secrets.contains("values"), "{secrets}");
+}
+
+#[test]
+fn hooks_are_named_and_not_run() {
+    let hook =
+        "hooks:\n- {name: h, events: [prepare], command: rm}\nreleases:\n- {name: r, chart: ./c}\n";
+    let printed = listed(&[("helmfile.yaml", hook)]).unwrap();
+    assert!(printed.warnings.iter().any(|it| it.contains("\"h\"") && it.contains("not run")));
+}
+
+#[test]
+fn nothing_leads_out_of_the_tree() {
+    let error =
+        error_of("releases:\n- {name: '{{ readFile \"../../etc/passwd\" }}', chart: ./c}\n");
+    assert!(error.contains("etc/passwd"), "{error}");
+    let values = "environments:\n  default:\n    values: [../x.yaml]\n---\nreleases: []\n";
+    assert!(listed(&[("helmfile.yaml", values)]).is_err());
+}
+
+#[test]
+fn circles_of_helmfiles_bases_and_templates_end() {
+    let circle = listed(&[
+        ("helmfile.yaml", "helmfiles: [a.yaml]\n"),
+        ("a.yaml", "helmfiles: [helmfile.yaml]\n"),
+    ]);
+    assert!(circle.unwrap_err().to_string().contains("contain each other"));
+    // Each level has two helmfiles, which both name those of the next one.
+    let mut files =
+        vec![("helmfile.yaml".to_owned(), "helmfiles: [a0.yaml, b0.yaml]\n".to_owned())];
+    for level in 0..15 {
+        let text = format!("helmfiles: [a{0}.yaml, b{0}.yaml]\n", level + 1);
+        files.extend([(format!("a{level}.yaml"), text.clone()), (format!("b{level}.yaml"), text)]);
+    }
+    for last in ["a15.yaml", "b15.yaml"] {
+        files.push((last.to_owned(), "releases: []\n".to_owned()));
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
+    let bomb = listed(&files).unwrap_err().to_string();
+    assert!(bomb.contains("more than 5000 helmfiles"), "{bomb}");
+    let base =
+        listed(&[("helmfile.yaml", "bases: [b.yaml]\n"), ("b.yaml", "bases: [helmfile.yaml]\n")]);
+    assert!(base.unwrap_err().to_string().contains("nested"));
+    let inherit = "templates:\n  a: {inherit: [{template: b}]}\n  b: {inherit: [{template: a}]}\n\
+                   releases:\n- {name: r, chart: ./c, inherit: [{template: a}]}\n";
+    let inherit = listed(&[("helmfile.yaml", inherit)]).unwrap_err().to_string();
+    assert!(inherit.contains("a->b->a"), "{inherit}");
+    let endless =
+        "{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}\nreleases: []\n";
+    // Who loads a plan gives it the stack that templates take.
+    let thread = std::thread::Builder::new().stack_size(helm::render::STACK);
+    let endless = thread.spawn(|| error_of(endless)).unwrap().join().unwrap();
+    assert!(endless.contains("include"), "{endless}");
+}
+
+#[test]
+fn unknown_keys_are_errors_with_their_line() {
+    let error = listed(&[("helmfile.yaml", "releases:\n- name: r\n  chart: ./c\n  nope: 1\n")]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("helmfile.yaml") && error.contains("line 4") && error.contains("nope"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_plan_without_releases_says_so() {
+    let printed =
+        plan(&[("helmfile.yaml", "releases: []\n")]).unwrap().build(false, "/tmp").unwrap();
+    assert!(!printed.has_releases);
+    assert!(printed.text.starts_with("---\n#  Source: /helmfile.yaml\n"), "{}", printed.text);
+}

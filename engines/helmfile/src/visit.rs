@@ -1,0 +1,205 @@
+//! All helmfiles of a plan: those of a directory, and those below a helmfile, which come before it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::inherited::Inherited;
+use crate::load::{Given, Helmfile, HelmfileLoader};
+use crate::maps;
+use crate::place::{Place, base, join, parent};
+use crate::select::are_compatible;
+use crate::settings::Settings;
+use crate::spec::SubHelmfile;
+use crate::storage::{is_remote, remote_refusal};
+use crate::world::World;
+
+/// How deep helmfiles may be below each other.
+const DEPTH: usize = 50;
+
+/// How many helmfiles a plan may have.
+const HELMFILES: usize = 5_000;
+
+/// Collects helmfiles in the order in which they are processed.
+pub(crate) struct Visit<'v> {
+    pub(crate) world: &'v Arc<World>,
+    pub(crate) settings: &'v Settings,
+    pub(crate) found: Vec<Helmfile>,
+    pub(crate) left: usize,
+}
+
+/// What a visit hands to the helmfiles that it finds.
+#[derive(Debug, Clone, Default)]
+struct Options {
+    given: Given,
+    selectors: Vec<String>,
+}
+
+impl<'v> Visit<'v> {
+    /// Visits the helmfiles of the settings from a working directory.
+    pub(crate) fn all(
+        world: &'v Arc<World>,
+        settings: &'v Settings,
+        place: &Place,
+    ) -> Result<Vec<Helmfile>> {
+        let mut visit = Self { world, settings, found: Vec::new(), left: HELMFILES };
+        let values = settings.state_values_files.iter().cloned().map(Value::String).collect();
+        let overrides =
+            maps::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
+        let given = Given { values, overrides, ..Given::default() };
+        let options = Options { given, selectors: settings.selectors.clone() };
+        visit.path(place, &settings.file, &options, 0)?;
+        Ok(visit.found)
+    }
+
+    fn path(&mut self, place: &Place, path: &str, options: &Options, depth: usize) -> Result<()> {
+        if depth > DEPTH {
+            return Err(format!(
+                "helmfiles are nested more than {DEPTH} deep, or contain each other: {path}"
+            )
+            .into());
+        }
+        let files = self.files(place, path)?;
+        let is_alone = files.len() == 1;
+        for file in &files {
+            let (directory, name) = if place.is_directory(file) {
+                (file.clone(), file.as_str())
+            } else {
+                (parent(file), base(file))
+            };
+            let absolute = place.absolute_of(&directory)?;
+            let mut options = options.clone();
+            if options.given.callee.is_empty() {
+                name.clone_into(&mut options.given.callee);
+            }
+            let done = match is_alone {
+                true => {
+                    self.one(&place.within(&directory)?, name, None, &absolute, &options, depth)
+                }
+                false => self.one(place, name, Some(&absolute), &absolute, &options, depth),
+            };
+            done.map_err(|error| error.at(&format!("in {directory}/{name}")))?;
+        }
+        Ok(())
+    }
+
+    /// Visits one helmfile, and before it those below it.
+    fn one(
+        &mut self,
+        place: &Place,
+        name: &str,
+        directory: Option<&str>,
+        absolute: &str,
+        options: &Options,
+        depth: usize,
+    ) -> Result<()> {
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| Error::from(format!("there are more than {HELMFILES} helmfiles")))?;
+        let loader = HelmfileLoader { world: self.world, settings: self.settings, place };
+        let mut helmfile = match loader.load(name, directory, &options.given) {
+            Err(Error::UndefinedEnvironment(_)) => return Ok(()),
+            loaded => loaded?,
+        };
+        helmfile.selectors.clone_from(&options.selectors);
+        for (index, below) in helmfile.spec.helmfiles.iter().enumerate() {
+            let selectors = below.selectors.as_deref().unwrap_or_default();
+            let is_excluded = !self.settings.selectors.is_empty()
+                && !selectors.is_empty()
+                && !below.selectors_inherited
+                && !are_compatible(&self.settings.selectors, selectors);
+            if is_excluded {
+                continue;
+            }
+            let options = self.options_below(&helmfile, below, &join(absolute, name), options);
+            self.path(place, &below.path, &options, depth + 1)
+                .map_err(|error| error.at(&format!("in .helmfiles[{index}]")))?;
+        }
+        helmfile.execute_templates(self.world).map_err(|error| {
+            error.at(&format!("failed executing release templates in \"{name}\""))
+        })?;
+        helmfile.override_releases();
+        self.found.push(helmfile);
+        Ok(())
+    }
+
+    fn options_below(
+        &self,
+        helmfile: &Helmfile,
+        below: &SubHelmfile,
+        callee: &str,
+        options: &Options,
+    ) -> Options {
+        let is_explicit = self.world.variable("HELMFILE_EXPERIMENTAL") == Some("true")
+            || self.world.variable("HELMFILE_EXPERIMENTAL").is_some_and(|names| {
+                names.split(',').any(|name| name == "explicit-selector-inheritance")
+            });
+        let selectors = match &below.selectors {
+            None if !is_explicit || below.selectors_inherited => options.selectors.clone(),
+            _ if below.selectors_inherited => options.selectors.clone(),
+            selectors => selectors.clone().unwrap_or_default(),
+        };
+        let inherited = (!below.inherits.is_empty())
+            .then(|| Inherited::of(&helmfile.spec, &helmfile.environment, &below.inherits));
+        let given = Given {
+            callee: callee.to_owned(),
+            values: below.values.clone(),
+            overrides: maps::Map::new(),
+            inherited,
+        };
+        Options { given, selectors }
+    }
+
+    /// The helmfiles that a path means.
+    fn files(&self, place: &Place, path: &str) -> Result<Vec<String>> {
+        const FILE: &str = "helmfile.yaml";
+        const TEMPLATE: &str = "helmfile.yaml.gotmpl";
+        const DIRECTORY: &str = "helmfile.d";
+        if path == "-" && self.world.stdin.is_some() || place.is_file(path) && !path.is_empty() {
+            return Ok(vec![path.to_owned()]);
+        }
+        if !path.is_empty() {
+            if place.is_directory(path) {
+                return in_directory(place, path);
+            }
+            if is_remote(path) {
+                return Err(remote_refusal(path));
+            }
+            return Err(format!("specified state file {path} is not found").into());
+        }
+        let default = match (place.is_file(FILE), place.is_file(TEMPLATE)) {
+            (true, true) => {
+                return Err(format!(
+                    "both {FILE} and {FILE}.gotmpl exist. Please remove one of them"
+                )
+                .into());
+            }
+            (true, false) => Some(FILE),
+            (false, true) => Some(TEMPLATE),
+            (false, false) => None,
+        };
+        match (place.is_directory(DIRECTORY), default) {
+            (true, Some(file)) => Err(format!(
+                "configuration conlict error: you can have either {file} or {DIRECTORY}, but not both"
+            )
+            .into()),
+            (true, None) => in_directory(place, DIRECTORY),
+            (false, Some(file)) => Ok(vec![file.to_owned()]),
+            (false, None) => Err(format!(
+                "no state file found. It must be named {DIRECTORY}/*.{{yaml,yml,yaml.gotmpl,yml.gotmpl}}, {FILE}, \
+                 or {TEMPLATE}, otherwise specified with the --file flag or HELMFILE_FILE_PATH environment variable"
+            )
+            .into()),
+        }
+    }
+}
+
+/// The helmfiles in a directory, in order.
+fn in_directory(place: &Place, directory: &str) -> Result<Vec<String>> {
+    let mut files = place.glob(&join(directory, "*.y*ml"))?;
+    files.extend(place.glob(&join(directory, "*.y*ml.gotmpl"))?);
+    files.sort();
+    Ok(files)
+}

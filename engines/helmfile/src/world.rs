@@ -1,0 +1,82 @@
+//! What a plan knows of the world: files, variables, the time, randomness. A plan is a function of this and of its
+//! settings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use gotemplate::{Budget, Limits};
+use tree::Files;
+
+pub use sprig::Fill;
+
+/// The world as templates of helmfiles see it.
+pub struct World {
+    pub(crate) files: Arc<dyn Files + Send + Sync>,
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) now: Time,
+    pub(crate) local: Zone,
+    pub(crate) random: Arc<Fill>,
+    pub(crate) stdin: Option<Arc<[u8]>>,
+    /// Ends builds of kustomizations.
+    pub(crate) stop: Stop,
+    /// All templates of a plan draw from one budget.
+    budget: Mutex<Budget>,
+}
+
+impl World {
+    /// A world of files whose root is `/`, and of environment variables.
+    pub fn new(
+        files: Arc<dyn Files + Send + Sync>,
+        variables: BTreeMap<String, String>,
+        now: Time,
+        local: Zone,
+        random: Arc<Fill>,
+    ) -> Self {
+        let budget = Mutex::new(Budget::new(Limits::default()));
+        Self { files, variables, now, local, random, stdin: None, stop: Stop::default(), budget }
+    }
+
+    /// With what `--file -` reads.
+    #[must_use]
+    pub fn with_stdin(self, text: Arc<[u8]>) -> Self {
+        Self { stdin: Some(text), ..self }
+    }
+
+    /// With templates that end when the caller says so.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Self {
+        let budget = Mutex::new(Budget::with_stop(Limits::default(), stop.clone()));
+        Self { budget, stop, ..self }
+    }
+
+    /// A variable that is set, even if it is empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Whether a variable is set to what Go reads as true.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.variable(name)
+            .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    }
+
+    /// Whether templates may neither read files nor run programs.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.is_on("HELMFILE_DISABLE_INSECURE_FEATURES")
+            || self.is_on("HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS")
+    }
+
+    /// Does something with the budget.
+    pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut Budget) -> T) -> T {
+        run(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("now", &self.now).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,309 @@
+//! YAML as helmfile reads and writes it: go-yaml v3, aliases followed, merge keys resolved.
+//!
+//! Differs(helmfile 1.8): `HELMFILE_GO_YAML_V3=false` has no effect.
+//!
+//! Here: documents, plain values, text. Elsewhere: values of known shape (`field.rs`).
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goyaml::Limits;
+use goyaml::v3::{self, Kind, Layout, Node, Note};
+use goyaml::{Emittable, View};
+use serde_json::{Map, Number, Value};
+
+use crate::error::{Error, Result};
+
+/// How deep a value may be nested.
+const DEPTH: usize = 200;
+
+/// How many nodes a stream may have, those that aliases repeat included.
+const NODES: usize = 2_000_000;
+
+/// The documents of a stream, each its root, without aliases and merge keys.
+pub(crate) fn documents(text: &[u8]) -> Result<Vec<Node>> {
+    let read = v3::parse(text, &Limits::default()).map_err(|error| error.to_string())?;
+    let mut left = NODES;
+    let mut roots = Vec::new();
+    for document in read {
+        let Some(root) = document.content.first() else { continue };
+        let mut flat = Flat { anchors: BTreeMap::new(), left };
+        roots.push(flat.node(root, 0)?);
+        left = flat.left;
+    }
+    Ok(roots)
+}
+
+/// The first document of a text as a plain value; null without one.
+pub(crate) fn read(text: &[u8]) -> Result<Value> {
+    documents(text)?.first().map_or(Ok(Value::Null), value)
+}
+
+/// The first document of a text, which has to be a map; an empty one without a document.
+pub(crate) fn read_map(text: &[u8]) -> Result<Map<String, Value>> {
+    match read(text)? {
+        Value::Object(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => {
+            Err(format!("yaml: cannot unmarshal {} into map[string]interface {{}}", kind(&other))
+                .into())
+        }
+    }
+}
+
+/// What a plain value is, in words of YAML.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "!!null",
+        Value::Bool(_) => "!!bool",
+        Value::Number(number) if number.is_f64() => "!!float",
+        Value::Number(_) => "!!int",
+        Value::String(_) => "!!str",
+        Value::Array(_) => "!!seq",
+        Value::Object(_) => "!!map",
+    }
+}
+
+/// Copies nodes with what aliases and merge keys stand for.
+struct Flat {
+    anchors: BTreeMap<String, Node>,
+    left: usize,
+}
+
+impl Flat {
+    fn node(&mut self, node: &Node, depth: usize) -> Result<Node> {
+        if depth > DEPTH {
+            return Err(format!("line {}: nested more than {DEPTH} deep", node.line).into());
+        }
+        self.take(1)?;
+        let mut copy = Node {
+            kind: node.kind,
+            style: node.style,
+            tag: node.tag.clone(),
+            value: node.value.clone(),
+            line: node.line,
+            column: node.column,
+            ..Node::default()
+        };
+        match node.kind {
+            Kind::Alias => {
+                let Some(target) = self.anchors.get(&node.value).cloned() else {
+                    return Err(format!(
+                        "line {}: unknown anchor '{}' referenced",
+                        node.line, node.value
+                    )
+                    .into());
+                };
+                self.take(target.walk().count())?;
+                return Ok(target);
+            }
+            Kind::Mapping => copy.content = self.mapping(node, depth)?.into(),
+            Kind::Scalar => {}
+            Kind::Document | Kind::Sequence => {
+                let items: Result<Vec<Node>> =
+                    node.content.iter().map(|item| self.node(item, depth + 1)).collect();
+                copy.content = items?.into();
+            }
+        }
+        let anchor = node.notes.get(Note::Anchor);
+        if !anchor.is_empty() {
+            self.anchors.insert(anchor.to_owned(), copy.clone());
+        }
+        Ok(copy)
+    }
+
+    fn mapping(&mut self, node: &Node, depth: usize) -> Result<Vec<Node>> {
+        let mut entries: Vec<(Node, Node)> = Vec::new();
+        let mut merged: Vec<Node> = Vec::new();
+        for (key, item) in node.entries() {
+            let item = self.node(item, depth + 1)?;
+            if key.kind == Kind::Scalar && key.tag == "!!merge" {
+                merged.push(item);
+                continue;
+            }
+            let key = self.node(key, depth + 1)?;
+            let is_known =
+                |(known, _): &&(Node, Node)| known.value == key.value && known.tag == key.tag;
+            if key.kind == Kind::Scalar
+                && let Some((known, _)) = entries.iter().find(is_known)
+            {
+                return Err(format!(
+                    "yaml: line {}: mapping key {:?} already defined at line {}",
+                    key.line, key.value, known.line
+                )
+                .into());
+            }
+            entries.push((key, item));
+        }
+        for source in merged {
+            let sources: Vec<Node> = match source.kind {
+                Kind::Sequence => source.content.iter().cloned().collect(),
+                _ => vec![source],
+            };
+            for source in sources {
+                if source.kind != Kind::Mapping {
+                    return Err(
+                        "yaml: map merge requires map or sequence of maps as the value".into()
+                    );
+                }
+                for (key, item) in source.entries() {
+                    if !entries.iter().any(|(known, _)| known.value == key.value) {
+                        entries.push((key.clone(), item.clone()));
+                    }
+                }
+            }
+        }
+        Ok(entries.into_iter().flat_map(<[Node; 2]>::from).collect())
+    }
+
+    fn take(&mut self, nodes: usize) -> Result<()> {
+        self.left = self
+            .left
+            .checked_sub(nodes)
+            .ok_or_else(|| Error::from(format!("the text has more than {NODES} values")))?;
+        Ok(())
+    }
+}
+
+/// Whether a node is null.
+pub(crate) fn is_null(node: &Node) -> bool {
+    node.kind == Kind::Scalar && node.tag == "!!null"
+}
+
+/// A node as a plain value.
+///
+/// # Errors
+/// Keys that are no text, and numbers that JSON cannot say.
+pub(crate) fn value(node: &Node) -> Result<Value> {
+    match node.kind {
+        Kind::Document => node.content.first().map_or(Ok(Value::Null), value),
+        Kind::Sequence => node.content.iter().map(value).collect::<Result<_>>().map(Value::Array),
+        Kind::Mapping => {
+            let mut map = Map::new();
+            for (key, item) in node.entries() {
+                if key.kind != Kind::Scalar
+                    || !matches!(&*key.tag, "!!str" | "!!timestamp") && !key.style.is_quoted()
+                {
+                    return Err(format!(
+                        "line {}: unexpected type of key in map: expected string, got {} {:?}",
+                        key.line, key.tag, key.value
+                    )
+                    .into());
+                }
+                map.insert(key.value.clone(), value(item)?);
+            }
+            Ok(Value::Object(map))
+        }
+        Kind::Scalar => scalar(node),
+        Kind::Alias => Err("an alias was left over".into()),
+    }
+}
+
+fn scalar(node: &Node) -> Result<Value> {
+    let text = node.value.as_str();
+    Ok(match &*node.tag {
+        "!!null" => Value::Null,
+        "!!bool" => Value::Bool(boolean(text).ok_or_else(|| wrong(node, "bool"))?),
+        "!!int" => match text.parse::<i64>() {
+            Ok(int) if !text.starts_with(['+', '0']) || text == "0" => int.into(),
+            _ => v3::to_json(node, &Limits::default()).map_err(|error| error.to_string())?,
+        },
+        "!!float" => {
+            let float = match text.parse::<f64>() {
+                Ok(float) => Number::from_f64(float),
+                // The forms of YAML, such as `1_000.5`.
+                Err(_) => v3::to_json(node, &Limits::default())
+                    .ok()
+                    .and_then(|json| json.as_f64())
+                    .and_then(Number::from_f64),
+            };
+            // Differs(helmfile 1.8): plain values are those of JSON, which has neither `.inf` nor `.nan`.
+            Value::Number(float.ok_or_else(|| wrong(node, "number that JSON has"))?)
+        }
+        "!!binary" => {
+            let packed: String = text.split_whitespace().collect();
+            let bytes = STANDARD.decode(packed).map_err(|_| wrong(node, "base64"))?;
+            Value::String(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => Value::String(text.to_owned()),
+    })
+}
+
+fn wrong(node: &Node, wanted: &str) -> Error {
+    format!("line {}: {:?} is no {wanted}", node.line, node.value).into()
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// A value to be written: of known shape, or plain.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Out {
+    /// A plain value, with its keys in Go's order.
+    Plain(Value),
+    /// A list.
+    List(Vec<Self>),
+    /// A struct: its fields in the order of their declaration.
+    Fields(Vec<(&'static str, Self)>),
+    /// A map.
+    Map(Vec<(String, Self)>),
+}
+
+#[derive(Clone, Copy)]
+enum Seen<'v> {
+    Out(&'v Out),
+    Plain(&'v Value),
+}
+
+impl<'v> Emittable for Seen<'v> {
+    type Text = &'v str;
+
+    fn view(&self) -> View<Self> {
+        match self {
+            Self::Out(Out::Plain(value)) => plain(value),
+            Self::Plain(value) => plain(value),
+            Self::Out(Out::List(items)) => View::List(items.iter().map(Self::Out).collect()),
+            Self::Out(Out::Fields(fields)) => {
+                View::Fields(fields.iter().map(|(key, value)| (*key, Self::Out(value))).collect())
+            }
+            Self::Out(Out::Map(entries)) => View::Map(
+                entries.iter().map(|(key, value)| (key.as_str(), Self::Out(value))).collect(),
+            ),
+        }
+    }
+}
+
+fn plain(value: &Value) -> View<Seen<'_>> {
+    match value {
+        Value::Null => View::Null,
+        Value::Bool(truth) => View::Bool(*truth),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => View::Int(int),
+            (None, Some(uint)) => View::Uint(uint),
+            (None, None) => View::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => View::Text(text.as_str()),
+        Value::Array(items) => View::List(items.iter().map(Seen::Plain).collect()),
+        Value::Object(map) => {
+            View::Map(map.iter().map(|(key, value)| (key.as_str(), Seen::Plain(value))).collect())
+        }
+    }
+}
+
+const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
+
+/// The text that helmfile writes for a value.
+pub(crate) fn write(out: &Out) -> Result<String> {
+    v3::encode(&Seen::Out(out), &LAYOUT).map_err(|error| error.to_string().into())
+}
+
+/// The text that helmfile writes for a plain value.
+pub(crate) fn write_plain(value: &Value) -> Result<String> {
+    v3::encode(&Seen::Plain(value), &LAYOUT).map_err(|error| error.to_string().into())
+}
