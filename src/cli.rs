@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod connection;
+mod helmfile;
 mod install;
 mod serve;
 mod template;
@@ -29,6 +30,7 @@ fn command() -> Command {
             of("build", BUILD)
                 .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
         )
+        .subcommand(of("helmfile", HELMFILE).defer(helmfile::Flags::augment_args))
         .subcommand(
             of("check", CHECK)
                 .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
@@ -50,6 +52,7 @@ fn command() -> Command {
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
+const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
@@ -83,6 +86,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("check", given)) => check::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some((_, given)) => Ok(template::run(flags(given)?)),
         None => Ok(ExitCode::FAILURE),

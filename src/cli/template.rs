@@ -22,7 +22,7 @@ use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use helm::Env;
 use helm::capabilities::{Capabilities, KubeVersion};
-use helm::chart::validate;
+use helm::chart::{File, validate};
 use helm::render::{Mode, Release, STACK};
 use helm::template::{self, Request};
 use helm::warning::{Level, Warning};
@@ -31,7 +31,7 @@ use super::time_limit;
 use crate::time_limit::TimeLimit;
 
 pub(super) use flags::Flags;
-pub(super) use overlay::render as render_for_overlay;
+pub(super) use overlay::{render as render_for_overlay, render_chart};
 pub(super) use usage::explain as explain_usage;
 
 /// What the command says.
@@ -101,8 +101,10 @@ fn failed(error: impl ToString) -> Failed {
 /// What a render is part of.
 #[derive(Clone, Copy)]
 struct Within<'b> {
-    /// Values below those of the flags.
-    values: &'b [u8],
+    /// Values below those of the flags, later ones above earlier ones.
+    values: &'b [Vec<u8>],
+    /// The files of the chart, if it is not on the disk.
+    chart: Option<&'b [File]>,
     /// Ends the whole.
     stop: &'b Stop,
 }
@@ -120,7 +122,7 @@ fn render(flags: &Flags, within: Option<Within<'_>>, said: &mut Said) -> Result<
     let stop = within.map_or_else(Stop::default, |within| within.stop.clone());
     let _limit = within.is_none().then(|| TimeLimit::start(flags.time_limit, &stop));
     let env = Env { stop, ..env(flags, kube_version) };
-    let done = render_in(flags, &env, within.map(|within| within.values), said);
+    let done = render_in(flags, &env, within, said);
     done.map_err(|(error, explanation)| match env.stop.is_set() {
         true => (format!("{error}\n\n{}", time_limit::HINT), explanation),
         false => (error, explanation),
@@ -131,7 +133,7 @@ fn render(flags: &Flags, within: Option<Within<'_>>, said: &mut Said) -> Result<
 fn render_in(
     flags: &Flags,
     env: &Env,
-    values: Option<&[u8]>,
+    within: Option<Within<'_>>,
     said: &mut Said,
 ) -> Result<(), Failed> {
     said.warnings.push(
@@ -139,11 +141,21 @@ fn render_in(
             .with("version", flags.version.clone().unwrap_or_default()),
     );
     let (name, reference) = flags.name_and_chart(env).map_err(failed)?;
-    let path = files::locate(&reference).map_err(failed)?;
-    let shown = path.to_string_lossy().into_owned();
-    said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
-    let values = values::merged(flags, values).map_err(failed)?;
-    let chart = files::load(&path, &mut said.warnings).map_err(failed)?;
+    let values = within.map(|within| within.values).unwrap_or_default();
+    let (values, chart) = match within.and_then(|within| within.chart) {
+        Some(files) => {
+            let values = values::merged(flags, values).map_err(failed)?;
+            let loaded = helm::chart::load::folder(&reference, files.to_vec()).map_err(failed)?;
+            (values, loaded.chart)
+        }
+        None => {
+            let path = files::locate(&reference).map_err(failed)?;
+            let shown = path.to_string_lossy().into_owned();
+            said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
+            let values = values::merged(flags, values).map_err(failed)?;
+            (values, files::load(&path, &mut said.warnings).map_err(failed)?)
+        }
+    };
     validate::installable(&chart).map_err(failed)?;
     if chart.metadata.deprecated {
         said.warnings.push(Warning::new(Level::Warn, "this chart is deprecated"));
@@ -208,7 +220,7 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
 }
 
 /// The zone that `TZ` names; UTC without one.
-fn local_zone() -> Zone {
+pub(super) fn local_zone() -> Zone {
     match std::env::var("TZ") {
         Ok(name) if !name.is_empty() => {
             Zone::load(name.trim_start_matches(':')).unwrap_or_else(|_| Zone::fixed("UTC", 0))

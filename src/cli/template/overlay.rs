@@ -4,6 +4,7 @@
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use golang::meter::Stop;
+use helm::chart::File;
 use helm::render::STACK;
 
 use super::{Flags, Said, Within};
@@ -17,6 +18,19 @@ pub(in crate::cli) fn render(
     values: &[u8],
     stop: &Stop,
 ) -> Result<Vec<u8>, String> {
+    render_chart(args, &[values.to_vec()], None, stop)
+}
+
+/// The same with several strings of values, later ones above earlier ones, and a chart that need not be on the disk.
+///
+/// # Errors
+/// As [`render`].
+pub(in crate::cli) fn render_chart(
+    args: &[String],
+    values: &[Vec<u8>],
+    chart: Option<&[File]>,
+    stop: &Stop,
+) -> Result<Vec<u8>, String> {
     let command = Flags::augment_args(Command::new("template").no_binary_name(true));
     let flags = command.try_get_matches_from(args).and_then(|it| Flags::from_arg_matches(&it));
     let flags =
@@ -24,7 +38,7 @@ pub(in crate::cli) fn render(
     let mut said = Said::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
-        let work = || super::render(&flags, Some(Within { values, stop }), &mut said);
+        let work = || super::render(&flags, Some(Within { values, chart, stop }), &mut said);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
             let broken = |_| ("rendering panicked".to_owned(), None);

@@ -11,14 +11,15 @@ use helm::strvals::{Mode, set};
 use super::files::read;
 use super::flags::Flags;
 
-/// All values that the flags give, over those of a text.
+/// All values that the flags give, over those of strings.
 ///
 /// # Errors
 /// Helm's text.
-pub(super) fn merged(flags: &Flags, text: Option<&[u8]>) -> Result<Map, String> {
+pub(super) fn merged(flags: &Flags, strings: &[Vec<u8>]) -> Result<Map, String> {
     let mut all = Map::default();
-    if let Some(text) = text {
-        all = read_values(text).map_err(|error| format!("failed to parse values: {error}"))?;
+    for text in strings {
+        let more = read_values(text).map_err(|error| format!("failed to parse values: {error}"))?;
+        all = over(&all, &more);
     }
     for path in flags.values.iter().flat_map(|list| comma_separated(list)) {
         let text = read(&path)?;

@@ -1,0 +1,171 @@
+//! `windlass helmfile`: what `helmfile` prints of helmfiles on the disk, and their releases rendered.
+//!
+//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
+//! `helmfile`), rendering a release (`cli::template`).
+
+mod files;
+mod flags;
+
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use golang::meter::Stop;
+use golang::time::Time;
+use helm::render::STACK;
+use helmfile::{Chart, Format, Helm, List, Plan, Printed, Rendering, Settings, Template, World};
+
+use super::{template, time_limit};
+use crate::time_limit::TimeLimit;
+use flags::{Command, EnvFormat, ListFormat};
+
+pub(super) use flags::Flags;
+
+/// The exit status if no release was found, as helmfile's.
+const NOTHING_MATCHED: u8 = 3;
+
+/// Runs the command.
+pub(super) fn run(flags: Flags) -> ExitCode {
+    let settings = flags.settings();
+    let (allows_nothing, is_quiet) = (flags.allow_no_matching_release, flags.quiet);
+    let stop = Stop::default();
+    let limit = TimeLimit::start(flags.time_limit, &stop);
+    // Templates may include each other deeply, which takes stack.
+    let (seen, asked) = (stop.clone(), settings.clone());
+    let thread =
+        std::thread::Builder::new().stack_size(STACK).spawn(move || print(&flags, &asked, &seen));
+    let printed = thread
+        .map_err(|error| error.to_string())
+        .and_then(|thread| thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned())));
+    drop(limit);
+    let mut said = String::new();
+    let status = match printed {
+        Ok(printed) => {
+            drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
+            if !is_quiet {
+                said = printed
+                    .warnings
+                    .iter()
+                    .map(|warning| format!("warning: {warning}\n"))
+                    .collect();
+            }
+            match printed.has_releases {
+                true => ExitCode::SUCCESS,
+                false => {
+                    said.push_str(&format!("err: {}\n", Plan::nothing_matched(&settings)));
+                    if allows_nothing { ExitCode::SUCCESS } else { NOTHING_MATCHED.into() }
+                }
+            }
+        }
+        Err(error) => {
+            said = format!("Error: {error}\n");
+            if stop.is_set() {
+                said.push_str(&format!("\n{}\n", time_limit::HINT));
+            }
+            ExitCode::FAILURE
+        }
+    };
+    // Nobody is left to be told if the streams are closed.
+    drop(std::io::stderr().lock().write_all(said.as_bytes()));
+    status
+}
+
+fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Printed, String> {
+    let directory = std::env::current_dir().map_err(|error| error.to_string())?;
+    let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
+    let world = Arc::new(world(settings, stop)?);
+    let plan = Plan::load(&world, directory, settings).map_err(|error| error.to_string())?;
+    let printed = match &flags.command {
+        Command::Build { embed_values } => {
+            let temporary = std::env::temp_dir();
+            plan.build(*embed_values, &temporary.to_string_lossy())
+        }
+        Command::List { output: ListFormat::Json, .. } => plan.list(List::Json),
+        Command::List { output: ListFormat::Table, .. } => plan.list(List::Table),
+        Command::ShowDag => plan.show_dag(),
+        Command::PrintEnv { output } => {
+            let format = match output {
+                EnvFormat::Yaml => Format::Yaml,
+                EnvFormat::Json => Format::Json,
+            };
+            // What an environment has does not depend on releases.
+            let printed = plan.print_env(format);
+            printed.map(|text| Printed { text, has_releases: true, ..Printed::default() })
+        }
+        Command::Template(given) => return render(plan, &flags.options(given), stop),
+    };
+    printed.map_err(|error| error.to_string())
+}
+
+/// The world: the disk, the environment variables, the time, randomness.
+fn world(settings: &Settings, stop: &Stop) -> Result<World, String> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let local = template::local_zone();
+    let now = Time::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
+    let text = |given: std::ffi::OsString| given.into_string().ok();
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    let random = Arc::new(crate::random::fill);
+    let world = World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
+        .with_stop(stop.clone());
+    if settings.file != "-" {
+        return Ok(world);
+    }
+    let mut stdin = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut stdin)
+        .map_err(|error| format!("read /dev/stdin: {error}"))?;
+    Ok(world.with_stdin(stdin.into()))
+}
+
+/// Renders the releases of a plan one after the other.
+fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Result<Printed, String> {
+    let all = plan.renderings(options, &InFolder(stop)).map_err(|error| error.to_string())?;
+    let mut printed =
+        Printed { warnings: all.warnings, has_releases: all.has_releases, ..Printed::default() };
+    for release in &all.releases {
+        printed.text.extend(std::iter::repeat_n('\n', release.empty_lines));
+        let text = rendered(release, stop)
+            .map_err(|error| format!("release \"{}\": {error}", release.name))?;
+        printed.text.push_str(&String::from_utf8_lossy(&text));
+        // Parity(helmfile 1.8): a line is added to what Helm prints, if that is anything.
+        if !text.is_empty() {
+            printed.text.push('\n');
+        }
+    }
+    Ok(printed)
+}
+
+/// Renders charts into temporary folders.
+struct InFolder<'s>(&'s Stop);
+
+impl Helm for InFolder<'_> {
+    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let shown = folder.path().to_string_lossy().into_owned();
+        let mut args = vec![request.name.to_owned(), request.place.to_owned()];
+        args.extend(request.flags.iter().cloned());
+        args.push(format!("--output-dir={shown}"));
+        template::render_chart(&args, request.values, Some(request.files), self.0)?;
+        files::below(folder.path()).map_err(|error| format!("{shown}: {error}"))
+    }
+}
+
+fn rendered(release: &Rendering, stop: &Stop) -> Result<Vec<u8>, String> {
+    let mut args = vec![release.name.clone()];
+    let files = match &release.chart {
+        Chart::Path(path) => {
+            args.push(path.clone());
+            None
+        }
+        Chart::Files { place, files } => {
+            args.push(place.clone());
+            Some(files.as_slice())
+        }
+    };
+    args.extend(release.flags.iter().cloned());
+    template::render_chart(&args, &release.values, files, stop)
+}
