@@ -37,14 +37,14 @@ struct Recorded {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+pub(super) enum Content {
     Text(String),
     Link { symlink: String },
     Bytes { base64: String },
 }
 
 /// Where the folder of a case stands in recorded strings.
-const ROOT: &str = "${ROOT}";
+pub(super) const ROOT: &str = "${ROOT}";
 
 fn build(case: Case) -> Judgement {
     let recorded: Recorded = case.inputs()?;
@@ -88,7 +88,8 @@ fn build(case: Case) -> Judgement {
     }
 }
 
-fn write(path: &Path, content: &Content, root: &str) -> anyhow::Result<()> {
+/// Writes a file of a case.
+pub(super) fn write(path: &Path, content: &Content, root: &str) -> anyhow::Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }

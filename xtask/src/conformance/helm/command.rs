@@ -3,20 +3,13 @@
 //! Elsewhere: single templates (`render.rs`).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::super::case::{Answer, Case, Fault, Judgement, same};
-use crate::installation::{Build, make};
-
-/// The program as the source is now: what was built last may be older.
-static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let program = make(Build::Debug).and_then(|()| e2e::operator::binary());
-    program.map_err(|error| format!("{error:#}"))
-});
+use super::super::program::program;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +26,7 @@ struct Inputs {
 const FOLDER: &str = "${DIR}";
 
 pub(super) fn template(case: Case) -> Judgement {
-    let program = PROGRAM.as_ref().map_err(|error| Fault::NotRun(error.clone()))?;
+    let program = program()?;
     let Inputs { files, args, stderr, out_before_err } = case.inputs()?;
     let not_run = |error: std::io::Error| Fault::NotRun(error.to_string());
     let folder = tempfile::tempdir().map_err(not_run)?;
