@@ -1,5 +1,5 @@
-//! The programs whose answers are right by definition: Helm, Kustomize, Flux's helm-controller and command line as their
-//! projects release them.
+//! The programs whose answers are right by definition: Helm, Kustomize, helmfile, Flux's helm-controller and command line
+//! as their projects release them.
 //!
 //! Here: which versions, and how they are built. Elsewhere: the building (`binaries`), the Go modules (`testbed/`),
 //! asking them (`cargo xtask compare`, `cargo xtask bench template`).
@@ -38,6 +38,12 @@ const HELM_3: Set = Set {
     advice: GO,
 };
 
+const HELMFILE: Set = Set {
+    recipes: &[Recipe::plain("helmfile", "github.com/helmfile/helmfile")],
+    module_files: &["helmfile/go.mod", "helmfile/go.sum"],
+    advice: GO,
+};
+
 const HELM_CONTROLLER: Set = Set {
     recipes: &[Recipe::plain("helm-controller", "github.com/fluxcd/helm-controller")],
     module_files: &["helm-controller/go.mod", "helm-controller/go.sum"],
@@ -66,6 +72,8 @@ pub enum Oracle {
     Helm3,
     /// `kustomize`.
     Kustomize,
+    /// `helmfile`, which runs `helm` and `kustomize`.
+    Helmfile,
     /// Flux's controller of HelmReleases, which takes over and is taken over from.
     HelmController,
     /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
@@ -79,6 +87,7 @@ impl Oracle {
             Self::Helm => "helm",
             Self::Helm3 => "helm3",
             Self::Kustomize => "kustomize",
+            Self::Helmfile => "helmfile",
             Self::HelmController => "helm-controller",
             Self::Flux => "flux",
         }
@@ -90,6 +99,7 @@ impl Oracle {
             Self::Helm => "helm v4.2.4",
             Self::Helm3 => "helm v3.22.0",
             Self::Kustomize => "kustomize v5.8.1",
+            Self::Helmfile => "helmfile v1.8.0",
             Self::HelmController => "helm-controller v1.6.3",
             Self::Flux => "flux v2.9.5",
         }
@@ -104,6 +114,7 @@ impl Oracle {
             Self::Helm => program(&HELM, self.name()),
             Self::Helm3 => program(&HELM_3, self.name()),
             Self::Kustomize => program(&KUSTOMIZE, self.name()),
+            Self::Helmfile => program(&HELMFILE, self.name()),
             Self::HelmController => program(&HELM_CONTROLLER, self.name()),
             Self::Flux => program(&FLUX, self.name()),
         }
@@ -134,6 +145,7 @@ mod tests {
             (Oracle::Helm, "helm", "helm.sh/helm/v4"),
             (Oracle::Helm3, "helm3", "helm.sh/helm/v3"),
             (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+            (Oracle::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
             (Oracle::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
             (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
         ] {

@@ -1,8 +1,9 @@
-//! `cargo xtask compare`: the same charts or overlays through windlass and through the real program.
+//! `cargo xtask compare`: the same charts, overlays or helmfiles through windlass and through the real program.
 //!
 //! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
-//! what two answers differ in and how that is shown (`report`).
+//! helmfiles (`helmfile`), what two answers differ in and how that is shown (`report`).
 
+pub(crate) mod helmfile;
 mod report;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use report::{Difference, Table};
 pub(crate) enum Command {
     /// `windlass template` beside `helm template`: exit status, both outputs and written files
     Helm(HelmOptions),
+    /// `windlass helmfile` beside `helmfile`: exit status and standard output
+    Helmfile(helmfile::Options),
     /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
     Kustomize(KustomizeOptions),
 }
@@ -80,6 +83,7 @@ struct Comparison<'a> {
 /// When something differs, or a program cannot be built or run.
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     let (corpus, given, how, values) = match command {
+        Command::Helmfile(options) => return helmfile::run(options),
         Command::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
         Command::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
     };
@@ -144,10 +148,7 @@ impl Comparison<'_> {
                 paths.try_for_each(|path| self.compare_path(&real, &own, path, &mut table))
             })?;
         }
-        table.print(self.how.all);
-        let differing = table.differing();
-        ensure!(differing == 0, "{differing} answers differ");
-        Ok(())
+        conclude(&table, self.how.all)
     }
 
     /// The program whose answers are right, with Helm beside it if it will be asked for charts.
@@ -183,6 +184,14 @@ impl Comparison<'_> {
         table.add(path, 1, differences.into_iter().collect());
         Ok(())
     }
+}
+
+/// Prints a table, and fails if anything differs.
+fn conclude(table: &Table, is_whole: bool) -> anyhow::Result<()> {
+    table.print(is_whole);
+    let differing = table.differing();
+    ensure!(differing == 0, "{differing} answers differ");
+    Ok(())
 }
 
 /// A path that means the same in another folder.

@@ -12,7 +12,7 @@ mod go_strings;
 mod golang;
 mod gotemplate;
 mod helm;
-mod helmfile;
+pub(crate) mod helmfile;
 mod kustomize;
 mod notify;
 mod objects;

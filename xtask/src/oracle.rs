@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: the real Helm and Kustomize, to play with.
+//! `cargo xtask oracle`: the real Helm, Kustomize and helmfile, to play with.
 //!
 //! Here: the command line. Elsewhere: which versions and how they are built (`e2e::oracle`), comparing (`compare`).
 
@@ -14,6 +14,8 @@ pub(crate) enum Which {
     Helm,
     /// Kustomize, which overlays are compared with
     Kustomize,
+    /// helmfile, which helmfiles are compared with
+    Helmfile,
 }
 
 /// Builds the program if it is not there, and prints its path and version.
@@ -25,6 +27,7 @@ pub(crate) fn run(which: Which) -> anyhow::Result<()> {
     let oracle = match which {
         Which::Helm => Oracle::Helm,
         Which::Kustomize => Oracle::Kustomize,
+        Which::Helmfile => Oracle::Helmfile,
     };
     let path = step(oracle.version(), || oracle.ensure())?;
     println!("{}", path.display());

@@ -1,13 +1,15 @@
 //! `windlass helmfile`: the program itself, run for each command line of a case in a folder of its own.
 //!
-//! Elsewhere: the files of a case, whose form is that of kustomize's (`kustomize.rs`).
+//! Elsewhere: the files of a case, whose form is that of kustomize's (`kustomize.rs`); the same cases beside the real
+//! helmfile (`crate::compare`).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::anyhow;
 use golang::regexp::Regexp;
 use serde::Deserialize;
 
@@ -15,9 +17,13 @@ use super::Topic;
 use super::case::{Case, Fault, Judgement, same};
 use super::kustomize::{Content, ROOT, write};
 use super::program::program;
+use crate::corpus::Answer;
+
+/// Cases made for us.
+const OWN: &str = "helmfile/own.jsonl";
 
 pub(super) const TOPICS: [Topic; 2] = [
-    Topic { name: "helmfile/own", path: "helmfile/own.jsonl", judge: run, exceptions: EXCEPTIONS },
+    Topic { name: "helmfile/own", path: OWN, judge: run, exceptions: EXCEPTIONS },
     Topic {
         name: "helmfile/cases",
         path: "helmfile/cases.jsonl",
@@ -49,8 +55,9 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 /// Marks of cases whose answer is another one on purpose.
 const MARKS: [&str; 5] = ["exec", "vals", "secrets", "absolute", "escape"];
 
+/// A helmfile with its files, and what was asked about it.
 #[derive(Deserialize)]
-struct Recorded {
+pub(crate) struct Recorded {
     files: BTreeMap<String, Content>,
     #[serde(default)]
     dir: String,
@@ -63,80 +70,144 @@ struct Recorded {
     runs: Vec<Run>,
 }
 
+/// A command line, and what helmfile answered.
 #[derive(Deserialize)]
-struct Run {
-    args: Vec<String>,
+pub(crate) struct Run {
+    pub(crate) args: Vec<String>,
     exit: i32,
     #[serde(default)]
     expected: String,
 }
 
-fn run(case: Case) -> Judgement {
-    let recorded: Recorded = case.inputs()?;
-    if let Some(mark) = recorded.mark.iter().find(|mark| MARKS.contains(&mark.as_str())) {
-        return Err(Fault::NotRun(format!("marked `{mark}`")));
-    }
-    recorded.runs.iter().try_for_each(|run| run_once(&recorded, run))
+/// What people call helmfile: arguments before its own, and folders of programs that it runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Program<'p> {
+    pub(crate) path: &'p Path,
+    pub(crate) command: &'p [&'p str],
+    pub(crate) tools: &'p [PathBuf],
 }
 
-fn run_once(recorded: &Recorded, run: &Run) -> Judgement {
-    let not_run = |error: &dyn std::fmt::Display| Fault::NotRun(error.to_string());
-    let temporary = tempfile::tempdir().map_err(|error| not_run(&error))?;
-    let base = fs::canonicalize(temporary.path()).map_err(|error| not_run(&error))?;
-    for folder in ["root", "tmp", "home"] {
-        fs::create_dir(base.join(folder)).map_err(|error| not_run(&error))?;
+/// Cases of ours whose answers are as they are on all machines, by name; those that differ on purpose are left out.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn own() -> anyhow::Result<Vec<(String, Recorded)>> {
+    let mut cases = Vec::new();
+    for (place, text) in super::strings(&crate::root().join("e2e/conformance").join(OWN))? {
+        let case = Case::parse(&place, &text)?;
+        let recorded: Recorded = case.inputs().map_err(|_| anyhow!("{place} has another form"))?;
+        let is_exception = EXCEPTIONS.iter().any(|(name, _)| *name == case.name);
+        if recorded.mark().is_none() && !is_exception {
+            cases.push((case.name, recorded));
+        }
     }
-    let root = base.join("root").to_string_lossy().into_owned();
-    for (path, content) in &recorded.files {
-        write(&Path::new(&root).join(path), content, &root).map_err(|error| not_run(&error))?;
+    Ok(cases)
+}
+
+fn run(case: Case) -> Judgement {
+    let recorded: Recorded = case.inputs()?;
+    if let Some(mark) = recorded.mark() {
+        return Err(Fault::NotRun(format!("marked `{mark}`")));
     }
-    let mut child = Command::new(program()?)
-        .arg("helmfile")
-        .args(run.args.iter().map(|argument| argument.replace(ROOT, &root)))
-        .current_dir(Path::new(&root).join(&recorded.dir))
-        .env_clear()
-        .env("HOME", base.join("home"))
-        .env("TMPDIR", base.join("tmp"))
-        .env("KUBECONFIG", base.join("home/no-kubeconfig"))
-        .env("LC_ALL", "C.UTF-8")
-        .envs(recorded.env.iter().map(|(name, value)| (name, value.replace(ROOT, &root))))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| not_run(&error))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Most commands end without reading it.
-        drop(stdin.write_all(recorded.stdin.as_bytes()));
-    }
-    let output = child.wait_with_output().map_err(|error| not_run(&error))?;
+    let program = Program { path: program()?, command: &["helmfile"], tools: &[] };
+    recorded.runs.iter().try_for_each(|run| {
+        let got =
+            recorded.ask(program, run).map_err(|error| Fault::NotRun(format!("{error:#}")))?;
+        judge(run, &got)
+    })
+}
+
+fn judge(run: &Run, got: &Answer) -> Judgement {
     let name = run.args.join(" ");
-    let error = String::from_utf8_lossy(&output.stderr);
-    match (run.exit == 0, output.status.success()) {
-        (true, true) => {
-            let got = normal(&String::from_utf8_lossy(&output.stdout), &base)?;
+    match (run.exit == 0, got.status) {
+        (true, Some(0)) => {
+            let got = String::from_utf8_lossy(&got.stdout);
             same(&format!("{name}\n{}", run.expected), &format!("{name}\n{got}"))
         }
-        (true, false) => same(&format!("{name}: success"), &format!("{name}: {error}")),
-        (false, true) => {
+        (true, _) => {
+            let error = String::from_utf8_lossy(&got.stderr);
+            same(&format!("{name}: success"), &format!("{name}: {error}"))
+        }
+        (false, Some(0)) => {
             same(&format!("{name}: exit status {}", run.exit), &format!("{name}: success"))
         }
         // Which error it is differs: nothing is run, and the words are our own.
-        (false, false) if output.status.code().is_some() => Ok(()),
-        (false, false) => {
+        (false, Some(_)) => Ok(()),
+        (false, None) => {
             same(&format!("{name}: exit status {}", run.exit), &format!("{name}: a crash"))
         }
     }
 }
 
+impl Recorded {
+    /// What was asked.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Why windlass may answer differently.
+    fn mark(&self) -> Option<&str> {
+        self.mark.iter().map(String::as_str).find(|mark| MARKS.contains(mark))
+    }
+
+    /// Asks a program in a folder of its own.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub(crate) fn ask(&self, program: Program<'_>, run: &Run) -> anyhow::Result<Answer> {
+        let temporary = tempfile::tempdir()?;
+        let base = fs::canonicalize(temporary.path())?;
+        for folder in ["root", "tmp", "home"] {
+            fs::create_dir(base.join(folder))?;
+        }
+        let root = base.join("root").to_string_lossy().into_owned();
+        for (path, content) in &self.files {
+            write(&Path::new(&root).join(path), content, &root)?;
+        }
+        let known = std::env::var_os("PATH").unwrap_or_default();
+        let folders = program.tools.iter().cloned().chain(std::env::split_paths(&known));
+        let home = base.join("home");
+        let mut child = Command::new(program.path)
+            .args(program.command)
+            .args(run.args.iter().map(|argument| argument.replace(ROOT, &root)))
+            .current_dir(Path::new(&root).join(&self.dir))
+            .env_clear()
+            .env("PATH", std::env::join_paths(folders)?)
+            .env("HOME", &home)
+            .env("TMPDIR", base.join("tmp"))
+            .env("KUBECONFIG", home.join("no-kubeconfig"))
+            .env("HELMFILE_CACHE_HOME", home.join("helmfile"))
+            .env("HELMFILE_UPGRADE_NOTICE_DISABLED", "1")
+            .envs(
+                ["cache", "config", "data"]
+                    .map(|name| (format!("HELM_{}_HOME", name.to_uppercase()), home.join(name))),
+            )
+            // Nothing listens there: what is fetched fails at once.
+            .envs(["http_proxy", "https_proxy"].map(|name| (name, "http://127.0.0.1:9")))
+            .env("LC_ALL", "C.UTF-8")
+            .envs(self.env.iter().map(|(name, value)| (name, value.replace(ROOT, &root))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // Most commands end without reading it.
+            drop(stdin.write_all(self.stdin.as_bytes()));
+        }
+        let output = child.wait_with_output()?;
+        let stdout = normal(&String::from_utf8_lossy(&output.stdout), &base)?.into_bytes();
+        let status = output.status.code();
+        Ok(Answer { status, stdout, stderr: output.stderr, written: BTreeMap::new() })
+    }
+}
+
 /// A text with names for folders and for numbers that are drawn.
-fn normal(text: &str, base: &Path) -> Result<String, Fault> {
+fn normal(text: &str, base: &Path) -> anyhow::Result<String> {
     let mut text = text.to_owned();
     for (folder, name) in [("root", ROOT), ("tmp", "${TMP}"), ("home", "${HOME}")] {
         text = text.replace(&*base.join(folder).to_string_lossy(), name);
     }
-    let drawn =
-        Regexp::new(r"\$\{TMP\}/chartify\d+").map_err(|error| Fault::NotRun(error.to_string()))?;
+    let drawn = Regexp::new(r"\$\{TMP\}/chartify\d+").map_err(|error| anyhow!("{error}"))?;
     let found: Vec<String> = drawn.find_all(&text, None).into_iter().map(str::to_owned).collect();
     for directory in found {
         text = text.replace(&directory, "${TMP}/chartifyN");
