@@ -7,8 +7,10 @@ mod files;
 mod flags;
 
 use std::io::{Read as _, Write as _};
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use golang::meter::Stop;
@@ -121,15 +123,14 @@ fn world(settings: &Settings, stop: &Stop) -> Result<World, String> {
     Ok(world.with_stdin(stdin.into()))
 }
 
-/// Renders the releases of a plan one after the other.
+/// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order.
 fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Result<Printed, String> {
     let all = plan.renderings(options, &InFolder(stop)).map_err(|error| error.to_string())?;
     let mut printed =
         Printed { warnings: all.warnings, has_releases: all.has_releases, ..Printed::default() };
-    for release in &all.releases {
+    for (release, text) in all.releases.iter().zip(side_by_side(&all.releases, stop)) {
         printed.text.extend(std::iter::repeat_n('\n', release.empty_lines));
-        let text = rendered(release, stop)
-            .map_err(|error| format!("release \"{}\": {error}", release.name))?;
+        let text = text.map_err(|error| format!("release \"{}\": {error}", release.name))?;
         printed.text.push_str(&String::from_utf8_lossy(&text));
         // Parity(helmfile 1.8): a line is added to what Helm prints, if that is anything.
         if !text.is_empty() {
@@ -137,6 +138,30 @@ fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Result<Printe
         }
     }
     Ok(printed)
+}
+
+/// What each release is rendered to.
+fn side_by_side(releases: &[Rendering], stop: &Stop) -> Vec<Result<Vec<u8>, String>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(release) = releases.get(index) else { return done };
+            done.push((index, rendered(release, stop)));
+        }
+    };
+    let mut all: Vec<_> = releases.iter().map(|_| Err("rendering panicked".to_owned())).collect();
+    std::thread::scope(|scope| {
+        let most = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..most.min(releases.len())).map(|_| scope.spawn(work)).collect();
+        for (index, text) in workers.into_iter().filter_map(|it| it.join().ok()).flatten() {
+            if let Some(place) = all.get_mut(index) {
+                *place = text;
+            }
+        }
+    });
+    all
 }
 
 /// Renders charts into temporary folders.

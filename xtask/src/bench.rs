@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`),
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -14,6 +14,7 @@ mod build;
 mod chart_archive;
 mod figures;
 mod helm_releases;
+mod helmfile;
 mod idle;
 mod kustomizations;
 mod notice;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Template(template::Options),
     /// How fast overlays are built, and in how much memory, beside the real Kustomize
     Build(build::Options),
+    /// How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile
+    Helmfile(helmfile::Options),
 }
 
 /// Measures, and prints a table.
@@ -75,6 +78,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Sources(options) => sources::run(options),
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),
+        Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
     }
 }
 

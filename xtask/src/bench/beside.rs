@@ -2,7 +2,7 @@
 //!
 //! Both get the same arguments, in turn, so that a busy machine is busy for both.
 //!
-//! Here: the rounds, the table, the verdict. Elsewhere: what is asked about (`template`, `build`).
+//! Here: the rounds, the table, the verdict. Elsewhere: what is asked about (`template`, `build`, `helmfile`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use e2e::oracle::Oracle;
 use serde::Serialize;
 use tempfile::TempDir;
 
 use super::figures::Output;
 use super::samples;
-use crate::corpus::{self, Corpus};
+use crate::corpus;
 use crate::measured;
 use crate::progress::{bold, dim, green, red};
 
@@ -66,11 +67,25 @@ impl Subject {
 
 /// The two programs, and what both are asked.
 pub(super) struct Pair<'a> {
-    pub(super) corpus: Corpus,
-    pub(super) real: &'a Path,
-    pub(super) own: &'a Path,
-    /// Arguments before the path.
+    pub(super) real: Asked<'a>,
+    pub(super) own: Asked<'a>,
+    /// Folders of programs that the real one runs.
+    pub(super) tools: &'a [PathBuf],
+}
+
+/// A program, and its arguments before the path.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) program: &'a Path,
     pub(super) arguments: &'a [&'a str],
+}
+
+impl<'a> Pair<'a> {
+    /// Both are asked the same.
+    pub(super) fn alike(real: &'a Path, own: &'a Path, arguments: &'a [&'a str]) -> Self {
+        let asked = |program| Asked { program, arguments };
+        Self { real: asked(real), own: asked(own), tools: &[] }
+    }
 }
 
 /// A line of the table. Figures are of the real program and of windlass, in the same unit.
@@ -124,16 +139,19 @@ pub(super) fn processes(
 ) -> anyhow::Result<Vec<Row>> {
     let programs = [pair.real, pair.own];
     let home = tempfile::tempdir().context("cannot make a folder")?;
-    let command = |program: &Path| {
-        let mut command = corpus::prepare(program, home.path(), home.path());
-        command.arg(pair.corpus.command()).args(pair.arguments).arg(&subject.path);
+    let known = std::env::var_os("PATH").unwrap_or_default();
+    let folders = pair.tools.iter().cloned().chain(std::env::split_paths(&known));
+    let path = std::env::join_paths(folders).context("no PATH can be made")?;
+    let command = |asked: Asked<'_>| {
+        let mut command = corpus::prepare(asked.program, home.path(), home.path());
+        command.env("PATH", &path).args(asked.arguments).arg(&subject.path);
         command
     };
     let mut peaks = Vec::new();
     for program in programs {
         // Also the first time, which reads the program from the disk.
         let cost = measured::cost(&command(program), LIMIT)?;
-        let name = program.display();
+        let name = program.program.display();
         match cost.status {
             Some(0) => peaks.push(cost.peak),
             Some(_) => bail!("{name} fails on {}:\n{}", subject.name, cost.stderr.trim_end()),
@@ -146,7 +164,7 @@ pub(super) fn processes(
             let mut command = command(program);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let begun = Instant::now();
-            command.status().with_context(|| program.display().to_string())?;
+            command.status().with_context(|| program.program.display().to_string())?;
             times.push(begun.elapsed().as_secs_f64() * 1000.0);
         }
     }
@@ -173,19 +191,26 @@ pub(super) fn median(all: &[f64]) -> Option<f64> {
 /// # Errors
 /// When windlass is not as much faster or smaller as promised.
 pub(super) fn conclude(
-    corpus: Corpus,
+    subjects: &str,
+    oracle: Oracle,
     rows: &[Row],
     output: Output,
     load: &str,
 ) -> anyhow::Result<()> {
-    print(corpus, rows, output, load)?;
+    print(subjects, oracle, rows, output, load)?;
     let failed = rows.iter().filter(|row| !row.passes()).count();
     ensure!(failed == 0, "{failed} promises were not kept");
     Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(corpus: Corpus, rows: &[Row], output: Output, load: &str) -> anyhow::Result<()> {
+fn print(
+    subjects: &str,
+    oracle: Oracle,
+    rows: &[Row],
+    output: Output,
+    load: &str,
+) -> anyhow::Result<()> {
     if output == Output::Json {
         let all = serde_json::json!({"load": load, "figures": rows});
         println!("{}", serde_json::to_string(&all).context("the figures are no JSON")?);
@@ -194,9 +219,9 @@ fn print(corpus: Corpus, rows: &[Row], output: Output, load: &str) -> anyhow::Re
     let width = rows.iter().map(|row| row.subject.chars().count()).max().unwrap_or_default();
     let heading = format!(
         "{:<width$} {:<27} {:>10} {:>10} {:>8}",
-        corpus.noun(),
+        subjects,
         "medians",
-        corpus.oracle().name(),
+        oracle.name(),
         "windlass",
         "ratio"
     );

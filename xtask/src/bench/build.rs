@@ -10,7 +10,7 @@ use e2e::oracle::Oracle;
 use super::beside::{self, Pair, Subject};
 use super::figures::Output;
 use super::samples;
-use crate::corpus::{self, Corpus};
+use crate::corpus;
 use crate::installation::{Build, make, program};
 use crate::progress::step;
 
@@ -41,7 +41,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     step("windlass itself", || make(Build::Release))?;
     let own = program(Build::Release)?;
     let load = samples::load();
-    let pair = Pair { corpus: Corpus::Overlays, real: &real, own: &own, arguments: &[] };
+    let pair = Pair::alike(&real, &own, &["build"]);
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
@@ -49,7 +49,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    beside::conclude(Corpus::Overlays, &rows, options.output, &load)
+    beside::conclude("overlays", Oracle::Kustomize, &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {

@@ -56,7 +56,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     step("windlass itself", || make(Build::Release))?;
     let own = program(Build::Release)?;
     let load = samples::load();
-    let pair = Pair { corpus: Corpus::Charts, real: &helm, own: &own, arguments: &["rel"] };
+    let pair = Pair::alike(&helm, &own, &["template", "rel"]);
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    beside::conclude(Corpus::Charts, &rows, options.output, &load)
+    beside::conclude("charts", Oracle::Helm, &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {
