@@ -9,6 +9,7 @@ mod serve;
 mod template;
 mod time_limit;
 mod uninstall;
+mod version;
 
 use std::process::ExitCode;
 
@@ -30,11 +31,11 @@ fn command() -> Command {
             of("build", BUILD)
                 .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
         )
-        .subcommand(of("helmfile", HELMFILE).defer(helmfile::Flags::augment_args))
         .subcommand(
             of("check", CHECK)
                 .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
         )
+        .subcommand(of("helmfile", HELMFILE).defer(helmfile::Flags::augment_args))
         .subcommand(
             of("install", INSTALL)
                 .defer(|it| install::Args::augment_args(it).about(INSTALL).long_about(None)),
@@ -47,15 +48,20 @@ fn command() -> Command {
             of("uninstall", UNINSTALL)
                 .defer(|it| uninstall::Args::augment_args(it).about(UNINSTALL).long_about(None)),
         )
+        .subcommand(
+            of("version", VERSION)
+                .defer(|it| version::Args::augment_args(it).about(VERSION).long_about(None)),
+        )
 }
 
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
-const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
+const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
+const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
@@ -85,9 +91,10 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
         Some(("check", given)) => check::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("version", given)) => version::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some((_, given)) => Ok(template::run(flags(given)?)),
         None => Ok(ExitCode::FAILURE),
     })

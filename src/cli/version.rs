@@ -1,0 +1,102 @@
+//! `windlass version`: which windlass this is.
+
+use std::io::Write as _;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use serde::Serialize;
+
+/// The flags of `windlass version`.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(super) struct Args {
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// What identifies a build.
+#[derive(Debug, Serialize)]
+struct Version {
+    /// The version of the release, with `v`.
+    windlass: &'static str,
+    /// The commit that it was built from; none where whoever built it did not say (`$WINDLASS_COMMIT`).
+    commit: Option<&'static str>,
+    /// As container images name it.
+    platform: String,
+    /// The versions that its engines reproduce.
+    engines: Engines,
+}
+
+#[derive(Debug, Serialize)]
+struct Engines {
+    flux: &'static str,
+    helm: &'static str,
+    helmfile: &'static str,
+    kustomize: &'static str,
+}
+
+impl Version {
+    fn of_this() -> Self {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        Self {
+            windlass: concat!("v", env!("CARGO_PKG_VERSION")),
+            commit: option_env!("WINDLASS_COMMIT").filter(|commit| !commit.is_empty()),
+            platform: format!("{}/{architecture}", std::env::consts::OS),
+            engines: Engines { flux: "v2.9", helm: "v4.2", helmfile: "v1.8", kustomize: "v5.8.1" },
+        }
+    }
+
+    fn text(&self) -> String {
+        let Engines { flux, helm, helmfile, kustomize } = self.engines;
+        format!(
+            "windlass: {}\ncommit: {}\nplatform: {}\nserves: flux {flux}, helm {helm}, helmfile {helmfile}, \
+             kustomize {kustomize}\n",
+            self.windlass,
+            self.commit.unwrap_or("unknown"),
+            self.platform,
+        )
+    }
+}
+
+/// Prints the version.
+///
+/// # Errors
+/// When nobody reads it.
+pub(super) fn run(args: Args) -> anyhow::Result<()> {
+    let version = Version::of_this();
+    let text = match args.output {
+        Format::Text => version.text(),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
+        Format::Yaml => goyaml::emit(&serde_json::to_value(&version)?)?,
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_says_its_version_and_where_it_runs() {
+        let version = Version::of_this();
+        let text = version.text();
+        assert!(text.starts_with(&format!("windlass: v{}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+        assert!(text.contains("\nplatform: linux/"), "{text}");
+        let value = serde_json::to_value(&version).unwrap();
+        assert_eq!(value["engines"]["kustomize"], "v5.8.1");
+    }
+}
