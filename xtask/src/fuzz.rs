@@ -12,6 +12,7 @@ mod archive;
 mod cases;
 mod cel;
 mod envsubst;
+mod helmfile;
 mod index;
 mod mutate;
 mod rounds;
@@ -45,10 +46,11 @@ pub(crate) struct Target {
 /// What reads on threads of its own needs no more than any thread has.
 const USUAL_STACK: usize = 2 << 20;
 
-const TARGETS: [&Target; 6] = [
+const TARGETS: [&Target; 7] = [
     &archive::TARGET,
     &cel::TARGET,
     &envsubst::TARGET,
+    &helmfile::TARGET,
     &index::TARGET,
     &schema::TARGET,
     &yaml::TARGET,
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Cel(Options),
     /// Strings with variables of a Kustomization
     Envsubst(Options),
+    /// Helmfiles with the files that they name
+    Helmfile(Options),
     /// Indexes of chart repositories
     Index(Options),
     /// Our own overlays: kustomizations, patches, manifests
@@ -118,6 +122,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Archive(options) => of(&archive::TARGET, options),
         Command::Cel(options) => of(&cel::TARGET, options),
         Command::Envsubst(options) => of(&envsubst::TARGET, options),
+        Command::Helmfile(options) => of(&helmfile::TARGET, options),
         Command::Index(options) => of(&index::TARGET, options),
         Command::Overlay(options) => cases::run(Corpus::Overlays, options),
         Command::Schema(options) => of(&schema::TARGET, options),

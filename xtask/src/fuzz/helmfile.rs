@@ -1,0 +1,132 @@
+//! Helmfiles (`helmfile`): loaded, selected, printed and prepared for rendering, with the files that they name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use golang::time::{Time, Zone};
+use helmfile::{Format, Helm, List, Options, Plan, Settings, Template, World};
+use tree::Memory;
+
+use super::Target;
+
+pub(super) const TARGET: Target = Target {
+    name: "helmfile",
+    stack: helm::render::STACK,
+    words: &[
+        SEPARATOR,
+        b"\n---\n",
+        b"{{",
+        b"}}",
+        b"{{ .Values }}",
+        b"{{ toYaml .Values }}",
+        b"{{ readFile \"helmfile.yaml.gotmpl\" }}",
+        b"{{ tpl (readFile \"a.gotmpl\") . }}",
+        b"{{ range $i := until 100000000 }}x{{ end }}",
+        b"{{ repeat 100000000 \"x\" }}",
+        b"{{ readDirEntries \"/\" }}",
+        b"{{ isFile \"../../etc\" }}",
+        b"{{ exec \"sh\" (list \"-c\" \"id\") }}",
+        b"{{ env \"HOME\" | get \"a.b\" . }}",
+        b"{{ setValueAtPath \"a.b\" 1 .Values }}",
+        b"{{`{{ .Release.Name }}`}}",
+        b"bases: [b.yaml.gotmpl]\n",
+        b"bases: [helmfile.yaml.gotmpl]\n",
+        b"environments:\n  default:\n    values: [v.yaml, a.gotmpl, v.hcl]\n",
+        b"    mergeStrategy: fallback\n",
+        b"    missingFileHandler: Warn\n",
+        b"values: [{a: {b: [1, {c: null}]}}]\n",
+        b"helmfiles: [sub/helmfile.yaml]\n",
+        b"helmfiles: [{path: helmfile.yaml.gotmpl, selectors: [a=b], selectorsInherited: true}]\n",
+        b"helmfiles: ['**/*.yaml']\n",
+        b"helmDefaults: {wait: true, args: ['--set', 'a=b']}\n",
+        b"templates:\n  t: &t {chart: ./chart, values: ['{{ .Release.Name }}.yaml']}\n",
+        b"releases:\n",
+        b"- {name: a, chart: ./chart}\n",
+        b"- {name: '{{`{{ .Release.Name }}x`}}', chart: ./chart}\n",
+        b"- name: b\n  inherit: [{template: t}]\n",
+        b"  <<: *t\n",
+        b"  needs: [a, n/b, c/n/b]\n",
+        b"  condition: a.b.enabled\n",
+        b"  installed: false\n",
+        b"  labels: {a: b}\n",
+        b"  set: [{name: a.b[9999999], value: 1}, {name: c, file: v.yaml}]\n",
+        b"  setTemplate: [{name: a, value: '{{ .Values }}'}]\n",
+        b"  valuesTemplate: [{a: '{{ .Release }}'}]\n",
+        b"  values: [v.yaml, a.gotmpl, {a: 1}]\n",
+        b"  secrets: [s.yaml]\n",
+        b"  jsonPatches: [{target: {kind: ConfigMap}, patch: [{op: remove, path: /data}]}]\n",
+        b"  strategicMergePatches: [{kind: ConfigMap}]\n",
+        b"  dependencies: [{chart: ./chart, alias: x, version: '>=0'}]\n",
+        b"  forceNamespace: n\n",
+        b"  hooks: [{events: [presync], command: id}]\n",
+        b"locals { a = [for x in range(100000): x] }\n",
+        b"values { b = local.a\n c = \"${local.a}\" }\n",
+        b"for k, v in hv.a : k => v...",
+        b"ref+vault://a#/b",
+        b"git::https://example.com/a.git@helmfile.yaml?ref=v1",
+        b"../../../../etc/passwd",
+        b"&a [*a, *a]",
+        b"!!binary",
+        b".inf",
+        b"1e309",
+        b"'",
+        b"\"",
+        b"\t",
+        b"\0",
+        b"\xff",
+    ],
+    recorded: &["helmfile/own.jsonl"],
+    read,
+};
+
+/// What separates the files of an input; the first is the helmfile, the others are those that [`FILES`] names in turn.
+const SEPARATOR: &[u8] = b"\n=====\n";
+
+const FILES: [&str; 7] = [
+    "helmfile.yaml.gotmpl",
+    "a.gotmpl",
+    "v.yaml",
+    "v.hcl",
+    "b.yaml.gotmpl",
+    "sub/helmfile.yaml",
+    "chart/templates/a.yaml",
+];
+
+/// As `windlass helmfile` does.
+fn read(input: &[u8]) {
+    let mut files =
+        BTreeMap::from([("chart/Chart.yaml", &b"{apiVersion: v2, name: c, version: 1.0.0}"[..])]);
+    let mut rest = Some(input);
+    for name in FILES {
+        let Some(text) = rest else { break };
+        let end = text.windows(SEPARATOR.len()).position(|part| part == SEPARATOR);
+        files.insert(name, end.and_then(|end| text.get(..end)).unwrap_or(text));
+        rest = end.and_then(|end| text.get(end + SEPARATOR.len()..));
+    }
+    let Ok(files) = Memory::from_files(files) else { return };
+    let files = Arc::new(files);
+    for selectors in [vec![], vec!["a=b".to_owned(), "name!=a".to_owned()]] {
+        let utc = Zone::fixed("UTC", 0);
+        let now = Time::from_unix(0, 0, utc.clone());
+        let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
+        let world = World::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
+        let environment = "default".to_owned();
+        let settings = Settings { environment, selectors, ..Settings::default() };
+        let world = Arc::new(world);
+        let plan = || Plan::load(&world, "/", &settings);
+        drop(plan().and_then(|plan| plan.list(List::Json)));
+        drop(plan().and_then(|plan| plan.build(true, "/tmp")));
+        drop(plan().and_then(|plan| plan.show_dag()));
+        drop(plan().and_then(|plan| plan.print_env(Format::Yaml)));
+        drop(plan().and_then(|plan| plan.renderings(&Options::default(), &Empty)));
+    }
+}
+
+/// Charts are read by the target `template`.
+struct Empty;
+
+impl Helm for Empty {
+    fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("c/templates/a.yaml".to_owned(), b"kind: ConfigMap\n".to_vec())])
+    }
+}
