@@ -169,6 +169,14 @@ impl Installation {
         Ok(())
     }
 
+    /// Waits until `/readyz` of a windlass among the programs says so.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time.
+    pub(crate) fn await_ready(&mut self) -> anyhow::Result<()> {
+        self.operators.iter_mut().try_for_each(|operator| await_ready(operator, 0))
+    }
+
     /// The page of metrics of windlass.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod crash;
 mod crds;
 mod demo;
 mod fuzz;
+mod image;
 mod installation;
 mod measured;
 mod oracle;
@@ -78,6 +79,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make the container image of windlass without a container engine, with the list of what it is made of
+    Image(image::Options),
     /// Compare the rights of an installation with requests that stories recorded (`$WINDLASS_REQUESTS`)
     Rights {
         /// The folder of the records
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Compare { command } => compare::run(&command),
         Command::Fuzz { command } => return ended(fuzz::run(&command)),
         Command::Crds { check } => crds::run(check),
+        Command::Image(options) => image::run(&options),
         Command::Rights { folder } => rights::check(&folder),
         Command::Crash(options) => crash::run(&options),
         Command::Soak(options) => soak::run(&options),

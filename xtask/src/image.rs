@@ -1,0 +1,134 @@
+//! `cargo xtask image`: the container image of windlass, made without a container engine.
+//!
+//! The root file system has the program, the libraries that it is linked with, the certificate authorities of this
+//! machine, and a user; no shell. It becomes one layer of an OCI image layout, with a list of what the program is made
+//! of (CycloneDX) beside it. The same inputs give the same bytes.
+//!
+//! Here: the steps. Elsewhere: the root file system (`root`), the layout (`layout`), the list (`components`),
+//! `deploy/image/Dockerfile`, by which a workflow makes the same of its own base.
+
+mod components;
+mod layout;
+mod root;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+
+use crate::installation::{Installation, Serving, released};
+use crate::progress::{dim, green, step};
+use layout::Config;
+
+/// The variable by which a build is told its commit (`windlass version`).
+const COMMIT: &str = "WINDLASS_COMMIT";
+
+/// The largest image that is fine, in MiB.
+const LARGEST: f64 = 60.0;
+
+/// What is made where.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Folder for the layout (`oci/`), the root file system (`root/`) and the list of components
+    #[arg(long, default_value = "target/image")]
+    out: PathBuf,
+    /// A program that is built already, such as that of a test; it has to say its commit
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Start the image in its own root as its own user, on a control plane; needs root
+    #[arg(long = "try")]
+    is_tried: bool,
+}
+
+/// Makes the image.
+///
+/// # Errors
+/// When the program does not build, or something that it needs is not on this machine.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let commit = commit()?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => step("windlass, optimised", || build(&commit))?,
+    };
+    let version = version_of(&program)?;
+    let out = crate::root().join(&options.out);
+    let top = out.join("root");
+    step("root file system", || root::make(&top, &program))?;
+    let list = step("list of components", || components::list(&version))?;
+    std::fs::create_dir_all(&out)?;
+    std::fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
+    let config = Config { version: &version, commit: &commit };
+    let size = step("image layout", || layout::make(&top, &out.join("oci"), config))?;
+    #[expect(clippy::cast_precision_loss, reason = "an image is smaller than 2^52 bytes")]
+    let mib = size as f64 / f64::from(1 << 20);
+    eprintln!("{} {}", dim("image layout:"), out.join("oci").display());
+    eprintln!("{mib:.1} MiB packed, windlass {version}, commit {commit}");
+    ensure!(mib <= LARGEST, "the image has {mib:.1} MiB, more than {LARGEST}");
+    if options.is_tried {
+        step("the layout, unpacked and started", || start(&out.join("oci")))?;
+        eprintln!("{}", green("✔ it serves as its own user in its own root"));
+    }
+    Ok(())
+}
+
+/// The commit of the checkout; with `-dirty` where files are not as it has them.
+fn commit() -> anyhow::Result<String> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(crate::root()).output();
+        let output = output.context("git cannot be started")?;
+        ensure!(output.status.success(), "git {}: no commit", arguments.join(" "));
+        Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let mut commit = git(&["rev-parse", "HEAD"])?;
+    if !git(&["status", "--porcelain"])?.is_empty() {
+        commit.push_str("-dirty");
+    }
+    Ok(commit)
+}
+
+fn build(commit: &str) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--package", "windlass"])
+        .env(COMMIT, commit)
+        .current_dir(crate::root())
+        .status()
+        .context("cargo cannot be started")?;
+    ensure!(status.success(), "windlass does not build");
+    released("windlass")
+}
+
+/// The version that a program says it has.
+fn version_of(program: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program).args(["version", "--output", "json"]).output();
+    let output = output.with_context(|| program.display().to_string())?;
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{} says no version", program.display()))?;
+    match said["windlass"].as_str() {
+        Some(version) => Ok(version.to_owned()),
+        None => bail!("{} says no version", program.display()),
+    }
+}
+
+/// Unpacks the layer of a layout and starts the program in it as a kubelet would, on a control plane.
+fn start(layout: &Path) -> anyhow::Result<()> {
+    ensure!(nix::unistd::geteuid().is_root(), "only root may change the root of a process");
+    let folder = tempfile::tempdir()?;
+    let top = folder.path().join("root");
+    layout::unpack(layout, &top)?;
+    // In a container the kubelet mounts a volume there.
+    let (user, top) = (root::USER, top.display());
+    // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is no part of the image.
+    let line = format!(
+        "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \
+         exec chroot --userspec={user}:{user} {top} {} serve --kubeconfig=/kubeconfig --storage-path={} \
+         --storage-addr=127.0.0.1:0 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0'",
+        root::PROGRAM,
+        root::STORAGE,
+    );
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let lines = [line];
+    let mut installation = Installation::start_with(&runtime, Serving::Programs(&lines, &[]))?;
+    installation.await_ready()
+}
