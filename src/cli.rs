@@ -5,6 +5,7 @@ mod check;
 mod connection;
 mod helmfile;
 mod install;
+mod migrate;
 mod serve;
 mod template;
 mod time_limit;
@@ -41,6 +42,10 @@ fn command() -> Command {
                 .defer(|it| install::Args::augment_args(it).about(INSTALL).long_about(None)),
         )
         .subcommand(
+            of("migrate", MIGRATE)
+                .defer(|it| migrate::Args::augment_args(it).about(MIGRATE).long_about(None)),
+        )
+        .subcommand(
             of("serve", SERVE).defer(|it| Settings::augment_args(it).about(SERVE).long_about(None)),
         )
         .subcommand(of("template", TEMPLATE).defer(template::Flags::augment_args))
@@ -58,6 +63,7 @@ const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
+const MIGRATE: &str = "Take a cluster over from Flux, or give it back";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
@@ -92,6 +98,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("check", given)) => check::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
+        Some(("migrate", given)) => migrate::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("version", given)) => version::run(flags(given)?).map(|()| ExitCode::SUCCESS),

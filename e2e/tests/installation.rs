@@ -5,43 +5,20 @@
 //! (`src/cli/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
+use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::newest;
-use e2e::harness::{Story, Target, Windlass};
-use e2e::operator;
+use e2e::harness::{Story, Target};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
-use serde_json::{Value, json};
-
-/// A command of windlass.
-fn windlass(story: &Story, arguments: &[&str]) -> Result<Output> {
-    Command::new(operator::binary()?)
-        .args(arguments)
-        .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
-        .output()
-        .context("windlass cannot be started")
-}
-
-/// What a command prints, which must succeed or fail.
-fn told(story: &Story, arguments: &[&str], is_success: bool) -> Result<String> {
-    let output = windlass(story, arguments)?;
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    ensure!(output.status.success() == is_success, "windlass {arguments:?}: {told}");
-    Ok(told)
-}
+use serde_json::json;
 
 fn crd() -> Target {
     let name = "kustomizations.kustomize.toolkit.fluxcd.io";
     Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
-}
-
-fn deployment(namespace: &str) -> Target {
-    Target::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
 }
 
 /// Volumes for the replicas: the bed makes none.
@@ -77,38 +54,38 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     let here = ["-n", "gitops"];
     let with = |more: &[&'static str]| [more, &here].concat();
 
-    told(&story, &with(&["check", "--pre"]), true)?;
-    let text = told(&story, &with(&["check"]), false)?;
+    story.windlass_says(&with(&["check", "--pre"]), true)?;
+    let text = story.windlass_says(&with(&["check"]), false)?;
     ensure!(text.contains("windlass is not in namespace gitops: run `windlass install`"), "{text}");
 
-    let text = told(&story, &with(&["install", "--dry-run"]), true)?;
+    let text = story.windlass_says(&with(&["install", "--dry-run"]), true)?;
     ensure!(text.contains("+kind: Deployment\n"), "{text}");
     ensure!(story.read(&deployment("gitops")).await?.is_none(), "a dry run created it");
 
-    let text = told(&story, &with(&["install"]), true)?;
+    let text = story.windlass_says(&with(&["install"]), true)?;
     ensure!(text.contains("Deployment/gitops/windlass-controller created"), "{text}");
-    let text = told(&story, &with(&["install"]), true)?;
+    let text = story.windlass_says(&with(&["install"]), true)?;
     ensure_each(&text, "unchanged")?;
-    let text = told(&story, &with(&["check"]), true)?;
+    let text = story.windlass_says(&with(&["check"]), true)?;
     ensure!(text.contains("Deployment/gitops/windlass-controller ready: ghcr.io/"), "{text}");
 
     works(&story).await?;
 
     let target = Target::kustomization("app");
-    let text = told(&story, &with(&["uninstall", "--dry-run"]), true)?;
+    let text = story.windlass_says(&with(&["uninstall", "--dry-run"]), true)?;
     ensure_each(&text, "would be deleted")?;
-    told(&story, &with(&["uninstall", "--silent"]), true)?;
+    story.windlass_says(&with(&["uninstall", "--silent"]), true)?;
     story.await_gone(&deployment("gitops"), SOON).await?;
     story.expect(&crd()).await?;
     story.expect(&target).await?;
-    let text = told(&story, &with(&["check"]), false)?;
+    let text = story.windlass_says(&with(&["check"]), false)?;
     ensure!(text.contains("windlass is not in namespace gitops"), "{text}");
 
-    told(&story, &with(&["uninstall", "--silent", "--delete-crds"]), true)?;
+    story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
     story.await_gone(&crd(), SOON).await?;
     // What it had applied is still there.
     story.await_value("map", "1").await?;
-    let text = told(&story, &with(&["uninstall", "--silent", "--delete-crds"]), true)?;
+    let text = story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
     ensure!(text.contains("nothing to delete"), "{text}");
     Ok(())
 }
@@ -121,11 +98,11 @@ async fn profiles(story: &Story) -> Result<()> {
         ("lockdown", "Deployment/lockdown/windlass-controller"),
     ] {
         let flag = format!("--profile={profile}");
-        let text = told(story, &["install", &flag, "-n", profile], true)?;
+        let text = story.windlass_says(&["install", &flag, "-n", profile], true)?;
         ensure!(text.contains(&format!("{workload} created")), "{text}");
-        let text = told(story, &["check", "-n", profile], true)?;
+        let text = story.windlass_says(&["check", "-n", profile], true)?;
         ensure!(text.contains(&format!("{workload} ready")), "{text}");
-        told(story, &["uninstall", "--silent", "-n", profile], true)?;
+        story.windlass_says(&["uninstall", "--silent", "-n", profile], true)?;
     }
     Ok(())
 }
@@ -166,7 +143,7 @@ async fn charted(story: &Story) -> Result<()> {
     let flags = ["--take-ownership", "--force-conflicts", "--wait"];
     story.helm_says(&[&["install", "windlass", folder][..], &flags].concat())?;
     let namespace = story.namespace.as_str();
-    let mut windlass = started(story, namespace).await?;
+    let mut windlass = story.installed(namespace).await?;
     let upstream = story.follow("windlass", &borrowed(&chart_files("0.1.0")?)).await?;
     let source = json!({"kind": "GitRepository", "name": "windlass"});
     let chart = json!({"spec": {"chart": "chart", "sourceRef": source, "interval": "10m"}});
@@ -194,25 +171,9 @@ async fn charted(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// A process with the token of an installation's ServiceAccount, and its arguments.
-async fn started(story: &Story, namespace: &str) -> Result<Windlass> {
-    let kubeconfig = story.bed.account_kubeconfig(namespace, "windlass-controller").await?;
-    let installed = story.expect(&deployment(namespace)).await?;
-    let container = &installed.data["spec"]["template"]["spec"]["containers"][0];
-    let given = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    // Those that name what a Pod has: its volume and its address.
-    let is_of_pod = |flag: &&str| flag.starts_with("--storage");
-    let mut flags: Vec<String> =
-        given.skip(1).filter(|flag| !is_of_pod(flag)).map(str::to_owned).collect();
-    flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-    flags.push(format!("--runtime-namespace={namespace}"));
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    Windlass::start(story.bed, &flags).await
-}
-
 /// It applies what a source says.
 async fn works(story: &Story) -> Result<()> {
-    let mut windlass = started(story, "gitops").await?;
+    let mut windlass = story.installed("gitops").await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&Target::kustomization("app")).await?;

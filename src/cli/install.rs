@@ -68,15 +68,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Mark::Action,
             &format!("installing windlass in namespace {namespace} (Kubernetes {version})"),
         );
-        let deadline = Instant::now() + args.connection.timeout;
-        for stage in stages(objects, &[])? {
-            apply_stage(&cluster, &stage).await?;
-            await_stage(&cluster, &stage, deadline).await?;
-        }
+        apply(&cluster, objects, Instant::now() + args.connection.timeout).await?;
         say(Mark::Success, "windlass is installed");
         say(Mark::Action, "next: `windlass check`, then docs/getting-started.md");
         Ok(())
     })
+}
+
+/// Applies the objects of an installation in their order, and waits until they are ready.
+///
+/// # Errors
+/// The API server refuses one, or it is not ready in time.
+pub(super) async fn apply(
+    cluster: &Cluster,
+    objects: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    for stage in stages(objects, &[])? {
+        apply_stage(cluster, &stage).await?;
+        await_stage(cluster, &stage, deadline).await?;
+    }
+    Ok(())
 }
 
 async fn apply_stage(cluster: &Cluster, stage: &Stage) -> anyhow::Result<()> {

@@ -28,7 +28,7 @@ enum Format {
 struct Version {
     /// The version of the release, with `v`.
     windlass: &'static str,
-    /// The commit that it was built from; none where whoever built it did not say (`$WINDLASS_COMMIT`).
+    /// The commit that it was built from; none where the build did not say it (`$WINDLASS_COMMIT`).
     commit: Option<&'static str>,
     /// As container images name it.
     platform: String,

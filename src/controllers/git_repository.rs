@@ -52,6 +52,10 @@ impl Sourced for GitRepository {
     type Work = world::Work;
     type Found = ();
 
+    fn unsupported(&self) -> Vec<&'static str> {
+        wish::unsupported(&self.spec)
+    }
+
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
     }

@@ -65,6 +65,10 @@ impl Sourced for HelmChart {
     type Work = world::Work;
     type Found = world::Found;
 
+    fn unsupported(&self) -> Vec<&'static str> {
+        wish::unsupported(&self.spec)
+    }
+
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
     }

@@ -55,6 +55,10 @@ impl Sourced for HelmRepository {
     /// The index, if it was sent.
     type Found = Option<File>;
 
+    fn unsupported(&self) -> Vec<&'static str> {
+        wish::unsupported(&self.spec)
+    }
+
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_ref().map_or(DEFAULT_INTERVAL, |interval| interval.as_str()))
     }

@@ -29,6 +29,11 @@ pub(crate) trait Controlled: OurKind + Reconciled {
     /// What an object remembers between runs.
     type Memory: Default + Send + 'static;
 
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// What others depend on: while it stays the same nobody is woken.
     fn announcement(&self) -> String;
 

@@ -9,6 +9,7 @@ use crds::source::{
 };
 use crds::windlass::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, Provider};
@@ -39,6 +40,8 @@ struct Kind {
     run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
     /// Returns once its objects were listed; false if its watch ended before.
     listed: fn(&ByType) -> BoxFuture<'_, bool>,
+    /// Fields of an object that this version does not support.
+    unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
     /// Whether the program is ready without it: its CRD need not be installed.
     is_optional: bool,
     /// Makes its artifacts known to whoever names one as a source.
@@ -53,6 +56,7 @@ impl Kind {
             name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
             run: |context, stop| run_kind::<K>(context, stop.cancelled_owned()).boxed(),
             listed: |kept| kept.listed::<K>().boxed(),
+            unsupported: |object| Ok(serde_json::from_value::<K>(object)?.unsupported()),
             is_optional: false,
             provide: None,
             ownership: None,
@@ -85,6 +89,18 @@ const KINDS: [Kind; 9] = [
     Kind::of::<Kustomization>().owning(kustomization::OWNERSHIP),
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
 ];
+
+/// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
+///
+/// # Errors
+/// Says what of the object cannot be read.
+pub(crate) fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_json::Error>> {
+    let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/'))?.0;
+    let is_its =
+        |kind: &&Kind| (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()];
+    let kind = KINDS.iter().find(is_its)?;
+    Some((kind.unsupported)(object.clone()))
+}
 
 /// What the process has besides: its HTTP servers have parts of it, too.
 pub(crate) struct Process {

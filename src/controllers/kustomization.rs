@@ -106,6 +106,10 @@ impl Controlled for Kustomization {
 
     type Memory = applier::Memory<Self>;
 
+    fn unsupported(&self) -> Vec<&'static str> {
+        wish::unsupported(&self.spec)
+    }
+
     fn announcement(&self) -> String {
         let status = self.status.as_ref();
         applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))

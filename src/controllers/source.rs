@@ -51,6 +51,11 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     /// What asking the remote found that fetching can use.
     type Found: Send + 'static;
 
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// `spec.interval`; `None` if it is not repeated.
     fn interval(&self) -> Option<&str>;
 
@@ -182,6 +187,10 @@ impl<K: Sourced> Controlled for K {
     const ANNOTATIONS: &'static [&'static str] = <K as Sourced>::ANNOTATIONS;
 
     type Memory = Memory<K>;
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        Sourced::unsupported(self)
+    }
 
     fn announcement(&self) -> String {
         // The time tells of an artifact that was lost and made again, equal to the last byte.

@@ -11,7 +11,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 18] = [
+const STORIES: [&str; 19] = [
     "bed",
     "bucket",
     "charts",
@@ -20,6 +20,7 @@ const STORIES: [&str; 18] = [
     "installation",
     "kinds",
     "leader",
+    "migration",
     "oci",
     "poison",
     "references",

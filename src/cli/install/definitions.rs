@@ -16,7 +16,7 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 ///
 /// # Errors
 /// One cannot be replaced, and why; or the API server did not say.
-pub(super) async fn check(
+pub(in crate::cli) async fn check(
     cluster: &Cluster,
     objects: &[Object],
     force: bool,
@@ -31,7 +31,7 @@ pub(super) async fn check(
 }
 
 /// The object in the cluster that has a manifest.
-pub(super) async fn read(
+pub(in crate::cli) async fn read(
     cluster: &Cluster,
     wanted: &Object,
 ) -> Result<Option<Object>, ClusterError> {

@@ -45,7 +45,7 @@ impl Profile {
 
 /// What may be changed in the manifests.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Manifests {
+pub(in crate::cli) struct Manifests {
     /// How windlass is installed
     #[arg(long, value_enum, default_value_t = Profile::Single, value_name = "PROFILE")]
     pub(super) profile: Profile,
@@ -71,7 +71,7 @@ impl Manifests {
     ///
     /// # Errors
     /// A flag makes a manifest that cannot be built.
-    pub(super) fn objects(&self, namespace: &str) -> anyhow::Result<Vec<Object>> {
+    pub(in crate::cli) fn objects(&self, namespace: &str) -> anyhow::Result<Vec<Object>> {
         let objects = self.build(namespace)?.into_objects()?;
         let object = |found: kustomize::Object| {
             let name = found.id.to_string();

@@ -23,7 +23,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const INVALID_STS_CONFIGURATION: Reason = Reason::new("InvalidSTSConfiguration");
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let BucketSpec {
         provider: _,

@@ -17,7 +17,7 @@ use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let GitRepositorySpec {
         url: _,

@@ -19,7 +19,7 @@ const REVISION_DIGITS: usize = 12;
 const MOST_VALUES_FILES: usize = 256;
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &HelmChartSpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &HelmChartSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let HelmChartSpec {
         chart: _,

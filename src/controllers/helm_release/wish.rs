@@ -86,7 +86,7 @@ pub(super) struct Parts {
 }
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here. What is below a field is thought about where that is used.
     let HelmReleaseSpec {
         chart,

@@ -22,7 +22,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_TAG: &str = "latest";
 
 /// Fields that were given and have no support, in the spec's order.
-fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
+pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here.
     let OCIRepositorySpec {
         url: _,

@@ -1,0 +1,199 @@
+//! windlass takes a cluster over from Flux, and gives it back: nothing that is managed is written.
+//!
+//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Here Flux is its Deployments, whose
+//! Pods have no processes. Elsewhere: who may act beside whom (`leader.rs`), the real helm-controller (`releases_alone`).
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::installed::deployment;
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{Charts, newest};
+use e2e::harness::{Story, Target, Windlass};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "helm-controller"];
+const TEMPLATE: (&str, &str) = (
+    "templates/a.yaml",
+    "{apiVersion: v1, kind: ConfigMap, metadata: {name: of-release}, data: {a: b}}\n",
+);
+
+fn controller(name: &str) -> Target {
+    Target::new("apps/v1", "Deployment", name)
+}
+
+fn service() -> Target {
+    Target::new("v1", "Service", "source-controller")
+}
+
+fn record() -> Target {
+    Target::new("v1", "ConfigMap", "windlass-migration")
+}
+
+/// Flux's Deployments and the Service of its artifacts.
+async fn flux(story: &Story) -> Result<()> {
+    let labels = json!({"app.kubernetes.io/part-of": "flux"});
+    for name in CONTROLLERS {
+        let app = json!({"app": name});
+        let containers = json!([{"name": "manager", "image": format!("{name}:v1")}]);
+        let replicas = if name == "source-controller" { 2 } else { 1 };
+        let object = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": app},
+                "template": {"metadata": {"labels": app}, "spec": {"containers": containers}},
+            },
+        });
+        story.apply_value(object).await?;
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "source-controller", "labels": labels},
+        "spec": {"selector": {"app": "source-controller"}, "ports": [{"name": "http", "port": 80}]},
+    });
+    story.apply_value(object).await?;
+    await_flux(story, [2, 1, 1]).await
+}
+
+async fn await_flux(story: &Story, replicas: [i64; 3]) -> Result<()> {
+    for (name, wanted) in CONTROLLERS.iter().zip(replicas) {
+        let has = |object: &DynamicObject| {
+            let ready = object.data["status"]["readyReplicas"].as_i64().unwrap_or(0);
+            object.data["spec"]["replicas"] == wanted && ready == wanted
+        };
+        story.await_object(&controller(name), SOON, has).await?;
+    }
+    Ok(())
+}
+
+/// A Kustomization that applies Flux, as `flux bootstrap` makes it.
+async fn bootstrap(story: &Story) -> Result<Target> {
+    story
+        .kustomization("flux-system", "app", json!({"suspend": true, "path": "./clusters/one"}))
+        .await?;
+    let target = Target::kustomization("flux-system");
+    let entries: Vec<Value> = CONTROLLERS
+        .iter()
+        .map(|name| json!({"id": format!("{}_{name}_apps_Deployment", story.namespace), "v": "v1"}))
+        .collect();
+    story.merge_status(&target, json!({"status": {"inventory": {"entries": entries}}})).await?;
+    story.merge(&target, json!({"spec": {"suspend": false}})).await?;
+    Ok(target)
+}
+
+/// What belongs to an object and must not change.
+async fn identity(story: &Story, target: &Target) -> Result<(Option<String>, Option<String>)> {
+    let object = story.expect(target).await?;
+    Ok((object.metadata.uid, object.metadata.resource_version))
+}
+
+/// `windlass migrate` in the namespace of the story.
+fn migrate(story: &Story, direction: &str, more: &[&str], is_success: bool) -> Result<String> {
+    let here = ["migrate", direction, "-n", story.namespace.as_str()];
+    story.windlass_says(&[&here, more].concat(), is_success)
+}
+
+/// What is in the way is named, and nothing is changed, neither by a dry run.
+async fn obstacles(story: &Story) -> Result<()> {
+    // What windlass does not support is in the way, and nothing is changed.
+    story
+        .kustomization(
+            "sealed",
+            "app",
+            json!({"decryption": {"provider": "sops"}, "suspend": true}),
+        )
+        .await?;
+    let text = migrate(story, "from-flux", &[], false)?;
+    let obstacle = format!("Kustomization/{}/sealed uses spec.decryption", story.namespace);
+    ensure!(text.contains(&obstacle), "{text}");
+    ensure!(text.contains("nothing was changed"), "{text}");
+    story.delete(&Target::kustomization("sealed")).await?;
+    story.await_gone(&Target::kustomization("sealed"), SOON).await.or_else(|_| anyhow::Ok(()))?;
+    let text = migrate(story, "from-flux", &["--dry-run"], true)?;
+    ensure!(text.contains("helm-controller would be scaled to zero"), "{text}");
+    await_flux(story, [2, 1, 1]).await?;
+    ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was installed");
+
+    Ok(())
+}
+
+/// A migration that fails is undone.
+async fn undone(story: &Story, system: &Target) -> Result<()> {
+    // Replicas with volumes never become ready here: all of it is undone.
+    let failing = &["--profile=high-availability", "--timeout=8s"];
+    let text = migrate(story, "from-flux", failing, false)?;
+    ensure!(text.contains("not ready in time") && text.contains("Flux is as it was"), "{text}");
+    await_flux(story, [2, 1, 1]).await?;
+    let found = story.expect(&service()).await?;
+    ensure!(found.data["spec"]["selector"] == json!({"app": "source-controller"}), "{found:?}");
+    ensure!(story.expect(system).await?.data["spec"]["suspend"] != true, "it is still suspended");
+    ensure!(story.read(&record()).await?.is_none(), "the record is still there");
+    story.windlass_says(&["uninstall", "--silent", "-n", &story.namespace], true)?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
+    let story = Story::begin("migration").await?;
+    let namespace = story.namespace.clone();
+    // What Flux would have applied and reported.
+    let mut before = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[TEMPLATE]).await?;
+    let release = charts.release("web", json!({})).await?;
+    story.await_revision(&release, 1).await?;
+    before.operator.stop(SOON)?;
+
+    let text = migrate(&story, "from-flux", &[], false)?;
+    ensure!(text.contains(&format!("no controller of Flux is in namespace {namespace}")), "{text}");
+    flux(&story).await?;
+    let system = bootstrap(&story).await?;
+    let managed = [Target::config_map("map"), Target::config_map("of-release")];
+    let mut known = Vec::new();
+    for target in &managed {
+        known.push(identity(&story, target).await?);
+    }
+
+    obstacles(&story).await?;
+    undone(&story, &system).await?;
+
+    let text = migrate(&story, "from-flux", &["--observe=1s"], true)?;
+    ensure!(text.contains("nothing was written to what is managed"), "{text}");
+    ensure!(text.contains("clusters/one/") && text.contains("gotk-components.yaml"), "{text}");
+    await_flux(&story, [0, 0, 0]).await?;
+    let found = story.expect(&service()).await?;
+    ensure!(found.data["spec"]["selector"] == json!({"app": "windlass-controller"}), "{found:?}");
+    ensure!(story.expect(&system).await?.data["spec"]["suspend"] == true, "it is not suspended");
+
+    let mut windlass = story.installed(&namespace).await?;
+    let revision = upstream.push(&[("other.yaml", config_map("other", "1"))]).await?;
+    story.await_applied("app", &revision).await?;
+    story.await_value("other", "1").await?;
+    for (target, known) in managed.iter().zip(&known) {
+        ensure!(identity(&story, target).await? == *known, "{target:?} was written");
+    }
+    let found = story.expect(&release).await?;
+    ensure!(newest(&found)["version"] == 1, "{:?}", found.data["status"]["history"]);
+    ensure!(condition(&found, "Ready")["status"] == "True", "{:?}", found.data["status"]);
+    windlass.operator.stop(Duration::from_secs(10))?;
+
+    let text = migrate(&story, "to-flux", &[], true)?;
+    ensure!(text.contains("Flux has taken over"), "{text}");
+    await_flux(&story, [2, 1, 1]).await?;
+    let found = story.expect(&service()).await?;
+    ensure!(found.data["spec"]["selector"] == json!({"app": "source-controller"}), "{found:?}");
+    ensure!(story.expect(&deployment(&namespace)).await?.data["spec"]["replicas"] == 0, "it runs");
+    ensure!(story.expect(&system).await?.data["spec"]["suspend"] != true, "it is still suspended");
+    let text = migrate(&story, "to-flux", &[], false)?;
+    ensure!(text.contains("windlass did not take over from Flux"), "{text}");
+    Ok(())
+}

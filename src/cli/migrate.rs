@@ -1,0 +1,112 @@
+//! `windlass migrate`: takes a cluster over from Flux, and gives it back.
+//!
+//! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
+//! controllers run, and what is needed to change that back is recorded in the cluster first.
+//!
+//! Below: what is there, and what would stop a migration (`survey`), what was there before (`record`), that nothing was
+//! written (`live`), and the two directions (`from_flux`, `to_flux`).
+
+mod from_flux;
+mod live;
+mod record;
+mod survey;
+mod to_flux;
+
+use anyhow::bail;
+use clap::{Args as ClapArgs, Subcommand};
+use objects::{Gvk, Object};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::connection::{Mark, say};
+use super::install::{MANAGER, POLL, name};
+use crate::cluster::{Cluster, ClusterError};
+
+/// The flags of `windlass migrate`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    direction: Direction,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Direction {
+    /// Scale Flux's source-, kustomize- and helm-controller to zero and install windlass in their place
+    FromFlux(from_flux::Args),
+    /// Scale windlass to zero and Flux's controllers back to what they were
+    ToFlux(to_flux::Args),
+}
+
+/// Migrates.
+///
+/// # Errors
+/// Something is in the way, or did not become ready; the message says what was undone.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.direction {
+        Direction::FromFlux(args) => from_flux::run(args),
+        Direction::ToFlux(args) => to_flux::run(args),
+    }
+}
+
+/// Objects of a kind; none where there is no such kind.
+async fn list(
+    cluster: &Cluster,
+    gvk: &Gvk,
+    namespace: &str,
+    selector: &str,
+) -> Result<Vec<Object>, ClusterError> {
+    let resource = match cluster.resource(gvk).await {
+        Ok(resource) => resource,
+        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let namespace = if resource.namespaced { namespace } else { "" };
+    cluster.list(&resource, namespace, selector).await
+}
+
+/// How many replicas a workload is to have.
+fn replicas(workload: &Object) -> i64 {
+    workload.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
+}
+
+/// Changes how many replicas a workload is to have.
+async fn scale(cluster: &Cluster, workload: &Object, replicas: i64) -> anyhow::Result<()> {
+    let resource = cluster.resource(&workload.gvk()).await?;
+    let patch = json!({"spec": {"replicas": replicas}});
+    let at = (workload.namespace(), workload.name());
+    cluster.merge_patch(&resource, at, &patch, MANAGER).await?;
+    say(Mark::Success, &format!("{} scaled to {replicas}", name(workload)));
+    Ok(())
+}
+
+/// Waits until no Pod of these workloads is left, so that none of them acts any more.
+async fn await_end(
+    cluster: &Cluster,
+    workloads: &[Object],
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    for workload in workloads {
+        let selector = selector(workload);
+        let pods = Gvk::new("v1", "Pod");
+        let mut is_told = false;
+        while let Some(pod) = list(cluster, &pods, workload.namespace(), &selector).await?.first() {
+            if Instant::now() >= deadline {
+                bail!("{} is still running", name(pod));
+            }
+            if !is_told {
+                say(Mark::Waiting, &format!("{} ends", name(pod)));
+                is_told = true;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+    Ok(())
+}
+
+/// The labels by which a workload selects its Pods.
+fn selector(workload: &Object) -> String {
+    let labels = workload.get("spec").map(|spec| &spec["selector"]["matchLabels"]);
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let pairs = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}

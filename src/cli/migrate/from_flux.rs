@@ -1,0 +1,222 @@
+//! `windlass migrate from-flux`: plan, record, scale Flux to zero, install windlass, verify; undone if one of them fails.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use objects::Object;
+use tokio::time::Instant;
+
+use super::super::check::is_supported;
+use super::super::connection::{Connection, Mark, block_on, print, say};
+use super::super::install::manifests::Manifests;
+use super::super::install::{self, POLL, definitions, name};
+use super::live::Live;
+use super::record::{Record, suspend};
+use super::survey::{Survey, is_ready, ready};
+use super::{await_end, scale, to_flux};
+use crate::cluster::Cluster;
+use crate::settings::parse_duration;
+
+/// How long a release that is being upgraded may take before anything is changed.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+/// How long Flux may at least take to be back: a short `--timeout` is about windlass.
+const UNDO_LIMIT: Duration = Duration::from_secs(120);
+
+/// The flags of `windlass migrate from-flux`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    /// Say what is there and what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long everything has to stay ready under windlass before the migration counts as done
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
+    observe: Duration,
+}
+
+/// Takes the cluster over.
+///
+/// # Errors
+/// Something is in the way, and nothing was changed; or something failed, and the message says whether all was undone.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    block_on(async {
+        let (cluster, version) = args.connection.open().await?;
+        let namespace = args.connection.namespace.as_str();
+        is_supported(&version)?;
+        let mut wanted = args.manifests.objects(namespace)?;
+        // It is there, and others have Pods in it, which a label of ours might forbid.
+        wanted.retain(|object| object.kind() != "Namespace");
+        definitions::check(&cluster, &wanted, false).await?;
+        let survey = Survey::of(&cluster, namespace).await?;
+        print(&survey.table())?;
+        check(&survey, namespace)?;
+        if args.dry_run {
+            tell_plan(&survey, namespace);
+            return Ok(());
+        }
+        let deadline = Instant::now() + args.connection.timeout;
+        let survey = await_rest(&cluster, namespace, survey).await?;
+        // One that is there is of a migration that was cut short: what is there now is no longer what Flux had.
+        let record = match Record::load(&cluster, namespace).await? {
+            Some(record) => record,
+            None => {
+                let record = Record::of(&cluster, &survey, &wanted).await?;
+                record.save(&cluster, namespace).await?;
+                record
+            }
+        };
+        if let Err(error) = take_over(&cluster, args, &survey, wanted, deadline).await {
+            say(Mark::Failure, &format!("{error:#}"));
+            say(Mark::Action, "giving the cluster back to Flux");
+            let deadline = Instant::now() + args.connection.timeout.max(UNDO_LIMIT);
+            to_flux::give_back(&cluster, namespace, &record, deadline).await.with_context(|| {
+                format!("Flux is not back yet; `windlass migrate to-flux -n {namespace}` tries again")
+            })?;
+            bail!("windlass did not take over, and Flux is as it was");
+        }
+        say(
+            Mark::Success,
+            "windlass has taken over; `windlass migrate to-flux` gives the cluster back",
+        );
+        tell_next(&survey, namespace);
+        Ok(())
+    })
+}
+
+/// Whether there is something to take over, and nothing in the way.
+fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
+    if survey.controllers.is_empty() {
+        bail!(
+            "no controller of Flux is in namespace {namespace}: name its namespace with -n, or `windlass install`"
+        );
+    }
+    if !survey.is_active() {
+        bail!(
+            "the controllers of Flux in namespace {namespace} have no replicas: `windlass install`"
+        );
+    }
+    for obstacle in &survey.obstacles {
+        say(Mark::Failure, obstacle);
+    }
+    match survey.obstacles.len() {
+        0 => Ok(()),
+        count => bail!("{count} object(s) are in the way; nothing was changed"),
+    }
+}
+
+fn tell_plan(survey: &Survey, namespace: &str) {
+    if let Some(object) = &survey.bootstrap {
+        say(
+            Mark::Action,
+            &format!("{} applies the controllers of Flux, so it would be suspended", name(object)),
+        );
+    }
+    for controller in &survey.controllers {
+        say(Mark::Action, &format!("{} would be scaled to zero", name(controller)));
+    }
+    say(Mark::Action, &format!("windlass would be installed in namespace {namespace}"));
+    tell_next(survey, namespace);
+}
+
+/// What a person has to do in the repository, where one installs Flux.
+fn tell_next(survey: &Survey, namespace: &str) {
+    let Some(object) = &survey.bootstrap else { return };
+    let path = object.get("spec").and_then(|spec| spec["path"].as_str()).unwrap_or("./");
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    let file = match path {
+        "" => format!("{namespace}/gotk-components.yaml"),
+        path => format!("{path}/{namespace}/gotk-components.yaml"),
+    };
+    say(
+        Mark::Warning,
+        &format!(
+            "{} stays suspended: it would install Flux's controllers again. In its repository, run \
+         `windlass install --export -n {namespace} > {file}`, commit that, then `flux resume kustomization {} -n {}`",
+            name(object),
+            object.name(),
+            object.namespace()
+        ),
+    );
+}
+
+/// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
+/// them.
+async fn await_rest(
+    cluster: &Cluster,
+    namespace: &str,
+    mut survey: Survey,
+) -> anyhow::Result<Survey> {
+    let deadline = Instant::now() + PROGRESS_LIMIT;
+    loop {
+        let is_busy = |it: &&Object| {
+            let is_suspended = it.get("spec").is_some_and(|spec| spec["suspend"] == true);
+            !is_suspended && ready(it).is_some_and(|condition| condition["status"] == "Unknown")
+        };
+        let busy = survey.of_kind("HelmRelease").find(is_busy).map(name);
+        let Some(busy) = busy else { return Ok(survey) };
+        if Instant::now() >= deadline {
+            bail!("{busy} is in progress: run this again when it is Ready or has failed");
+        }
+        say(Mark::Waiting, &format!("{busy} is in progress"));
+        tokio::time::sleep(4 * POLL).await;
+        survey = Survey::of(cluster, namespace).await?;
+    }
+}
+
+async fn take_over(
+    cluster: &Cluster,
+    args: &Args,
+    survey: &Survey,
+    wanted: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let live = Live::of(survey);
+    if let Some(object) = &survey.bootstrap {
+        suspend(cluster, object.namespace(), object.name(), true).await?;
+    }
+    for controller in &survey.controllers {
+        scale(cluster, controller, 0).await?;
+    }
+    await_end(cluster, &survey.controllers, deadline).await?;
+    install::apply(cluster, wanted, deadline).await?;
+    observe(cluster, args, survey, &live).await
+}
+
+/// Whether everything that was ready stays it, and nothing is written that has no reason.
+async fn observe(
+    cluster: &Cluster,
+    args: &Args,
+    before: &Survey,
+    live: &Live,
+) -> anyhow::Result<()> {
+    let namespace = args.connection.namespace.as_str();
+    say(Mark::Waiting, "every object that was ready stays ready");
+    tokio::time::sleep(args.observe).await;
+    let deadline = Instant::now() + args.connection.timeout;
+    let now = loop {
+        let now = Survey::of(cluster, namespace).await?;
+        let is_worse = |it: &&Object| {
+            before.objects.iter().any(|old| old.id() == it.id() && is_ready(old)) && !is_ready(it)
+        };
+        let Some(worse) =
+            now.objects.iter().find(is_worse).map(|it| (name(it), ready(it).cloned()))
+        else {
+            break now;
+        };
+        if Instant::now() >= deadline {
+            let message = worse.1.and_then(|it| it["message"].as_str().map(str::to_owned));
+            bail!("{} was ready and is not: {}", worse.0, message.unwrap_or_default());
+        }
+        tokio::time::sleep(2 * POLL).await;
+    };
+    let written = live.written(cluster, &now).await?;
+    if !written.is_empty() {
+        bail!("objects were written whose revision is the same: {}", written.join(", "));
+    }
+    say(Mark::Success, "nothing was written to what is managed");
+    Ok(())
+}

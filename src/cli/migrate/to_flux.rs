@@ -1,0 +1,83 @@
+//! `windlass migrate to-flux`: windlass is scaled to zero, and Flux is as it was.
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object};
+use tokio::time::Instant;
+
+use super::super::check::OURS;
+use super::super::connection::{Connection, Mark, block_on, say};
+use super::record::Record;
+use super::{await_end, list, scale};
+use crate::cluster::Cluster;
+
+/// The flags of `windlass migrate to-flux`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Gives the cluster back.
+///
+/// # Errors
+/// It was not taken over from Flux, or something did not become ready in time.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    block_on(async {
+        let (cluster, _) = args.connection.open().await?;
+        let namespace = &args.connection.namespace;
+        let Some(record) = Record::load(&cluster, namespace).await? else {
+            bail!(
+                "windlass did not take over from Flux in namespace {namespace}, so nothing is known of what it replaced: \
+                 name the namespace with -n, or `windlass uninstall` and `flux install`"
+            );
+        };
+        let workloads = workloads(&cluster, namespace).await?;
+        if args.dry_run {
+            say(
+                Mark::Action,
+                &format!("{} workload(s) of windlass would be scaled to zero", workloads.len()),
+            );
+            say(Mark::Action, "the controllers of Flux would be scaled to what they had");
+            return Ok(());
+        }
+        let deadline = Instant::now() + args.connection.timeout;
+        give_back(&cluster, namespace, &record, deadline).await?;
+        say(Mark::Success, "Flux has taken over");
+        say(
+            Mark::Action,
+            "windlass is still installed, with no replicas: `windlass uninstall` removes it",
+        );
+        Ok(())
+    })
+}
+
+/// Scales windlass to zero, waits until it is gone, and restores Flux.
+///
+/// # Errors
+/// Something did not end or become ready in time.
+pub(super) async fn give_back(
+    cluster: &Cluster,
+    namespace: &str,
+    record: &Record,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let workloads = workloads(cluster, namespace).await?;
+    for workload in &workloads {
+        scale(cluster, workload, 0).await?;
+    }
+    await_end(cluster, &workloads, deadline).await?;
+    record.restore(cluster, namespace, deadline).await
+}
+
+/// What windlass runs as.
+async fn workloads(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Object>> {
+    let mut found = Vec::new();
+    for kind in ["Deployment", "StatefulSet"] {
+        found.extend(list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS).await?);
+    }
+    Ok(found)
+}
