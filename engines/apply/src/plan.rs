@@ -22,8 +22,8 @@ use crate::{Inventory, Stage, prune_order};
 
 mod wait;
 
+pub use wait::{AWAITING_TERMINATION, health_text, stage_reason, stage_text};
 use wait::{Wait, node_of};
-pub use wait::{health_text, stage_text};
 
 /// Whose health a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,7 +279,7 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         Wait::Over => None,
         Wait::On(wake) => {
             let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
-            Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
+            Some(Verdict::Rest(Rest::Running(stage_reason(stage.kind), text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
         Wait::Failed(wait) => Some(failed_wait(desired, observed, wait)),
@@ -323,7 +323,7 @@ fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
     let wake = Wake::on(nodes).and_at(deadline);
-    Some(Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake)))
+    Some(Verdict::Rest(Rest::Running(AWAITING_TERMINATION, text, wake)))
 }
 
 /// Drift that cannot be corrected: what is refused while everything else is as it should be.

@@ -86,7 +86,7 @@ fn awaits_health(object: &Kustomization, revision: &str) -> bool {
     let is_of_this_spec = object
         .condition("Healthy")
         .is_some_and(|it| it.observed_generation == object.meta().generation);
-    is_attempted && is_of_this_spec && report::waiting_since(object).is_some()
+    is_attempted && is_of_this_spec && report::waiting(object).is_some()
 }
 
 /// Whether an object is ready, of this spec, and at a revision if one is named.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apply::plan::AWAITING_TERMINATION;
 use apply::{Action, Inventory};
 use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{Reconciled as _, Status as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Condition, Conditions, History, Rest, Status, Time, reason};
+use reconcile::{Condition, Conditions, History, Reason, Rest, Status, Time, reason};
 
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
@@ -22,9 +23,6 @@ const HEALTHY: &str = "Healthy";
 
 /// Conditions that this kind sets; others in the status are kept.
 pub(super) const OWNED: [&str; 1] = [HEALTHY];
-
-/// What the plan says while it waits for the end of deleted objects.
-pub(super) const TERMINATION: &str = "Waiting for the termination of deleted objects";
 
 /// What a write of the inventory says besides.
 #[derive(Debug, Clone, Copy)]
@@ -69,14 +67,37 @@ pub(super) struct Report {
     pub(super) events: Vec<Event>,
 }
 
-/// Since when something has been waited for, and what: the transition of Healthy=Unknown. A wait of another
-/// generation is none: its deadline is not inherited.
-pub(super) fn waiting_since(object: &Kustomization) -> Option<(String, Time)> {
+/// A wait that the status tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// What is waited for, as the plan's reason names it.
+    reason: String,
+    /// The revision that was attempted.
+    revision: String,
+    /// When it began: the transition of Healthy=Unknown.
+    since: Time,
+}
+
+impl Waiting {
+    /// When the wait began, if this is what is waited for. The end of deleted objects is of no revision.
+    pub(super) fn since(&self, why: Reason, revision: &str) -> Option<Time> {
+        let is_of_revision = why == AWAITING_TERMINATION || self.revision == revision;
+        (is_of_revision && self.reason == why.as_str()).then_some(self.since)
+    }
+}
+
+/// What is waited for. A wait of another generation is none: its deadline is not inherited.
+pub(super) fn waiting(object: &Kustomization) -> Option<Waiting> {
     let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let healthy = Condition::find(&conditions, HEALTHY)
         .filter(|c| c.status == Status::Unknown && c.observed_generation == generation)?;
-    Some((healthy.message.clone(), healthy.last_transition_time))
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.clone());
+    Some(Waiting {
+        reason: healthy.reason.clone(),
+        revision: attempted.unwrap_or_default(),
+        since: healthy.last_transition_time,
+    })
 }
 
 /// What is said of a phase. Parity(flux).

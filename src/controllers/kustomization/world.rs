@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use apply::plan::{health_text, is_passed, stage_text};
+use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
     Action, Apply, Desired, FailedWait, HealthWish, Inventory, Manifest, Observed, Report, Seen,
     SeenState, Step,
@@ -316,25 +316,17 @@ impl World {
             });
         }
         let object = self.object();
-        let stages = self.desired.stages.iter();
-        let stage_strings: Vec<String> = stages
-            .map(|s| stage_text(s.kind, &self.desired.revision, self.desired.stage_timeout))
-            .collect();
-        let since = super::report::waiting_since(&object);
-        let waited_for = |strings: &[String]| {
-            since.as_ref().filter(|(text, _)| strings.contains(text)).map(|(_, at)| *at)
-        };
+        let waiting = super::report::waiting(&object);
+        let since = |why| waiting.as_ref().and_then(|it| it.since(why, &self.desired.revision));
+        let mut stages = self.desired.stages.iter().filter(|stage| stage.kind.is_waited_for());
         Observed {
             now,
             recorded: known.recorded.clone(),
             objects,
             gone: known.gone.clone(),
             leaving: known.leaving.clone(),
-            waiting_since: waited_for(&[
-                health_text(&self.desired.revision, self.desired.timeout),
-                super::report::TERMINATION.to_owned(),
-            ]),
-            stage_waiting_since: waited_for(&stage_strings),
+            waiting_since: since(reason::PROGRESSING).or_else(|| since(AWAITING_TERMINATION)),
+            stage_waiting_since: stages.find_map(|stage| since(stage_reason(stage.kind))),
             failed_wait: self.settings.failed_wait.clone(),
             is_correction: self.settings.is_correction,
             contested: self.contests().standing(now),

@@ -335,8 +335,8 @@ fn crds_are_waited_for_before_the_rest_is_observed() {
     check(
         &sim.plan(&wish),
         &expect![[r#"
-        Progressing: Waiting for the CustomResourceDefinitions of revision main@sha1:0f with a timeout of 1m0s
-        wake at Some(60) on ["CustomResourceDefinition/widgets"]"#]],
+            AwaitingCRDs: Waiting for the CustomResourceDefinitions of revision main@sha1:0f with a timeout of 1m0s
+            wake at Some(60) on ["CustomResourceDefinition/widgets"]"#]],
     );
     assert!(!sim.observe(&wish).objects.contains_key(&config("a").id()));
     sim.stage_waiting_since = Some(time(0));
@@ -545,8 +545,8 @@ fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
     check(
         &Apply::plan(&wish, &observed),
         &expect![[r#"
-        Progressing: Waiting for the termination of deleted objects
-        wake at Some(300) on ["ConfigMap/shop/a"]"#]],
+            AwaitingTermination: Waiting for the termination of deleted objects
+            wake at Some(300) on ["ConfigMap/shop/a"]"#]],
     );
     (observed.waiting_since, observed.now) = (Some(time(0)), time(300));
     check(&Apply::plan(&wish, &observed), &expect!["Shrink "]);

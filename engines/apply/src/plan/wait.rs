@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use objects::{Gvk, ObjectId};
-use reconcile::{Node, Time, Wake, format_duration};
+use reconcile::{Node, Reason, Time, Wake, format_duration, reason};
 
 use super::{Desired, FailedWait, Observed, later};
 use crate::StageKind;
@@ -24,6 +24,20 @@ pub(super) enum Wait {
     On(Wake),
     /// It has failed: why, and whose change would be worth another run.
     Failed(FailedWait),
+}
+
+/// Why a run rests while the end of deleted objects is waited for.
+pub const AWAITING_TERMINATION: Reason = Reason::new("AwaitingTermination");
+
+/// Why a run rests while a stage is waited for: with the revision it tells one wait from another.
+pub fn stage_reason(stage: StageKind) -> Reason {
+    const CRDS: Reason = Reason::new("AwaitingCRDs");
+    const CLASSES: Reason = Reason::new("AwaitingClasses");
+    match stage {
+        StageKind::Crds => CRDS,
+        StageKind::Classes => CLASSES,
+        StageKind::Custom | StageKind::Rest => reason::PROGRESSING,
+    }
 }
 
 /// The text while health is waited for; constant for a revision, so that its transition time is the wait's beginning.

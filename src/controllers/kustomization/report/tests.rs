@@ -10,6 +10,11 @@ fn time(second: i64) -> Time {
     Time::from_second(1_790_000_000 + second).unwrap()
 }
 
+/// When the wait for health began that an object tells of.
+fn begun(object: &Kustomization) -> Option<Time> {
+    waiting(object)?.since(reason::PROGRESSING, "main@sha1:abc")
+}
+
 fn kustomization(status: impl serde::Serialize) -> Kustomization {
     serde_json::from_value(json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
@@ -104,7 +109,7 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let later = Run { now: time(100), ..run(&waiting, &[]) };
     let second = report(&kustomization(first.after), &later);
-    assert_eq!(waiting_since(&kustomization(second.after)), Some((text.to_owned(), time(2))));
+    assert_eq!(begun(&kustomization(second.after)), Some(time(2)));
 }
 
 #[test]
@@ -113,19 +118,38 @@ fn a_wait_of_another_generation_lends_nobody_its_beginning() {
     let waiting = Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let mut edited = kustomization(first.after);
-    assert_eq!(waiting_since(&edited), Some((text.to_owned(), time(2))));
+    assert_eq!(begun(&edited), Some(time(2)));
     edited.meta_mut().generation = Some(4);
-    assert_eq!(waiting_since(&edited), None);
+    assert_eq!(begun(&edited), None);
     let later = Run { now: time(250), ..run(&waiting, &[]) };
     let mut second = kustomization(report(&edited, &later).after);
     second.meta_mut().generation = Some(4);
-    assert_eq!(waiting_since(&second), Some((text.to_owned(), time(250))));
+    assert_eq!(begun(&second), Some(time(250)));
     // An announcement in the middle of a run begins it, too.
     let announced = Progress::Awaiting("main@sha1:abc", text);
     let (_, after) = progress(&edited, &Inventory::default(), announced, time(260));
     let mut third = kustomization(after);
     third.meta_mut().generation = Some(4);
-    assert_eq!(waiting_since(&third), Some((text.to_owned(), time(260))));
+    assert_eq!(begun(&third), Some(time(260)));
+}
+
+#[test]
+fn a_wait_is_known_by_reason_and_revision_and_not_by_its_words() {
+    let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
+    let resting = |why| Rest::Running(why, text.to_owned(), Wake::at(time(300)));
+    let told = |rest: &Rest| {
+        let mut object = kustomization(report(&kustomization(json!({})), &run(rest, &[])).after);
+        for condition in &mut object.status.as_mut().unwrap().conditions {
+            condition.message = "in other words".to_owned();
+        }
+        waiting(&object).unwrap()
+    };
+    let health = told(&resting(reason::PROGRESSING));
+    assert_eq!(health.since(reason::PROGRESSING, "main@sha1:abc"), Some(time(2)));
+    assert_eq!(health.since(reason::PROGRESSING, "main@sha1:def"), None);
+    assert_eq!(health.since(AWAITING_TERMINATION, "main@sha1:abc"), None);
+    let end = told(&resting(AWAITING_TERMINATION));
+    assert_eq!(end.since(AWAITING_TERMINATION, ""), Some(time(2)));
 }
 
 #[test]
