@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let place = self.remote.repository.to_string();
-        Err(Error::Mismatch { what, place, expected: expected.clone(), found })
+        Err(Error::Mismatch { what, place, expected: expected.clone() })
     }
 
     /// What a question is about, for people.

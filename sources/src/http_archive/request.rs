@@ -185,7 +185,7 @@ impl Asking<'_> {
         }
         let (mut file, sealed): (File, _) = out.finish();
         if let Some(expected) = self.remote.digest.clone().filter(|it| *it != sealed.digest) {
-            return Err(Error::Mismatch { url: self.url(), expected, found: sealed.digest });
+            return Err(Error::Mismatch { url: self.url(), expected });
         }
         file.rewind().map_err(disk)?;
         let name = self.remote.url.path_segments().and_then(|mut parts| parts.next_back());

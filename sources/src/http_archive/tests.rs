@@ -186,7 +186,8 @@ fn bytes_have_the_digest_that_is_asked_for() {
         let other = format!("sha256:{}", "0".repeat(64));
         let wrong = remote().with_digest(Some(&other)).unwrap();
         let error = asked(&wrong, None).await.unwrap_err().to_string();
-        assert!(error.contains(&found.digest) && error.contains("spec.digest"), "{error}");
+        assert!(error.contains(&other) && error.contains("spec.digest"), "{error}");
+        assert!(!error.contains(&found.digest), "it tells what is there: {error}");
         for bad in ["sha256:1", "md5:00", "", &found.digest.to_ascii_uppercase()] {
             assert!(
                 matches!(remote().with_digest(Some(bad)), Err(Error::InvalidDigest(_))),

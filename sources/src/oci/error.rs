@@ -110,16 +110,14 @@ pub enum Error {
         limit: Duration,
     },
     /// What came is not what was asked for.
-    #[error("a {what} of {place} has digest {found} instead of {expected}")]
+    #[error("the digest of a {what} of {place} is not {expected}")]
     Mismatch {
         /// `manifest` or `layer`.
         what: &'static str,
         /// The repository.
         place: String,
-        /// What was asked for.
+        /// What was asked for. What came is not told, as everywhere.
         expected: Digest,
-        /// What came.
-        found: Digest,
     },
     /// There is more than may be.
     #[error("{what} is larger than the limit of {limit}")]
