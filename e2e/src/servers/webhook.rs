@@ -1,4 +1,4 @@
-//! An admission webhook on loopback: it admits everything, refuses everything, or does not answer, as a story says.
+//! An admission webhook on loopback: it admits, refuses or does not answer, as a story says.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,8 @@ pub enum Answer {
     Admit,
     /// It is refused, with this text.
     Refuse(String),
+    /// It is refused, with this text, unless it is a dry-run.
+    RefuseWrites(String),
     /// It gets no answer.
     Hang,
 }
@@ -108,9 +110,11 @@ async fn review(
     };
     let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
+    let is_dry_run = asked["request"]["dryRun"] == true;
     match answer {
         Answer::Admit => {}
-        Answer::Refuse(text) => {
+        Answer::RefuseWrites(_) if is_dry_run => {}
+        Answer::Refuse(text) | Answer::RefuseWrites(text) => {
             response["allowed"] = false.into();
             response["status"] = json!({"message": text});
         }

@@ -1,6 +1,7 @@
 //! An archive on a web server becomes objects, by way of an ExternalArtifact.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{SOON, condition};
@@ -9,6 +10,8 @@ use e2e::harness::{Story, Target};
 use e2e::servers::web::WebServer;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 
@@ -120,5 +123,53 @@ async fn an_external_artifact_of_somebody_else_is_left_alone() -> Result<()> {
     story.delete(&external("app")).await?;
     story.await_ready(&archive("app")).await?;
     ensure!(story.expect(&external("app")).await?.uid() != Some(uid), "it is the old one");
+    story.end().await
+}
+
+/// A server that sends a byte now and then and never ends.
+async fn dripping() -> Result<(String, tokio::task::JoinHandle<()>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/app.tar.gz", listener.local_addr()?);
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut next: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+                while stream.write_all(next).await.is_ok() {
+                    next = b"#";
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            });
+        }
+    });
+    Ok((url, serving))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_drip_hold_up_no_other_namespace() -> Result<()> {
+    let story = Story::with_windlass("drip").await?;
+    let (url, serving) = dripping().await?;
+    for at in 0..6 {
+        follow(&story, &format!("drip-{at}"), &url, json!({"timeout": "60m"})).await?;
+    }
+    // Those that got a permit say that they fetch; the others wait for it.
+    story
+        .await_until("two archives to be fetched", SOON, async || {
+            let mut fetching = 0;
+            for at in 0..6 {
+                let object = story.expect(&archive(&format!("drip-{at}"))).await?;
+                fetching += usize::from(condition(&object, "Reconciling")["status"] == "True");
+            }
+            Ok((fetching >= 2).then_some(()))
+        })
+        .await?;
+    let other = Story::with_windlass("beside-drip").await?;
+    let _upstream = other.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    other.kustomization("app", "app", json!({})).await?;
+    other.await_value("a", "1").await?;
+    other.end().await?;
+    serving.abort();
+    for at in 0..6 {
+        story.delete(&archive(&format!("drip-{at}"))).await?;
+    }
     story.end().await
 }

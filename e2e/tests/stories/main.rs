@@ -11,6 +11,7 @@ mod chart_places;
 mod crd_cr_namespace;
 mod deletion_policies;
 mod dependency_cycle;
+mod drift;
 mod expressions;
 mod force_immutable;
 mod git_connections;

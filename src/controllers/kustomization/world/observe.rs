@@ -257,7 +257,7 @@ impl World {
         self.resource(id).await
     }
 
-    fn refused(&self, manifest: &Manifest, error: &ClusterError) -> SeenState {
+    pub(super) fn refused(&self, manifest: &Manifest, error: &ClusterError) -> SeenState {
         let id = &manifest.id;
         {
             let mut known = self.known();

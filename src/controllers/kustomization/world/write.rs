@@ -74,12 +74,17 @@ impl World {
 
     /// Writes one object; an error names it.
     async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), Failure> {
-        self.write(manifest, recreate).await.map_err(|error| {
-            self.note(&error);
-            let told = self.settings.secrets.mask(&error.to_string());
-            let text = format!("{}: {told}", manifest.id.subject());
-            Failure { text, is_transient: error.is_transient() }
-        })
+        let Err(error) = self.write(manifest, recreate).await else { return Ok(()) };
+        // Of drift, one object that is refused does not keep the others, nor the stages after its own.
+        if self.settings.is_correction && !error.is_of_server() {
+            let refused = self.refused(manifest, &error);
+            self.known().seen.insert(manifest.id.clone(), refused);
+            return Ok(());
+        }
+        self.note(&error);
+        let told = self.settings.secrets.mask(&error.to_string());
+        let text = format!("{}: {told}", manifest.id.subject());
+        Err(Failure { text, is_transient: error.is_transient() })
     }
 
     async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
