@@ -64,7 +64,7 @@ impl Kind {
 }
 
 /// The list of kinds, in the order of the names of their CRDs.
-const KINDS: [Kind; 9] = [
+const KINDS: &[Kind] = &[
     Kind::of::<source::Bucket>(),
     Kind::of::<source::ExternalArtifact>(),
     Kind::of::<source::GitRepository>(),
