@@ -78,6 +78,24 @@ fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Printed, Str
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let world = Arc::new(world(settings, stop)?);
     let plan = Plan::load(&world, directory, settings).map_err(|error| error.to_string())?;
+    let mut printed = run_command(plan, flags, stop)?;
+    printed.warnings.extend(changing(&world));
+    Ok(printed)
+}
+
+/// A warning that the next run can print something else, if it can.
+fn changing(world: &World) -> Option<String> {
+    let drawn = world.drawn();
+    (!drawn.is_empty()).then(|| {
+        format!(
+            "the helmfile draws on the time or on randomness ({}), so each run can give another result: \
+             pass such values with --state-values-file or --state-values-set",
+            drawn.join(", ")
+        )
+    })
+}
+
+fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Printed, String> {
     let printed = match &flags.command {
         Command::Build { embed_values } => {
             let temporary = std::env::temp_dir();

@@ -12,10 +12,12 @@
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
 //! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
+//!    `digest.rs` tells whether two plans are the same.
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `references.rs` refuses references to secrets.
 
 mod chartify;
 mod charts;
+mod digest;
 mod environment;
 mod error;
 mod field;

@@ -33,6 +33,12 @@ impl Plan {
         Ok(Self { world: Arc::clone(world), helmfiles })
     }
 
+    /// The functions that used the time or randomness while the plan was made, in order: see [`World::drawn`].
+    #[must_use]
+    pub fn drawn(&self) -> Vec<&'static str> {
+        self.world.drawn()
+    }
+
     /// Keeps the releases that match the selectors.
     ///
     /// # Errors

@@ -262,7 +262,7 @@ fn table<const N: usize>(rows: &[[String; N]], separator: &str, space: usize) ->
 
 impl Helmfile {
     /// All of it, in the order in which helmfile writes it.
-    fn emit(&self) -> Out {
+    pub(crate) fn emit(&self) -> Out {
         let mut fields = vec![("filepath", Out::Plain(self.path.as_str().into()))];
         if let Out::Fields(own) = self.spec.emit() {
             fields.extend(own);

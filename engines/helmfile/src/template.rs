@@ -46,6 +46,10 @@ impl sprig::World for Host {
     fn address_of(&self, _: &str) -> Result<String, String> {
         Ok(String::new())
     }
+
+    fn drew(&self, function: &'static str) {
+        self.world.note(function);
+    }
 }
 
 /// Renders strings in a directory, whose `_*.tpl` they can include.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use golang::time::{Time, Zone};
 use tree::Memory;
@@ -14,7 +15,11 @@ fn plan(files: &[(&str, &str)]) -> Result<Plan> {
     let files = Memory::from_files(files.iter().copied()).unwrap();
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(0, 0, utc.clone());
-    let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
+    // All values in turn: functions draw until they get one that they can use.
+    let next = AtomicU8::new(0);
+    let random = Arc::new(move |bytes: &mut [u8]| {
+        bytes.fill_with(|| next.fetch_add(1, Ordering::Relaxed));
+    });
     let world = World::new(Arc::new(files), BTreeMap::new(), now, utc, random);
     let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
     Plan::load(&Arc::new(world), "/", &settings)
@@ -126,4 +131,64 @@ fn a_plan_without_releases_says_so() {
         plan(&[("helmfile.yaml", "releases: []\n")]).unwrap().build(false, "/tmp").unwrap();
     assert!(!printed.has_releases);
     assert!(printed.text.starts_with("---\n#  Source: /helmfile.yaml\n"), "{}", printed.text);
+}
+
+/// The digest of a plan, and the functions that drew on the time or randomness meanwhile.
+fn digest(files: &[(&str, &str)]) -> (String, Vec<&'static str>) {
+    let plan = plan(files).unwrap();
+    (plan.digest().unwrap(), plan.drawn())
+}
+
+#[test]
+fn a_digest_changes_with_whatever_a_release_is_given() {
+    const HELMFILE: &str = "environments:\n  default:\n    values: [env.yaml]\n---\nreleases:\n\
+        - name: r\n  chart: ./c\n  values: [values.yaml.gotmpl, {b: 1}]\n  set: [{name: f, file: f.txt}]\n  \
+        strategicMergePatches: [patch.yaml]\n  needs: [s]\n- {name: s, chart: ./c, installed: true}\n";
+    let files = |changed: &'static str, text: &'static str| {
+        let all = [
+            ("helmfile.yaml", HELMFILE),
+            ("env.yaml", "a: 1\n"),
+            ("values.yaml.gotmpl", "a: {{ .Values.a }}\n"),
+            ("f.txt", "text"),
+            ("patch.yaml", "kind: A\n"),
+            ("other.txt", "not named"),
+        ];
+        all.map(|(path, known)| (path, if path == changed { text } else { known }))
+    };
+    let (first, drawn) = digest(&files("", ""));
+    assert!(first.starts_with("sha256:") && first.len() == 71, "{first}");
+    assert_eq!(drawn, Vec::<&str>::new());
+    assert_eq!(digest(&files("", "")).0, first);
+    assert_eq!(digest(&files("other.txt", "not named either")).0, first);
+    for (path, text) in [
+        ("env.yaml", "a: 2\n"),
+        ("env.yaml", "a: 1\nb: 1\n"),
+        ("values.yaml.gotmpl", "a: 3\n"),
+        ("f.txt", "texts"),
+        ("patch.yaml", "kind: B\n"),
+        ("helmfile.yaml", "releases:\n- {name: r, chart: ./c}\n"),
+    ] {
+        assert_ne!(digest(&files(path, text)).0, first, "{path}");
+    }
+}
+
+#[test]
+fn functions_that_draw_on_the_time_or_randomness_are_named() {
+    let of =
+        |text: &str| digest(&[("helmfile.yaml.gotmpl", text), ("v.gotmpl", "a: {{ uuidv4 }}")]).1;
+    let release = |name: &str| format!("releases:\n- {{name: {name}, chart: ./c}}\n");
+    for call in
+        ["randAlpha 3", "randInt 0 5", "bcrypt \"a\"", "uuidv4", "now | unixEpoch", "htmlDate nil"]
+    {
+        let function = call.split(' ').next().unwrap();
+        assert_eq!(of(&release(&format!("'{{{{ {call} | toString | quote }}}}'"))), [function]);
+    }
+    for call in ["htmlDate 5", "sha256sum \"a\"", "dig \"a\" 1 (dict)"] {
+        assert!(of(&release(&format!("'{{{{ {call} }}}}'"))).is_empty(), "{call}");
+    }
+    let values = "releases:\n- {name: r, chart: ./c, values: [v.gotmpl]}\n";
+    let plan = plan(&[("helmfile.yaml", values), ("v.gotmpl", "a: {{ uuidv4 }}")]).unwrap();
+    assert!(plan.drawn().is_empty());
+    plan.digest().unwrap();
+    assert_eq!(plan.drawn(), ["uuidv4"]);
 }

@@ -1,7 +1,7 @@
 //! What a plan knows of the world: files, variables, the time, randomness. A plan is a function of this and of its
 //! settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use tree::Files;
 
 pub use sprig::Fill;
 
-/// The world as templates of helmfiles see it.
+/// The world as templates of helmfiles see it. Each plan has its own.
 pub struct World {
     pub(crate) files: Arc<dyn Files + Send + Sync>,
     pub(crate) variables: BTreeMap<String, String>,
@@ -24,6 +24,8 @@ pub struct World {
     pub(crate) stop: Stop,
     /// All templates of a plan draw from one budget.
     budget: Mutex<Budget>,
+    /// Functions that used the time or randomness.
+    drew: Mutex<BTreeSet<&'static str>>,
 }
 
 impl World {
@@ -36,7 +38,8 @@ impl World {
         random: Arc<Fill>,
     ) -> Self {
         let budget = Mutex::new(Budget::new(Limits::default()));
-        Self { files, variables, now, local, random, stdin: None, stop: Stop::default(), budget }
+        let (stop, drew) = (Stop::default(), Mutex::default());
+        Self { files, variables, now, local, random, stdin: None, stop, budget, drew }
     }
 
     /// With what `--file -` reads.
@@ -67,6 +70,17 @@ impl World {
     pub(crate) fn is_restricted(&self) -> bool {
         self.is_on("HELMFILE_DISABLE_INSECURE_FEATURES")
             || self.is_on("HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS")
+    }
+
+    /// The functions that templates have called so far and that used the time or randomness, in order: because of them,
+    /// the same files and settings can give something else next time.
+    pub fn drawn(&self) -> Vec<&'static str> {
+        self.drew.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Takes note of a function that used the time or randomness.
+    pub(crate) fn note(&self, function: &'static str) {
+        self.drew.lock().unwrap_or_else(PoisonError::into_inner).insert(function);
     }
 
     /// Does something with the budget.

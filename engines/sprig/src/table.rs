@@ -7,7 +7,7 @@ use gotemplate::{Call, Failure, Functions};
 use crate::arguments::TEXT;
 use crate::functions::ALL;
 use crate::signature;
-use crate::world::{Draws, NOT_ALONE, World};
+use crate::world::{Draws, NOT_ALONE, Seen, World};
 
 /// A function of templates.
 pub(crate) struct Entry {
@@ -84,11 +84,12 @@ pub fn functions<H: World + 'static>() -> Functions {
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
             Body::Impure(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                body(world, call, args)
+                body(&Seen { world, function: entry.name }, call, args)
             }),
             Body::Random(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                let draws = Draws::of(world).ok_or(NOT_ALONE)?;
+                let seen = Seen { world, function: entry.name };
+                let draws = Draws::of(&seen).ok_or(NOT_ALONE)?;
                 body(draws, call, args)
             }),
         }

@@ -32,6 +32,39 @@ pub trait World: Send + Sync {
     fn may_change(&self, _: &Map) -> bool {
         true
     }
+
+    /// Takes note that a function has used the time or randomness, so that the next run may give something else.
+    fn drew(&self, _: &'static str) {}
+}
+
+/// The world as one function sees it: what it draws is noted under its name.
+pub(crate) struct Seen<'w> {
+    pub(crate) world: &'w dyn World,
+    pub(crate) function: &'static str,
+}
+
+impl World for Seen<'_> {
+    fn now(&self) -> Time {
+        self.world.drew(self.function);
+        self.world.now()
+    }
+
+    fn local(&self) -> &Zone {
+        self.world.local()
+    }
+
+    fn randomness(&self) -> Option<&Fill> {
+        self.world.drew(self.function);
+        self.world.randomness()
+    }
+
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        self.world.address_of(host)
+    }
+
+    fn may_change(&self, map: &Map) -> bool {
+        self.world.may_change(map)
+    }
 }
 
 /// The world of a function that needs random bytes. There is none for a run beside others, so nothing can be drawn out of

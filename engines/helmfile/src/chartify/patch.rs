@@ -81,7 +81,7 @@ impl Helmfile {
     }
 
     /// The text of an entry, which is a file or written out.
-    fn patch_text(
+    pub(crate) fn patch_text(
         &self,
         world: &Arc<World>,
         release: &Release,
