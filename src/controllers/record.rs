@@ -78,7 +78,7 @@ impl<K: Controlled> Latest<K> {
         after: &K::Status,
     ) -> Result<Option<Arc<K>>, ClusterError> {
         let Some(patch) = change(before, after) else { return Ok(Some(object.clone())) };
-        let manager = format!("gotk-{}", K::CONTROLLER);
+        let manager = manager::<K>();
         // An inventory that somebody else wrote meanwhile would shrink to what is known here, so that objects were forgotten.
         let is_guarded = before.inventory() != after.inventory();
         let mut version = object.resource_version().filter(|_| is_guarded);
@@ -139,8 +139,10 @@ impl<K: Controlled> Latest<K> {
         if wanted {
             finalizers.push(FINALIZER.to_owned());
         }
-        let written =
-            context.cluster.write_finalizers(&**object, K::CONTROLLER, &finalizers).await?;
+        // Not as the manager that applies: a Kustomization that applies this object takes over what that one updated,
+        // and would remove the finalizer because it is not in the manifest.
+        let manager = manager::<K>();
+        let written = context.cluster.write_finalizers(&**object, &manager, &finalizers).await?;
         Ok(written.map(|object| self.wrote(object)))
     }
 }
@@ -154,6 +156,11 @@ fn with_status_of<K: Controlled>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
     let mut object = K::clone(object);
     object.set_status(status_of(&**newer));
     Arc::new(object)
+}
+
+/// Who writes statuses and finalizers. Parity(flux).
+fn manager<K: Controlled>() -> String {
+    format!("gotk-{}", K::CONTROLLER)
 }
 
 /// Flux's finalizer, so that either may finish what the other began.

@@ -5,6 +5,7 @@ use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target};
 use e2e::servers::webhook::{Answer, Webhook};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 /// Has the API server ask a webhook about what windlass does to a ClusterRole.
@@ -63,5 +64,44 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     let kind = "ValidatingWebhookConfiguration";
     let configuration = Target::new("admissionregistration.k8s.io/v1", kind, &story.namespace);
     story.delete(&configuration).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<()> {
+    let story = Story::with_windlass("nested").await?;
+    let child = format!(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: child\nspec:\n  \
+         interval: 1h\n  path: ./child\n  prune: true\n  targetNamespace: {}\n  \
+         sourceRef: {{kind: GitRepository, name: app}}\n",
+        story.namespace
+    );
+    let files = [("apps/child.yaml", child), ("child/map.yaml", config_map("map", "1"))];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"path": "./apps"})).await?;
+    let (parent, child) = (Target::kustomization("app"), Target::kustomization("child"));
+    story.await_ready(&parent).await?;
+    story.await_value("map", "1").await?;
+    story.await_ready(&child).await?;
+
+    // A comparison of everything, after which a finalizer that was taken over would be gone.
+    let before = story.expect(&child).await?;
+    let token = story.request(&parent).await?;
+    story
+        .await_object(&parent, SOON, |object| {
+            object.data["status"]["lastHandledReconcileAt"] == token.as_str()
+        })
+        .await?;
+    let after = story.expect(&child).await?;
+    // What the applying manager updated is taken over, and goes with the next apply if no manifest has it.
+    let updated = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Update");
+    let entries = after.metadata.managed_fields.iter().flatten();
+    let managers: Vec<_> = entries.filter(updated).map(|it| it.manager.as_deref()).collect();
+    ensure!(!managers.contains(&Some("kustomize-controller")), "{managers:?}");
+    ensure!(
+        before.metadata.resource_version == after.metadata.resource_version,
+        "it was written: {:?}",
+        after.metadata.managed_fields
+    );
     story.end().await
 }

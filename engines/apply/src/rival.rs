@@ -121,8 +121,13 @@ pub fn contested_text(
             let what = match told.is_empty() {
                 false => told.join("; "),
                 true => {
-                    let paths = diff_paths(live, dry_run, SHOWN).join(", ");
-                    format!("another client repeatedly sets {paths}")
+                    match diff_paths(live, dry_run, SHOWN).join(", ") {
+                        // Only who holds the fields differs.
+                        paths if paths.is_empty() => {
+                            "another client repeatedly takes over its fields".to_owned()
+                        }
+                        paths => format!("another client repeatedly sets {paths}"),
+                    }
                 }
             };
             (
