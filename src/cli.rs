@@ -1,5 +1,6 @@
 //! What people type: one file per command, and the exit status.
 
+mod bootstrap;
 mod build;
 mod check;
 mod connection;
@@ -28,6 +29,10 @@ fn command() -> Command {
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommand(
+            of("bootstrap", BOOTSTRAP)
+                .defer(|it| bootstrap::Args::augment_args(it).about(BOOTSTRAP).long_about(None)),
+        )
         .subcommand(
             of("build", BUILD)
                 .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
@@ -59,6 +64,7 @@ fn command() -> Command {
         )
 }
 
+const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
@@ -93,6 +99,7 @@ pub(crate) fn run() -> ExitCode {
 /// Runs the command that was named; the outer error is that of its flags.
 fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error> {
     Ok(match matches.subcommand() {
+        Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         // Its errors are worded as kustomize words them, so that scripts see no difference.
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
         Some(("check", given)) => check::run(&flags(given)?),

@@ -96,10 +96,10 @@ async fn apply_stage(cluster: &Cluster, stage: &Stage) -> anyhow::Result<()> {
         let id = name(wanted);
         let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
         let after = write(cluster, wanted, Mode::Write).await.with_context(|| id.clone())?;
-        let version = |object: &Object| object.meta("resourceVersion").cloned();
+        // Not by version: controllers write statuses meanwhile.
         let what = match before {
             None => "created",
-            Some(before) if version(&before) != version(&after) => "configured",
+            Some(before) if text(&before)? != text(&after)? => "configured",
             Some(_) => "unchanged",
         };
         say(Mark::Success, &format!("{id} {what}"));
@@ -154,7 +154,8 @@ async fn preview(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error).with_context(|| id.clone()),
         };
-        let (before, after) = (before.map(text).transpose()?.unwrap_or_default(), text(after)?);
+        let (before, after) =
+            (before.as_ref().map(text).transpose()?.unwrap_or_default(), text(&after)?);
         if before != after {
             let diff = TextDiff::from_lines(&before, &after);
             print(
@@ -173,7 +174,8 @@ fn is_unknown(error: &ClusterError) -> bool {
 }
 
 /// An object as people compare it.
-fn text(mut object: Object) -> anyhow::Result<String> {
+fn text(object: &Object) -> anyhow::Result<String> {
+    let mut object = object.clone();
     for field in SERVER_FIELDS {
         object.metadata_mut().remove(field);
     }

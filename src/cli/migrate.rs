@@ -12,6 +12,8 @@ mod record;
 mod survey;
 mod to_flux;
 
+pub(super) use self::survey::has_flux;
+
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use objects::{Gvk, Object};

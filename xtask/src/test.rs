@@ -11,8 +11,9 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 19] = [
+const STORIES: [&str; 20] = [
     "bed",
+    "bootstrap",
     "bucket",
     "charts",
     "clouds",

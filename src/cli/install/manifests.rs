@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: the manifests (`deploy/`), building (`kustomize`).
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use golang::meter::{Meter, Stop};
 use include_dir::{Dir, include_dir};
@@ -80,11 +80,24 @@ impl Manifests {
         objects.into_iter().map(object).collect()
     }
 
+    /// Whether an installation has the rights to apply its own manifests.
+    ///
+    /// # Errors
+    /// It has not.
+    pub(in crate::cli) fn can_manage_itself(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.profile != Profile::Lockdown,
+            "with --profile lockdown windlass applies with the rights of tenants only, which may not change windlass: \
+             use `windlass install --profile lockdown`"
+        );
+        Ok(())
+    }
+
     /// The same as a stream of documents.
     ///
     /// # Errors
     /// A flag makes a manifest that cannot be built.
-    pub(super) fn yaml(&self, namespace: &str) -> anyhow::Result<String> {
+    pub(in crate::cli) fn yaml(&self, namespace: &str) -> anyhow::Result<String> {
         Ok(self.build(namespace)?.yaml()?)
     }
 

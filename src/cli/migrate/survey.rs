@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::install::name;
 use super::{list, replicas};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::kinds;
 
 /// Controllers of Flux whose work windlass does.
@@ -31,15 +31,32 @@ pub(super) struct Survey {
     pub(super) obstacles: Vec<String>,
 }
 
+/// The Deployments of the controllers that windlass replaces.
+async fn controllers(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
+    let deployments = Gvk::new("apps/v1", "Deployment");
+    let mut found = list(cluster, &deployments, namespace, FLUX).await?;
+    found.retain(|it| REPLACED.contains(&it.name()));
+    Ok(found)
+}
+
+/// Whether controllers of Flux run in a namespace that windlass would replace.
+///
+/// # Errors
+/// The API server refuses to list them.
+pub(in crate::cli) async fn has_flux(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<bool, ClusterError> {
+    Ok(controllers(cluster, namespace).await?.iter().any(|it| replicas(it) > 0))
+}
+
 impl Survey {
     /// Reads the cluster.
     ///
     /// # Errors
     /// The API server refuses to list something.
     pub(super) async fn of(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
-        let deployments = Gvk::new("apps/v1", "Deployment");
-        let mut controllers = list(cluster, &deployments, namespace, FLUX).await?;
-        controllers.retain(|it| REPLACED.contains(&it.name()));
+        let controllers = controllers(cluster, namespace).await?;
         let mut objects = Vec::new();
         for (_, crd) in crds::all() {
             let Some(version) = crd.spec.versions.iter().find(|it| it.storage) else { continue };

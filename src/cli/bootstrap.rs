@@ -1,0 +1,236 @@
+//! `windlass bootstrap git`: writes windlass's own manifests to a repository, installs them, and has windlass follow that
+//! repository from then on.
+//!
+//! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
+//! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
+//! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]).
+
+mod credentials;
+mod layout;
+mod repository;
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args as ClapArgs, Subcommand};
+use objects::{Gvk, Object};
+use serde_json::json;
+use tokio::time::Instant;
+use url::Url;
+
+use self::credentials::{Credentials, Given};
+use self::layout::Layout;
+use self::repository::Repository;
+use super::connection::{Connection, Mark, block_on, print, say};
+use super::install::manifests::Manifests;
+use super::install::{self, MANAGER, POLL, definitions};
+use super::migrate;
+use crate::cluster::Cluster;
+use crate::settings::parse_duration;
+
+/// The flags of `windlass bootstrap`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    provider: Provider,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Provider {
+    /// Use any Git server, over SSH or HTTPS
+    Git(Box<Git>),
+}
+
+/// The flags of `windlass bootstrap git`.
+#[derive(Debug, Clone, ClapArgs)]
+struct Git {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    #[command(flatten)]
+    given: Given,
+    /// URL of the repository, ssh:// or https://
+    #[arg(long, value_name = "URL")]
+    url: Url,
+    /// Branch of the repository
+    #[arg(long, default_value = "main", value_name = "BRANCH")]
+    branch: String,
+    /// Folder of this cluster in the repository
+    #[arg(long, default_value = "", value_name = "PATH")]
+    path: String,
+    /// How often the repository is read
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = parse_duration)]
+    interval: Duration,
+    /// Permit URLs that begin with http://
+    #[arg(long)]
+    allow_insecure_http: bool,
+    /// Assume that the generated deploy key has access to the repository
+    #[arg(short, long)]
+    silent: bool,
+    /// Author of the commit
+    #[arg(long, default_value = "windlass", value_name = "NAME")]
+    author_name: String,
+    /// Email address of the author of the commit
+    #[arg(long, default_value = "", value_name = "ADDRESS")]
+    author_email: String,
+    /// Text after the message of the commit, such as [ci skip]
+    #[arg(long, value_name = "TEXT")]
+    commit_message_appendix: Option<String>,
+    /// Certificates that the server's certificate is verified with
+    #[arg(long, value_name = "PATH")]
+    ca_file: Option<PathBuf>,
+}
+
+/// Bootstraps a cluster.
+///
+/// # Errors
+/// What is in the way, or what did not become ready in time.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let Provider::Git(args) = &args.provider;
+    credentials::check(&args.url, args.allow_insecure_http)?;
+    let namespace = &args.connection.namespace;
+    let components = args.manifests.yaml(namespace)?;
+    let wanted = args.manifests.objects(namespace)?;
+    args.manifests.can_manage_itself()?;
+    block_on(async {
+        let deadline = Instant::now() + args.connection.timeout;
+        let (cluster, version) = args.connection.open().await?;
+        super::check::is_supported(&version)?;
+        definitions::check(&cluster, &wanted, false).await?;
+        ensure_no_flux(&cluster, namespace).await?;
+        let ca = args.ca_file.as_ref().map(|path| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        });
+        let ca = ca.transpose()?;
+        let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca).await?;
+        if access.is_generated() && !args.silent && !std::io::stdin().is_terminal() {
+            bail!(
+                "a deploy key would be generated, and nobody is there to give it access: pass \
+                 --private-key-file, or --silent if the key in Secret {namespace}/{} gets access later",
+                args.given.secret_name
+            );
+        }
+        let layout = Layout::new(&args.path, namespace)?;
+        let sync = layout.sync(args, &access);
+        let (objects, commit) = publish(args, &access, &layout, &components, &sync).await?;
+        if let Some(key) = access.generated_key().filter(|_| !args.silent) {
+            await_access(key, &args.url)?;
+        }
+        install_from(&cluster, args, &access, objects, deadline).await?;
+        await_commit(&cluster, namespace, &commit, deadline).await?;
+        say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
+        Ok(())
+    })
+}
+
+/// Two operators would write to the same objects.
+async fn ensure_no_flux(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+    ensure!(
+        !migrate::has_flux(cluster, namespace).await?,
+        "the controllers of Flux run in namespace {namespace}: `windlass migrate from-flux` takes the cluster and its \
+         repository over"
+    );
+    Ok(())
+}
+
+/// Puts the files into the repository; returns what a build of them has, and the commit.
+async fn publish(
+    args: &Git,
+    access: &Credentials,
+    layout: &Layout,
+    components: &str,
+    sync: &[Object],
+) -> anyhow::Result<(Vec<Object>, String)> {
+    say(Mark::Action, &format!("cloning branch {} of {}", args.branch, args.url));
+    let repository = Repository::clone(&args.url, &args.branch, access, args.connection.timeout);
+    let repository = repository.await?;
+    let changed = layout.write(repository.folder(), components, sync)?;
+    let objects = layout.build(repository.folder(), sync)?;
+    if changed.is_empty() {
+        say(Mark::Success, "the repository is up to date");
+    } else {
+        let mut message = format!("Add windlass v{} manifests", env!("CARGO_PKG_VERSION"));
+        if let Some(appendix) = &args.commit_message_appendix {
+            message.push_str("\n\n");
+            message.push_str(appendix);
+        }
+        let author = (args.author_name.as_str(), args.author_email.as_str());
+        repository.commit_and_push(&changed, author, &message).await?;
+        say(Mark::Success, &format!("pushed {} to branch {}", changed.join(", "), args.branch));
+    }
+    let commit = repository.head().await?;
+    Ok((objects, commit))
+}
+
+/// Shows a key that was made, and waits until the user confirms that it has access.
+fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
+    print(&format!("{}\n", key.trim()))?;
+    say(Mark::Waiting, &format!("give this key read access to {url}, then press Enter"));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line).context("cannot ask: add --silent")?;
+    ensure!(read > 0, "the key was not confirmed: run the command again");
+    Ok(())
+}
+
+/// Applies the objects of the build; the Secret is there before what refers to it.
+async fn install_from(
+    cluster: &Cluster,
+    args: &Git,
+    access: &Credentials,
+    objects: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let namespace = &args.connection.namespace;
+    say(Mark::Action, &format!("installing windlass in namespace {namespace}"));
+    let (sync, components): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|it| layout::is_sync(it, namespace));
+    install::apply(cluster, components, deadline).await?;
+    if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
+        let resource = cluster.resource(&secret.gvk()).await?;
+        let mode = crate::cluster::objects::Mode::Write;
+        cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
+        say(Mark::Success, &format!("{} written", install::name(&secret)));
+    }
+    install::apply(cluster, sync, deadline).await
+}
+
+/// Waits until windlass itself has applied a commit.
+async fn await_commit(
+    cluster: &Cluster,
+    namespace: &str,
+    commit: &str,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let source = Gvk::new("source.toolkit.fluxcd.io/v1", "GitRepository");
+    let resource = cluster.resource(&source).await?;
+    let now = jiff::Timestamp::now().to_string();
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": now}}});
+    cluster.merge_patch(&resource, (namespace, layout::NAME), &request, MANAGER).await?;
+    let kustomization = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+    let resource = cluster.resource(&kustomization).await?;
+    say(Mark::Waiting, &format!("Kustomization/{namespace}/{} applies {commit}", layout::NAME));
+    loop {
+        let found = cluster.get(&resource, namespace, layout::NAME).await?;
+        let status = found.as_ref().and_then(|it| it.get("status"));
+        let applied = status.and_then(|it| it["lastAppliedRevision"].as_str());
+        let (_, hash) = applied.unwrap_or_default().rsplit_once(':').unwrap_or_default();
+        if hash == commit {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let conditions =
+                status.and_then(|it| it["conditions"].as_array()).into_iter().flatten();
+            let ready = conditions.into_iter().find(|it| it["type"] == "Ready");
+            let told = ready.and_then(|it| it["message"].as_str()).unwrap_or("it has no status");
+            bail!(
+                "Kustomization/{namespace}/{} has not applied {commit} in time: {told}; `windlass check` and \
+                 `flux logs` show more",
+                layout::NAME
+            );
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
