@@ -5,6 +5,7 @@
 
 mod files;
 mod flags;
+mod lint;
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -43,7 +44,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     drop(limit);
     let mut said = String::new();
     let status = match printed {
-        Ok(printed) => {
+        Ok(Outcome { printed, ending }) => {
             drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
             if !is_quiet {
                 said = printed
@@ -52,9 +53,13 @@ pub(super) fn run(flags: Flags) -> ExitCode {
                     .map(|warning| format!("warning: {warning}\n"))
                     .collect();
             }
-            match printed.has_releases {
-                true => ExitCode::SUCCESS,
-                false => {
+            match (ending, printed.has_releases) {
+                (Ending::Failed(error), _) => {
+                    said.push_str(&format!("Error: {error}\n"));
+                    ExitCode::FAILURE
+                }
+                (Ending::Done, true) => ExitCode::SUCCESS,
+                (Ending::Done, false) => {
                     said.push_str(&format!("err: {}\n", Plan::nothing_matched(&settings)));
                     if allows_nothing { ExitCode::SUCCESS } else { NOTHING_MATCHED.into() }
                 }
@@ -73,14 +78,33 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     status
 }
 
-fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Printed, String> {
+/// What a command has done.
+struct Outcome {
+    printed: Printed,
+    ending: Ending,
+}
+
+/// How a command ends after it has printed.
+enum Ending {
+    Done,
+    /// With an error.
+    Failed(String),
+}
+
+impl From<Printed> for Outcome {
+    fn from(printed: Printed) -> Self {
+        Self { printed, ending: Ending::Done }
+    }
+}
+
+fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let world = Arc::new(world(settings, stop)?);
     let plan = Plan::load(&world, directory, settings).map_err(|error| error.to_string())?;
-    let mut printed = run_command(plan, flags, stop)?;
-    printed.warnings.extend(changing(&world));
-    Ok(printed)
+    let mut outcome = run_command(plan, flags, stop)?;
+    outcome.printed.warnings.extend(changing(&world));
+    Ok(outcome)
 }
 
 /// A warning that the next run can print something else, if it can.
@@ -95,7 +119,7 @@ fn changing(world: &World) -> Option<String> {
     })
 }
 
-fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Printed, String> {
+fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String> {
     let printed = match &flags.command {
         Command::Build { embed_values } => {
             let temporary = std::env::temp_dir();
@@ -113,9 +137,12 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Printed, String
             let printed = plan.print_env(format);
             printed.map(|text| Printed { text, has_releases: true, ..Printed::default() })
         }
-        Command::Template(given) => return render(plan, &flags.options(given), stop),
+        Command::Template(given) => {
+            return render(plan, &flags.options(given), stop).map(Outcome::from);
+        }
+        Command::Lint(given) => return lint::run(plan, &given.options(flags), stop),
     };
-    printed.map_err(|error| error.to_string())
+    printed.map(Outcome::from).map_err(|error| error.to_string())
 }
 
 /// The world: the disk, the environment variables, the time, randomness.

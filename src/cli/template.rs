@@ -2,11 +2,12 @@
 //!
 //! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/other.rs`), what clap says of them (`template/usage.rs`), files
 //! (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a failing template shown to a
-//! person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), everything that needs no disk (engine `helm`).
+//! person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), `helm lint` (`template/lint.rs`), everything that needs no disk (engine `helm`).
 
 mod explain;
 mod files;
 mod flags;
+mod lint;
 mod other;
 mod output;
 mod overlay;
@@ -31,6 +32,7 @@ use super::time_limit;
 use crate::time_limit::TimeLimit;
 
 pub(super) use flags::Flags;
+pub(super) use lint::{Chart as LintedChart, lint_chart};
 pub(super) use overlay::{render as render_for_overlay, render_chart};
 pub(super) use usage::explain as explain_usage;
 

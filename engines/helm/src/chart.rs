@@ -26,8 +26,10 @@ use golang::value::Map;
 pub use archive::{ArchiveError, MAX_CHART_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
 pub use crds::{Crd, crds};
 pub use decode::{DecodeError, ValuesError, values as read_values};
+pub(crate) use decode::{Draft, METADATA, documents, shape_of};
 pub use files::Files;
 pub use load::{LoadError, Loaded};
+pub(crate) use name::{base, extension, quoted};
 pub use validate::{Invalid, Refusal};
 
 /// A chart with the charts in it. A clone shares the strings of its files.

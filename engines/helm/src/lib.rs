@@ -9,7 +9,7 @@
 //!
 //! Here: `--set` ([`strvals`]), charts ([`chart`]), values of charts and their dependencies ([`values`]), schemas ([`schema`]), templates
 //! ([`render`]), rendered manifests ([`manifests`]), all of it one after the other ([`release`]), `.helmignore`
-//! ([`ignore`]), names of releases ([`releasename`]).
+//! ([`ignore`]), names of releases ([`releasename`]), what `helm lint` says ([`mod@lint`]).
 //! Elsewhere: the language of templates (`gotemplate`), its functions (`sprig`), YAML (`goyaml`), whatever touches a
 //! cluster.
 
@@ -17,6 +17,7 @@ pub mod capabilities;
 pub mod chart;
 pub mod env;
 pub mod ignore;
+pub mod lint;
 pub mod manifests;
 mod parallel;
 pub mod releasename;

@@ -53,6 +53,11 @@ pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
     validate_within(chart, values, &mut Meter::new(Allowance::UNLIMITED, Stop::default()))
 }
 
+/// Checks values against one schema, within what is left of a meter.
+pub(crate) fn check_one(schema: &[u8], values: &Map, meter: &mut Meter) -> Result<(), String> {
+    check::check(schema, values, meter)
+}
+
 /// [`validate`] within what is left of a meter.
 pub(crate) fn validate_within(
     chart: &Chart,

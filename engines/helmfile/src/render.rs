@@ -20,10 +20,22 @@ use crate::spec::{Release, SetValue};
 use crate::world::World;
 use crate::yaml;
 
-/// Flags of `template`.
+/// What releases are rendered for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// `template`.
+    #[default]
+    Template,
+    /// `lint`.
+    Lint,
+}
+
+/// Flags of `template` and `lint`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
+    /// Which command this is for.
+    pub purpose: Purpose,
     /// Charts of local directories that a chart names are not put into it.
     pub skip_deps: bool,
     /// Also releases that selected ones need, and what those need.
@@ -71,11 +83,13 @@ pub enum Chart {
 pub struct Rendering {
     /// Its name.
     pub name: String,
+    /// What helmfile calls its chart: the path as seen from the working directory, or the name in a repository.
+    pub shown: String,
     /// Its chart.
     pub chart: Chart,
     /// Texts of values files, later ones above earlier ones.
     pub values: Vec<Vec<u8>>,
-    /// Flags of `helm template`.
+    /// Flags of `helm template` or `helm lint`.
     pub flags: Vec<String>,
     /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
     /// of its releases.
@@ -178,10 +192,13 @@ impl Helmfile {
         options: &Options,
         helm: &dyn Helm,
     ) -> Result<Rendering> {
-        self.refuse_programs(release)?;
+        self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
         let values = self.release_values(world, release)?;
-        let flags = self.template_flags(world, release, options)?;
+        let flags = match options.purpose {
+            Purpose::Template => self.template_flags(world, release, options)?,
+            Purpose::Lint => self.lint_flags(world, release, options)?,
+        };
         let chart = match self.is_chartified(release) {
             true => {
                 self.check_dependencies(release)?;
@@ -189,7 +206,8 @@ impl Helmfile {
             }
             false => self.chart_of(release, options)?,
         };
-        Ok(Rendering { name: release.name.clone(), chart, values, flags, empty_lines: 0 })
+        let shown = normal(&self.base, self.chart(release));
+        Ok(Rendering { name: release.name.clone(), shown, chart, values, flags, empty_lines: 0 })
     }
 
     /// The chart of a release as it is on the disk.
@@ -215,10 +233,11 @@ impl Helmfile {
         .into())
     }
 
-    fn refuse_programs(&self, release: &Release) -> Result<()> {
+    fn refuse_programs(&self, release: &Release, purpose: Purpose) -> Result<()> {
         let renderer =
             release.post_renderer.as_ref().or(self.spec.helm_defaults.post_renderer.as_ref());
-        if let Some(renderer) = renderer.filter(|renderer| !renderer.is_empty()) {
+        let renderer = renderer.filter(|it| !it.is_empty() && purpose != Purpose::Lint);
+        if let Some(renderer) = renderer {
             return Err(format!(
                 "postRenderer `{renderer}` is not supported, because it runs a program: use strategicMergePatches, \
                  jsonPatches or transformers"
@@ -277,13 +296,7 @@ impl Helmfile {
             flags.extend(["--show-only".to_owned(), path.clone()]);
         }
         self.set_flags(world, release, &mut flags)?;
-        for path in &options.values {
-            if !self.place.exists(path) {
-                return Err(format!("open {path}: no such file or directory").into());
-            }
-            flags.extend(["--values".to_owned(), self.place.absolute_of(path)?]);
-        }
-        options.set.iter().for_each(|set| flags.extend(["--set".to_owned(), set.clone()]));
+        self.given_flags(options, &mut flags)?;
         for (is_set, flag) in [
             (release.enable_dns.unwrap_or(defaults.enable_dns), "--enable-dns"),
             (self.skips_schema(release, options), "--skip-schema-validation"),
@@ -300,6 +313,36 @@ impl Helmfile {
         flags.extend(words(&args));
         flags.extend(words(&self.template_args(options)));
         Ok(flags)
+    }
+
+    /// Flags of `helm lint`.
+    fn lint_flags(
+        &self,
+        world: &World,
+        release: &Release,
+        options: &Options,
+    ) -> Result<Vec<String>> {
+        let mut flags = Vec::new();
+        if !release.namespace.is_empty() {
+            flags.extend(["--namespace".to_owned(), release.namespace.clone()]);
+        }
+        self.set_flags(world, release, &mut flags)?;
+        self.given_flags(options, &mut flags)?;
+        flags.extend(words(&options.args));
+        flags.extend(words(&self.spec.helm_defaults.args.join(" ")));
+        Ok(flags)
+    }
+
+    /// Values that the command line gives for all releases.
+    fn given_flags(&self, options: &Options, flags: &mut Vec<String>) -> Result<()> {
+        for path in &options.values {
+            if !self.place.exists(path) {
+                return Err(format!("open {path}: no such file or directory").into());
+            }
+            flags.extend(["--values".to_owned(), self.place.absolute_of(path)?]);
+        }
+        options.set.iter().for_each(|set| flags.extend(["--set".to_owned(), set.clone()]));
+        Ok(())
     }
 
     /// Flags of `helm template` for the release itself.

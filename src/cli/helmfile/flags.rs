@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use helmfile::{Options, Settings};
+use helmfile::{Options, Purpose, Settings};
 
 use crate::cli::time_limit;
 
@@ -185,6 +185,8 @@ pub(super) enum Command {
     },
     /// Render releases
     Template(TemplateFlags),
+    /// Lint the charts of releases with their values, as `helm lint` does
+    Lint(LintFlags),
     /// Print the groups in which releases are processed
     ShowDag,
     /// Print environments with their values
@@ -277,9 +279,58 @@ pub(super) struct TemplateFlags {
     skip_cleanup: bool,
 }
 
+/// Flags of `lint`.
+#[derive(Debug, Args)]
+pub(super) struct LintFlags {
+    /// Also lint what selected releases need
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    include_needs: bool,
+    /// Also lint what selected releases need, and what that needs
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    include_transitive_needs: bool,
+    /// Leave out what selected releases need
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true)]
+    skip_needs: bool,
+    /// Set values of all releases: key1=val1,key2=val2
+    #[arg(long, value_name = "VALUES", allow_hyphen_values = true)]
+    set: Vec<String>,
+    /// YAML file with values of all releases; may be repeated
+    #[arg(long, value_name = "FILE")]
+    values: Vec<String>,
+    /// More flags of `helm lint`, before those of `helmDefaults.args`
+    #[arg(
+        long,
+        value_name = "FLAGS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    args: String,
+    /// No effect: charts are linted one by one
+    #[arg(long, hide = true, value_name = "COUNT", default_value_t = 0)]
+    concurrency: i64,
+}
+
+impl LintFlags {
+    /// What `lint` is asked for.
+    pub(super) fn options(&self, flags: &Flags) -> Options {
+        Options {
+            purpose: Purpose::Lint,
+            skip_deps: flags.skip_deps,
+            include_needs: self.include_needs || self.include_transitive_needs,
+            skip_needs: self.skip_needs,
+            set: self.set.clone(),
+            values: self.values.clone(),
+            args: self.args.clone(),
+            ..Options::default()
+        }
+    }
+}
+
 impl TemplateFlags {
     fn options(&self, skip_deps: bool) -> Options {
         Options {
+            purpose: Purpose::Template,
             skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
             skip_needs: self.skip_needs,

@@ -109,12 +109,7 @@ fn missing(link: &Path) -> PathBuf {
 pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, String> {
     let place = path.to_string_lossy();
     let loaded = if path.is_dir() {
-        let mut walk = Walk::new(path, warnings)?;
-        let walked = walk.folder(path, 0);
-        // What cannot be read on the way comes before what ended the walk.
-        let files = read_all(&walk.places)?;
-        walked?;
-        from::folder(&place, files)
+        from::folder(&place, in_folder(path, warnings)?)
     } else {
         let bytes = std::fs::read(path).map_err(|error| go_error("open", &place, &error))?;
         from::archive_file(&place, &bytes)
@@ -122,6 +117,23 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, St
     let loaded = loaded.map_err(|error: LoadError| error.to_string())?;
     warnings.extend(loaded.warnings.into_iter().map(|text| Warning::new(Level::Info, text)));
     Ok(loaded.chart)
+}
+
+/// The files of a folder, as they are loaded.
+///
+/// # Errors
+/// Helm's text.
+pub(super) fn all(path: &Path) -> Result<Vec<File>, String> {
+    in_folder(path, &mut Vec::new())
+}
+
+fn in_folder(path: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, String> {
+    let mut walk = Walk::new(path, warnings)?;
+    let walked = walk.folder(path, 0);
+    // What cannot be read on the way comes before what ended the walk.
+    let files = read_all(&walk.places)?;
+    walked?;
+    Ok(files)
 }
 
 /// A file of a chart that is to be read.

@@ -38,10 +38,10 @@ pub enum DecodeError {
 
 /// Metadata while files are read into it: lists may hold nothing where an item belongs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Draft {
-    pub(super) metadata: Metadata,
-    pub(super) maintainers: Vec<Option<Maintainer>>,
-    pub(super) dependencies: Option<Vec<Option<Dependency>>>,
+pub(crate) struct Draft {
+    pub(crate) metadata: Metadata,
+    pub(crate) maintainers: Vec<Option<Maintainer>>,
+    pub(crate) dependencies: Option<Vec<Option<Dependency>>>,
 }
 
 const STRINGS: Target = Target::List(&Target::Text);
@@ -55,7 +55,7 @@ const DEPENDENCY: &[(&str, Target)] = &[
     ("tags", STRINGS),
     ("alias", Target::Text),
 ];
-const METADATA: &[(&str, Target)] = &[
+pub(crate) const METADATA: &[(&str, Target)] = &[
     ("name", Target::Text),
     ("home", Target::Text),
     ("sources", STRINGS),
@@ -92,7 +92,7 @@ pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
 
 impl Draft {
     /// Reads a `Chart.yaml` or `requirements.yaml` over what is here.
-    pub(super) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
         let json = goyaml::to_json_for(yaml, &Target::Struct(METADATA))?;
         let mut decoder = Decoder::default();
         for (key, value) in decoder.object(&json, "value of type v2.Metadata") {
@@ -199,7 +199,7 @@ pub enum ValuesError {
 }
 
 /// The documents of a text, divided at lines that begin with `---`; their lines end with a line feed.
-fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> {
+pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> {
     // Nearly all are one document as it is.
     let is_divided = yaml.starts_with(b"---") || memchr::memmem::find(yaml, b"\n---").is_some();
     if !is_divided && yaml.ends_with(b"\n") && memchr::memchr(b'\r', yaml).is_none() {
@@ -405,7 +405,7 @@ impl Decoder {
 }
 
 /// What Go's JSON calls the shape of a value.
-fn shape_of(value: &Value) -> &'static str {
+pub(crate) fn shape_of(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
         Value::Float(_) => "number",

@@ -208,6 +208,11 @@ pub fn entries(files: Vec<File>) -> Result<Loaded, LoadError> {
     Loader::default().load_archive(files)
 }
 
+/// Loads a chart from the files of a folder, whatever its `apiVersion` is.
+pub(crate) fn any_version(files: Vec<File>) -> Result<Loaded, LoadError> {
+    Loader::default().load_root(kept(files)?)
+}
+
 /// Loads a chart from an archive that was given by its name, as `helm template FILE` does.
 ///
 /// # Errors

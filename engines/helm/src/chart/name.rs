@@ -3,7 +3,7 @@
 use golang::strconv::{Quoting, quote};
 
 /// A text as Go's `%q` prints it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
 }
 
@@ -28,7 +28,7 @@ pub(super) fn clean(path: &str) -> String {
 }
 
 /// The last part of a path, as Go's `path.Base` finds it.
-pub(super) fn base(path: &str) -> &str {
+pub(crate) fn base(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit('/').next() {
         _ if path.is_empty() => ".",
         None | Some("") => "/",
@@ -37,7 +37,7 @@ pub(super) fn base(path: &str) -> &str {
 }
 
 /// The end of a name from its last dot on, as Go's `path.Ext` finds it.
-pub(super) fn extension(path: &str) -> &str {
+pub(crate) fn extension(path: &str) -> &str {
     let last = path.rsplit('/').next().unwrap_or_default();
     last.rfind('.').map_or("", |dot| &last[dot..])
 }

@@ -1,0 +1,296 @@
+//! What `helm lint` says of a chart: its metadata, values, templates, dependencies and CRDs.
+//!
+//! Here: the steps and their order. Below: `Chart.yaml` (`lint/metadata.rs`), what templates give
+//! (`lint/manifests.rs`), names of objects (`lint/names.rs`), APIs that Kubernetes gives up (`lint/deprecated.rs`).
+
+mod deprecated;
+mod manifests;
+mod metadata;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use golang::Value;
+use golang::value::Map;
+use gotemplate::{Budget, Limits};
+
+use crate::chart::load::{self, Loaded};
+use crate::chart::{Chart, DecodeError, File, LoadError, crds, shape_of};
+use crate::env::Env;
+use crate::render::{Mode, Release, Templates};
+use crate::schema;
+use crate::template::Error;
+use crate::values::{coalesce_until, empty, process_dependencies_until};
+use crate::warning::Warning;
+
+/// How much a message matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// What could be better.
+    Info,
+    /// What others do otherwise, but works.
+    Warning,
+    /// What fails.
+    Error,
+}
+
+/// Something that is said of a chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The file or directory, in the chart.
+    pub path: String,
+    /// What is said, which may quote values.
+    pub text: String,
+}
+
+/// As Helm prints it.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Info => "INFO",
+            Severity::Warning => "WARNING",
+            Severity::Error => "ERROR",
+        };
+        write!(f, "[{severity}] {}: {}", self.path, self.text)
+    }
+}
+
+/// A chart to be linted.
+#[derive(Debug)]
+pub struct Subject<'s> {
+    /// Its directory, as an absolute path: it only appears in messages.
+    pub place: &'s str,
+    /// All files of the directory, as for [`load::folder`].
+    pub files: Vec<File>,
+    /// What the user says.
+    pub values: &'s Map,
+    /// The namespace of the release.
+    pub namespace: &'s str,
+    /// Whether values are not validated against the chart's schema.
+    pub skip_schema: bool,
+}
+
+/// Why a directory is not linted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unable to check Chart.yaml file in chart: stat {0}/Chart.yaml: no such file or directory")]
+pub struct NoChart(String);
+
+/// Lints a chart: what `helm lint` prints, in its order. What Helm would log meanwhile is added to `warnings`.
+///
+/// Differs(helm 4): templates see `.Release.IsInstall` as true, where Helm says neither of both, and a directory without
+/// files is not there.
+///
+/// # Errors
+/// There is no `Chart.yaml`.
+///
+/// # Assumes
+/// The thread has a stack of [`crate::render::STACK`] bytes.
+pub fn lint(
+    subject: &Subject<'_>,
+    env: &Env,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Message>, NoChart> {
+    let described = subject.file("Chart.yaml").ok_or_else(|| NoChart(subject.place.to_owned()))?;
+    let mut found = Found::default();
+    metadata::check(&described.data, &mut found);
+    // Parity(helm 4): the version of the API was checked above, and is not here.
+    let loaded = load::any_version(subject.files.clone()).map(|Loaded { chart, .. }| chart);
+    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+    subject.check_values(env, &mut budget, &mut found);
+    subject.check_templates(&loaded, env, &mut budget, warnings, &mut found);
+    subject.check_dependencies(&loaded, &mut found);
+    subject.check_crds(&loaded, &mut found);
+    Ok(found.0)
+}
+
+/// The first document of a values file.
+fn one_table(yaml: &[u8]) -> Result<Map, DecodeError> {
+    match sprig::read_yaml(yaml)? {
+        Value::Map(table) => Ok(table),
+        Value::Nil => Ok(empty()),
+        other => {
+            let place = "value of type map[string]interface {}".to_owned();
+            Err(DecodeError::Shape { found: shape_of(&other), place })
+        }
+    }
+}
+
+/// The messages so far.
+#[derive(Debug, Default)]
+struct Found(Vec<Message>);
+
+impl Found {
+    fn say(&mut self, severity: Severity, path: &str, text: impl Into<String>) {
+        self.0.push(Message { severity, path: path.to_owned(), text: text.into() });
+    }
+
+    fn error(&mut self, path: &str, text: impl Into<String>) {
+        self.say(Severity::Error, path, text);
+    }
+
+    fn warn(&mut self, path: &str, text: impl Into<String>) {
+        self.say(Severity::Warning, path, text);
+    }
+}
+
+/// A chart with its dependencies, and what its templates give.
+type Output = (Chart, BTreeMap<String, Vec<u8>>);
+
+/// A chart, or why it cannot be loaded.
+type Load = Result<Chart, LoadError>;
+
+impl Subject<'_> {
+    fn file(&self, name: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.name == name)
+    }
+
+    fn has_directory(&self, name: &str) -> bool {
+        self.files
+            .iter()
+            .any(|file| file.name.strip_prefix(name).is_some_and(|it| it.starts_with('/')))
+    }
+
+    fn check_values(&self, env: &Env, budget: &mut Budget, found: &mut Found) {
+        const FILE: &str = "values.yaml";
+        let Some(file) = self.file(FILE) else {
+            return found.say(Severity::Info, FILE, "file does not exist");
+        };
+        let values = match one_table(&file.data) {
+            Ok(values) => values,
+            Err(error) => return found.error(FILE, format!("unable to parse YAML: {error}")),
+        };
+        let schema = self.file("values.schema.json").filter(|schema| !schema.data.is_empty());
+        let Some(schema) = schema.filter(|_| !self.skip_schema) else { return };
+        // Parity(helm 4): only the values of the chart itself are put together, and without its name.
+        let alone = Chart { values, ..Chart::default() };
+        let Ok(all) = coalesce_until(&alone, self.values, env.stop.clone()) else { return };
+        if let Err(problem) = schema::check_one(&schema.data, &all.values, budget.meter()) {
+            found.error(FILE, problem);
+        }
+    }
+
+    fn check_templates(
+        &self,
+        loaded: &Load,
+        env: &Env,
+        budget: &mut Budget,
+        warnings: &mut Vec<Warning>,
+        found: &mut Found,
+    ) {
+        const PATH: &str = "templates/";
+        if self.file("templates").is_some() {
+            return found.error(PATH, "not a directory");
+        }
+        if !self.has_directory("templates") {
+            return found.warn(PATH, "directory does not exist");
+        }
+        let chart = match loaded {
+            Ok(chart) => chart.clone(),
+            Err(error) => return found.error(PATH, error.to_string()),
+        };
+        match self.rendered(chart, env, budget, warnings) {
+            Ok(Some((chart, files))) => manifests::check(&chart, &files, env, found),
+            // Parity(helm 4): what is wrong with dependencies is not said.
+            Ok(None) => {}
+            Err(error) => found.error(PATH, error.to_string()),
+        }
+    }
+
+    /// Renders the chart; nothing if its values cannot be put together.
+    fn rendered(
+        &self,
+        mut chart: Chart,
+        env: &Env,
+        budget: &mut Budget,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Output>, Error> {
+        let Ok(said) = process_dependencies_until(&mut chart, self.values, env.stop.clone()) else {
+            return Ok(None);
+        };
+        warnings.extend(said);
+        let Ok(all) = coalesce_until(&chart, self.values, env.stop.clone()) else {
+            return Ok(None);
+        };
+        warnings.extend(all.warnings);
+        if !self.skip_schema {
+            schema::validate_within(&chart, &all.values, budget.meter()).map_err(Error::Schema)?;
+        }
+        let release = Release {
+            name: "test-release".to_owned(),
+            namespace: self.namespace.to_owned(),
+            revision: 0,
+            is_upgrade: false,
+        };
+        let mode = Mode { lint: true, ..Mode::default() };
+        let templates = Templates::parse(&chart)?;
+        let seen = (&chart, &all.values, &release);
+        let files = templates.render_within(seen, env, mode, budget, warnings)?;
+        Ok(Some((chart, files)))
+    }
+
+    fn check_dependencies(&self, loaded: &Load, found: &mut Found) {
+        let chart = match loaded {
+            Ok(chart) => chart,
+            Err(error) => return found.error("", format!("unable to load chart\n\t{error}")),
+        };
+        let listed: Vec<_> = chart.metadata.dependencies.iter().flatten().collect();
+        let present: Vec<&str> =
+            chart.charts.iter().map(|chart| chart.metadata.name.as_str()).collect();
+        let unlisted: Vec<&str> = present
+            .iter()
+            .filter(|name| !listed.iter().any(|it| it.name == **name))
+            .copied()
+            .collect();
+        if !unlisted.is_empty() {
+            let text =
+                format!("chart metadata is missing these dependencies: {}", unlisted.join(","));
+            found.error(self.place, text);
+        }
+        let key = |index: usize| {
+            listed.get(index).map(|it| if it.alias.is_empty() { &it.name } else { &it.alias })
+        };
+        let twice: Vec<&str> = (0..listed.len())
+            .filter(|index| (0..*index).any(|earlier| key(earlier) == key(*index)))
+            .filter_map(|index| key(index).map(String::as_str))
+            .collect();
+        if !twice.is_empty() {
+            let text = format!("multiple dependencies with name or alias: {}", twice.join(","));
+            found.error(self.place, text);
+        }
+        let missing: Vec<&str> = listed
+            .iter()
+            .map(|it| it.name.as_str())
+            .filter(|name| !present.contains(name))
+            .collect();
+        if !missing.is_empty() {
+            let text =
+                format!("chart directory is missing these dependencies: {}", missing.join(","));
+            found.warn(self.place, text);
+        }
+    }
+
+    fn check_crds(&self, loaded: &Load, found: &mut Found) {
+        const PATH: &str = "crds/";
+        if self.file("crds").is_some() {
+            return found.error(PATH, "not a directory");
+        }
+        if !self.has_directory("crds") {
+            return;
+        }
+        match loaded {
+            Ok(chart) => {
+                for crd in crds(chart) {
+                    if !manifests::check_crd(&crd.file, found) {
+                        return;
+                    }
+                }
+            }
+            Err(error) => found.error(PATH, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Kinds that Kubernetes gives up, as client-go 0.36 knows them.
+
+use crate::capabilities::KubeVersion;
+
+/// A line for each: its API version and kind, the version of Kubernetes that deprecates it, the one without it or `-`,
+/// and what to use instead, if there is anything.
+const KINDS: &str = include_str!("deprecated.txt");
+
+/// The warning about a kind, if a version of Kubernetes deprecates it.
+pub(super) fn warning(api_version: &str, kind: &str, kubernetes: &KubeVersion) -> Option<String> {
+    let line = KINDS.lines().find_map(|line| {
+        line.strip_prefix(api_version)?.strip_prefix(' ')?.strip_prefix(kind)?.strip_prefix(' ')
+    })?;
+    let mut words = line.splitn(3, ' ');
+    let (since, until, instead) = (words.next()?, words.next()?, words.next());
+    let number = |text: &str| text.parse::<u32>().ok();
+    let (major, minor) = since.split_once('.')?;
+    if (number(major)?, number(minor)?) > (number(&kubernetes.major)?, number(&kubernetes.minor)?) {
+        return None;
+    }
+    let mut text = format!("{api_version} {kind} is deprecated in v{since}+");
+    if until != "-" {
+        text.push_str(&format!(", unavailable in v{until}+"));
+    }
+    if let Some(instead) = instead {
+        text.push_str(&format!("; use {instead}"));
+    }
+    Some(text)
+}
