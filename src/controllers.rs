@@ -37,7 +37,7 @@ pub(crate) mod permit;
 mod progress;
 pub(crate) mod record;
 pub(crate) mod reference;
-mod releaser;
+pub(crate) mod releaser;
 mod remotes;
 pub(crate) mod run;
 pub(crate) mod source;

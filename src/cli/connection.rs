@@ -41,6 +41,16 @@ pub(super) struct Connection {
     pub(super) timeout: Duration,
 }
 
+/// A cluster, after it has answered.
+///
+/// # Errors
+/// There is no such kubeconfig or context, or the API server did not respond.
+pub(super) async fn connected(access: Access<'_>) -> anyhow::Result<(Cluster, String)> {
+    let cluster = connect(access, "cli", &Leadership::unlimited(), &Metrics::new()).await?;
+    let version = cluster.await_answer(ANSWER_LIMIT).await?;
+    Ok((cluster, version))
+}
+
 impl Connection {
     /// The cluster and the version of its API server.
     ///
@@ -49,10 +59,7 @@ impl Connection {
     pub(super) async fn open(&self) -> anyhow::Result<(Cluster, String)> {
         let access =
             Access { kubeconfig: self.kubeconfig.as_deref(), context: self.context.as_deref() };
-        let metrics = Metrics::new();
-        let cluster = connect(access, "cli", &Leadership::unlimited(), &metrics).await?;
-        let version = cluster.await_answer(ANSWER_LIMIT).await?;
-        Ok((cluster, version))
+        connected(access).await
     }
 }
 

@@ -3,6 +3,7 @@
 //! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
 //! `helmfile`), rendering a release (`cli::template`).
 
+mod diff;
 mod files;
 mod flags;
 mod lint;
@@ -25,6 +26,9 @@ use flags::{Command, EnvFormat, ListFormat};
 
 pub(super) use flags::Flags;
 
+/// The exit status of `diff --detailed-exitcode` if anything would change, as helmfile's.
+const CHANGED: u8 = 2;
+
 /// The exit status if no release was found, as helmfile's.
 const NOTHING_MATCHED: u8 = 3;
 
@@ -44,7 +48,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     drop(limit);
     let mut said = String::new();
     let status = match printed {
-        Ok(Outcome { printed, ending }) => {
+        Ok(Outcome { printed, summary, ending }) => {
             drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
             if !is_quiet {
                 said = printed
@@ -52,11 +56,16 @@ pub(super) fn run(flags: Flags) -> ExitCode {
                     .iter()
                     .map(|warning| format!("warning: {warning}\n"))
                     .collect();
+                said.push_str(&summary);
             }
             match (ending, printed.has_releases) {
                 (Ending::Failed(error), _) => {
                     said.push_str(&format!("Error: {error}\n"));
                     ExitCode::FAILURE
+                }
+                (Ending::Changed, _) => {
+                    said.push_str("Identified at least one change\n");
+                    CHANGED.into()
                 }
                 (Ending::Done, true) => ExitCode::SUCCESS,
                 (Ending::Done, false) => {
@@ -81,6 +90,8 @@ pub(super) fn run(flags: Flags) -> ExitCode {
 /// What a command has done.
 struct Outcome {
     printed: Printed,
+    /// What a person reads at the end.
+    summary: String,
     ending: Ending,
 }
 
@@ -89,11 +100,13 @@ enum Ending {
     Done,
     /// With an error.
     Failed(String),
+    /// With the status that says that something would change.
+    Changed,
 }
 
 impl From<Printed> for Outcome {
     fn from(printed: Printed) -> Self {
-        Self { printed, ending: Ending::Done }
+        Self { printed, summary: String::new(), ending: Ending::Done }
     }
 }
 
@@ -140,6 +153,7 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
         Command::Template(given) => {
             return render(plan, &flags.options(given), stop).map(Outcome::from);
         }
+        Command::Diff(given) => return diff::run(plan, given, flags, stop),
         Command::Lint(given) => return lint::run(plan, &given.options(flags), stop),
     };
     printed.map(Outcome::from).map_err(|error| error.to_string())

@@ -221,6 +221,16 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
     }
 }
 
+/// The namespace of a release: the given one, `HELM_NAMESPACE`, or that of a context, which is the current one if it is
+/// empty.
+pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) -> String {
+    let mut flags = Flags::default();
+    flags.namespace = Some(given.to_owned());
+    flags.kubeconfig = kubeconfig.map(str::to_owned);
+    flags.kube_context = Some(context.to_owned()).filter(|name| !name.is_empty());
+    files::namespace(&flags)
+}
+
 /// The zone that `TZ` names; UTC without one.
 pub(super) fn local_zone() -> Zone {
     match std::env::var("TZ") {

@@ -273,6 +273,20 @@ impl Cluster {
         to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
     }
 
+    /// What a merge patch would make of an object, which stays as it is.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn try_merge_patch(
+        &self,
+        resource: &Resource,
+        place: (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        self.merge_patch(resource, place, patch, &format!("{manager}&dryRun=All")).await
+    }
+
     /// Deletes an object with background propagation, only if it is still the one that was read.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Helm releases, made and kept for whoever owns them: records, journal, hooks, waits, drift.
 //!
 //! Here: what a run wishes for ([`Wish`]), and what an owner does for the machine ([`Owner`]). In the folder: observing and
-//! performing steps (`world` and the files that it names), charts, post-renderers. Elsewhere: what to do next (engine
+//! performing steps (`world` and the files that it names), charts, post-renderers, what an upgrade would change
+//! (`preview`). Elsewhere: what to do next (engine
 //! `release`), the owners (`helm_release`).
 
 pub(crate) mod action_options;
@@ -17,6 +18,7 @@ mod merge;
 mod observe;
 pub(crate) mod postrender;
 mod prepare;
+pub(crate) mod preview;
 pub(crate) mod storage;
 pub(crate) mod world;
 mod write;

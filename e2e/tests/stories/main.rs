@@ -20,6 +20,7 @@ mod git_references;
 mod gone;
 mod health;
 mod helm_chart;
+mod helmfile_diff;
 mod hold;
 mod http_archive;
 mod ignore;

@@ -49,6 +49,6 @@ pub use chartify::{Helm, Template};
 pub use error::{Error, Result};
 pub use plan::Plan;
 pub use print::{Format, List, Printed};
-pub use render::{Chart, Options, Purpose, Rendering, Renderings};
+pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
 pub use settings::Settings;
 pub use world::{Fill, World};

@@ -28,9 +28,11 @@ pub enum Purpose {
     Template,
     /// `lint`.
     Lint,
+    /// `diff`.
+    Diff,
 }
 
-/// Flags of `template` and `lint`.
+/// Flags of `template`, `lint` and `diff`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
@@ -83,6 +85,10 @@ pub enum Chart {
 pub struct Rendering {
     /// Its name.
     pub name: String,
+    /// Its namespace; empty for that of the context.
+    pub namespace: String,
+    /// Its context; empty for the current one.
+    pub kube_context: String,
     /// What helmfile calls its chart: the path as seen from the working directory, or the name in a repository.
     pub shown: String,
     /// Its chart.
@@ -96,11 +102,26 @@ pub struct Rendering {
     pub empty_lines: usize,
 }
 
+/// A release that must not be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwanted {
+    /// Its name.
+    pub name: String,
+    /// Its namespace; empty for that of the context.
+    pub namespace: String,
+    /// Its context; empty for the current one.
+    pub kube_context: String,
+    /// What helmfile calls its chart.
+    pub shown: String,
+}
+
 /// All releases to be rendered.
 #[derive(Debug, Clone, Default)]
 pub struct Renderings {
     /// In the order in which they are printed.
     pub releases: Vec<Rendering>,
+    /// Selected releases that are not to be installed, for [`Purpose::Diff`] only.
+    pub unwanted: Vec<Unwanted>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
     /// Whether any release was found.
@@ -125,6 +146,11 @@ impl Plan {
             helmfile.apply_lock()?;
             let Some(releases) = helmfile.to_render(options)? else { continue };
             all.has_releases = true;
+            let (releases, unwanted): (Vec<_>, Vec<_>) =
+                releases.into_iter().partition(Release::is_desired);
+            if options.purpose == Purpose::Diff {
+                all.unwanted.extend(unwanted.iter().map(|release| helmfile.unwanted(release)));
+            }
             let mut empty_lines =
                 releases.iter().filter(|release| helmfile.is_kustomization(release)).count();
             for release in &releases {
@@ -146,7 +172,25 @@ impl Plan {
 }
 
 impl Helmfile {
-    /// The releases to be rendered, in order; nothing if none is selected.
+    fn unwanted(&self, release: &Release) -> Unwanted {
+        Unwanted {
+            name: release.name.clone(),
+            namespace: release.namespace.clone(),
+            kube_context: self.kube_context(release),
+            shown: normal(&self.base, self.chart(release)),
+        }
+    }
+
+    /// The context of a release.
+    fn kube_context(&self, release: &Release) -> String {
+        let of_environment = self.spec.environments.get(&self.environment.name);
+        let of_environment = of_environment.map_or("", |known| known.kube_context.as_str());
+        let contexts =
+            [&release.kube_context, of_environment, &self.spec.helm_defaults.kube_context];
+        contexts.into_iter().find(|context| !context.is_empty()).unwrap_or_default().to_owned()
+    }
+
+    /// The releases to be rendered, in order, then those that are not to be installed; nothing if none is selected.
     fn to_render(&self, options: &Options) -> Result<Option<Vec<Release>>> {
         let all = &self.spec.releases;
         let chosen = selected(all, &self.selectors, &self.values, false)?;
@@ -172,17 +216,12 @@ impl Helmfile {
             (false, false) => Needs::Refuse,
         };
         let planned = groups(&known, &chosen, needs)?.into_iter().flatten();
-        let desired: Vec<Release> = planned.filter(Release::is_desired).collect();
+        let (desired, unwanted): (Vec<_>, Vec<_>) = planned.partition(Release::is_desired);
         if desired.is_empty() {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(unwanted));
         }
-        Ok(Some(
-            groups(&known, &desired, needs)?
-                .into_iter()
-                .flatten()
-                .filter(Release::is_desired)
-                .collect(),
-        ))
+        let desired = groups(&known, &desired, needs)?.into_iter().flatten();
+        Ok(Some(desired.filter(Release::is_desired).chain(unwanted).collect()))
     }
 
     fn rendering(
@@ -196,7 +235,7 @@ impl Helmfile {
         self.check_address(release, self.chart(release))?;
         let values = self.release_values(world, release)?;
         let flags = match options.purpose {
-            Purpose::Template => self.template_flags(world, release, options)?,
+            Purpose::Template | Purpose::Diff => self.template_flags(world, release, options)?,
             Purpose::Lint => self.lint_flags(world, release, options)?,
         };
         let chart = match self.is_chartified(release) {
@@ -206,8 +245,8 @@ impl Helmfile {
             }
             false => self.chart_of(release, options)?,
         };
-        let shown = normal(&self.base, self.chart(release));
-        Ok(Rendering { name: release.name.clone(), shown, chart, values, flags, empty_lines: 0 })
+        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(release);
+        Ok(Rendering { name, namespace, kube_context, shown, chart, values, flags, empty_lines: 0 })
     }
 
     /// The chart of a release as it is on the disk.
@@ -243,6 +282,12 @@ impl Helmfile {
                  jsonPatches or transformers"
             )
             .into());
+        }
+        let reuses = release.reuse_values.unwrap_or(self.spec.helm_defaults.reuse_values);
+        if reuses && purpose == Purpose::Diff {
+            return Err("`reuseValues` is not supported, because values then depend on the cluster: put them into \
+                        values files"
+                .into());
         }
         if !release.secrets.is_empty() {
             return Err("`secrets` would be decrypted by helm-secrets, which is not supported: decrypt them first \

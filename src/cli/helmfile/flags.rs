@@ -9,8 +9,8 @@ use crate::cli::time_limit;
 
 /// Print what a helmfile says and render its releases, as `helmfile` does
 ///
-/// No program is run, nothing is fetched, and no cluster is contacted: hooks are not run, and what would run a program
-/// or fetch something is an error that says what to use instead.
+/// No program is run and nothing is fetched: hooks are not run, and what would run a program or fetch something is an
+/// error that says what to use instead. Only `diff` reads a cluster.
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Flags {
@@ -90,6 +90,10 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "FILE")]
     state_values_file: Vec<String>,
 
+    /// Kubeconfig of `diff`; by default `$KUBECONFIG`, then ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) kubeconfig: Option<String>,
+
     /// Succeed if no release matches
     #[arg(long, global = true)]
     pub(super) allow_no_matching_release: bool,
@@ -157,9 +161,6 @@ struct Ignored {
     /// No effect: there is no log
     #[arg(long, global = true, hide = true, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// No effect: no cluster is contacted
-    #[arg(long, global = true, hide = true, value_name = "FILE")]
-    kubeconfig: Option<String>,
 }
 
 /// A command of helmfile.
@@ -187,6 +188,8 @@ pub(super) enum Command {
     Template(TemplateFlags),
     /// Lint the charts of releases with their values, as `helm lint` does
     Lint(LintFlags),
+    /// Show what an upgrade of releases would change in the cluster; nothing is changed
+    Diff(DiffFlags),
     /// Print the groups in which releases are processed
     ShowDag,
     /// Print environments with their values
@@ -322,6 +325,97 @@ impl LintFlags {
             set: self.set.clone(),
             values: self.values.clone(),
             args: self.args.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+/// Flags of `diff`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(super) struct DiffFlags {
+    /// Also compare what selected releases need
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    include_needs: bool,
+    /// Also compare what selected releases need, and what that needs
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    include_transitive_needs: bool,
+    /// Leave out what selected releases need
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true)]
+    skip_needs: bool,
+    /// Exit with status 2 if anything would change
+    #[arg(long)]
+    pub(super) detailed_exitcode: bool,
+    /// Lines around each change; 0 for all
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    pub(super) context: usize,
+    /// Do not mask the values of Secrets
+    #[arg(long)]
+    pub(super) show_secrets: bool,
+    /// Leave out Secrets
+    #[arg(long)]
+    pub(super) suppress_secrets: bool,
+    /// Leave out objects of this kind; may be repeated
+    #[arg(long, value_name = "KIND")]
+    pub(super) suppress: Vec<String>,
+    /// Do not show the objects of releases that are not installed
+    #[arg(long)]
+    pub(super) skip_diff_on_install: bool,
+    /// Do not validate values against the schemas of charts
+    #[arg(long)]
+    skip_schema_validation: bool,
+    /// Set values of all releases: key1=val1,key2=val2
+    #[arg(long, value_name = "VALUES", allow_hyphen_values = true)]
+    set: Vec<String>,
+    /// YAML file with values of all releases; may be repeated
+    #[arg(long, value_name = "FILE")]
+    values: Vec<String>,
+    /// More flags of `helm template`, in place of `helmDefaults.args`
+    #[arg(
+        long,
+        value_name = "FLAGS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    args: String,
+    /// More flags of `helm template`, in place of `helmDefaults.templateArgs`
+    #[arg(
+        long,
+        value_name = "FLAGS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    template_args: String,
+    /// No effect: hooks are not compared
+    #[arg(long, hide = true)]
+    no_hooks: bool,
+    /// No effect: hooks are not compared, and tests are hooks
+    #[arg(long, hide = true)]
+    include_tests: bool,
+    /// No effect: the API server validates what would change
+    #[arg(long, hide = true)]
+    validate: bool,
+    /// No effect: releases are compared one by one
+    #[arg(long, hide = true, value_name = "COUNT", default_value_t = 0)]
+    concurrency: i64,
+}
+
+impl DiffFlags {
+    /// What `diff` is asked for.
+    pub(super) fn options(&self, flags: &Flags) -> Options {
+        Options {
+            purpose: Purpose::Diff,
+            skip_deps: flags.skip_deps,
+            include_needs: self.include_needs || self.include_transitive_needs,
+            skip_needs: self.skip_needs,
+            no_hooks: true,
+            skip_schema_validation: self.skip_schema_validation,
+            set: self.set.clone(),
+            values: self.values.clone(),
+            args: self.args.clone(),
+            template_args: self.template_args.clone(),
             ..Options::default()
         }
     }

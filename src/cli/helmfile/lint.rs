@@ -27,7 +27,7 @@ pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> Result<Outcome,
         }
         if linted.is_failed {
             let error = format!("the chart `{shown}` of release \"{name}\" failed, see above");
-            return Ok(Outcome { printed, ending: Ending::Failed(error) });
+            return Ok(Outcome { ending: Ending::Failed(error), ..Outcome::from(printed) });
         }
     }
     Ok(printed.into())
