@@ -7,6 +7,7 @@ mod diff;
 mod files;
 mod flags;
 mod lint;
+mod programs;
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -23,6 +24,7 @@ use helmfile::{Chart, Format, Helm, List, Plan, Printed, Rendering, Settings, Te
 use super::{template, time_limit};
 use crate::time_limit::TimeLimit;
 use flags::{Command, EnvFormat, ListFormat};
+use programs::Programs;
 
 pub(super) use flags::Flags;
 
@@ -113,7 +115,7 @@ impl From<Printed> for Outcome {
 fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
-    let world = Arc::new(world(settings, stop)?);
+    let world = Arc::new(world(flags, settings, stop)?);
     let plan = Plan::load(&world, directory, settings).map_err(|error| error.to_string())?;
     let mut outcome = run_command(plan, flags, stop)?;
     outcome.printed.warnings.extend(changing(&world));
@@ -125,7 +127,7 @@ fn changing(world: &World) -> Option<String> {
     let drawn = world.drawn();
     (!drawn.is_empty()).then(|| {
         format!(
-            "the helmfile draws on the time or on randomness ({}), so each run can give another result: \
+            "the helmfile uses {}, so each run can give another result: \
              pass such values with --state-values-file or --state-values-set",
             drawn.join(", ")
         )
@@ -160,7 +162,7 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
 }
 
 /// The world: the disk, the environment variables, the time, randomness.
-fn world(settings: &Settings, stop: &Stop) -> Result<World, String> {
+fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let local = template::local_zone();
@@ -171,6 +173,10 @@ fn world(settings: &Settings, stop: &Stop) -> Result<World, String> {
     let random = Arc::new(crate::random::fill);
     let world = World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
         .with_stop(stop.clone());
+    let world = match flags.allow_exec {
+        true => world.with_programs(Arc::new(Programs::within(flags.time_limit, stop))),
+        false => world,
+    };
     if settings.file != "-" {
         return Ok(world);
     }

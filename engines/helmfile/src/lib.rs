@@ -51,4 +51,4 @@ pub use plan::Plan;
 pub use print::{Format, List, Printed};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
 pub use settings::Settings;
-pub use world::{Fill, World};
+pub use world::{Fill, Program, Run, World};

@@ -33,7 +33,7 @@ impl Plan {
         Ok(Self { world: Arc::clone(world), helmfiles })
     }
 
-    /// The functions that used the time or randomness while the plan was made, in order: see [`World::drawn`].
+    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`World::drawn`].
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
         self.world.drawn()

@@ -9,9 +9,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use golang::time::{Time, Zone};
 use tree::Memory;
 
-use crate::{Format, List, Plan, Printed, Result, Settings, World};
+use crate::{Format, List, Plan, Printed, Program, Result, Run, Settings, World};
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
+    plan_in(world(files))
+}
+
+fn plan_in(world: World) -> Result<Plan> {
+    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
+    Plan::load(&Arc::new(world), "/", &settings)
+}
+
+fn world(files: &[(&str, &str)]) -> World {
     let files = Memory::from_files(files.iter().copied()).unwrap();
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(0, 0, utc.clone());
@@ -20,9 +29,7 @@ fn plan(files: &[(&str, &str)]) -> Result<Plan> {
     let random = Arc::new(move |bytes: &mut [u8]| {
         bytes.fill_with(|| next.fetch_add(1, Ordering::Relaxed));
     });
-    let world = World::new(Arc::new(files), BTreeMap::new(), now, utc, random);
-    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
-    Plan::load(&Arc::new(world), "/", &settings)
+    World::new(Arc::new(files), BTreeMap::new(), now, utc, random)
 }
 
 fn listed(files: &[(&str, &str)]) -> Result<Printed> {
@@ -191,4 +198,43 @@ fn functions_that_draw_on_the_time_or_randomness_are_named() {
     assert!(plan.drawn().is_empty());
     plan.digest().unwrap();
     assert_eq!(plan.drawn(), ["uuidv4"]);
+}
+
+/// Prints what it is asked to run.
+struct Echo;
+
+impl Run for Echo {
+    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
+        match program.command {
+            "fail" => Err("`fail` ended with status 1: no".to_owned()),
+            _ => Ok(format!("{program:?}").into_bytes()),
+        }
+    }
+}
+
+#[test]
+fn programs_are_run_only_where_they_are_allowed() {
+    let run = |call: &str| {
+        let text = format!("values:\n- out: {{{{ {call} | quote }}}}\n");
+        let files =
+            [("sub/helmfile.yaml.gotmpl", text.as_str()), ("helmfile.yaml", "helmfiles: [sub]\n")];
+        let plan = plan_in(world(&files).with_programs(Arc::new(Echo)))?;
+        let drawn = plan.drawn();
+        Ok::<_, crate::Error>((plan.print_env(Format::Json)?, drawn))
+    };
+    let (printed, drawn) = run("exec \"cat\" (list \"-a\" \"b\") \"in\"").unwrap();
+    assert!(printed.contains("command") && printed.contains("-a"), "{printed}");
+    assert!(printed.contains("directory") && printed.contains("/sub"), "{printed}");
+    assert_eq!(drawn, ["exec"]);
+    let (printed, drawn) = run("envExec (dict \"NAME\" \"value\") \"sh\" (list)").unwrap();
+    assert!(printed.contains("NAME") && printed.contains("value"), "{printed}");
+    assert_eq!(drawn, ["envExec"]);
+    let error = |call: &str| run(call).unwrap_err().to_string();
+    assert!(
+        error("exec \"cat\" (list 1)").contains("argument 0 of exec: int"),
+        "{}",
+        error("exec \"cat\" (list 1)")
+    );
+    assert!(error("exec \"fail\" (list)").contains("ended with status 1: no"));
+    assert!(error_of("a: {{ envExec (dict) \"id\" (list) }}\n").contains("--allow-exec"));
 }

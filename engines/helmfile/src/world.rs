@@ -12,6 +12,30 @@ use tree::Files;
 
 pub use sprig::Fill;
 
+/// A program that a template asks for.
+#[derive(Debug)]
+pub struct Program<'p> {
+    /// Its name or path.
+    pub command: &'p str,
+    /// Its arguments.
+    pub args: &'p [String],
+    /// Variables beside those of the process.
+    pub env: &'p [(String, String)],
+    /// What it reads.
+    pub input: &'p [u8],
+    /// Where it runs, as an absolute path.
+    pub directory: &'p str,
+}
+
+/// Runs programs: only on a command line, and only if a person allows it.
+pub trait Run: Send + Sync {
+    /// What a program prints.
+    ///
+    /// # Errors
+    /// It cannot be run, failed, took too long or printed too much.
+    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String>;
+}
+
 /// The world as templates of helmfiles see it. Each plan has its own.
 pub struct World {
     pub(crate) files: Arc<dyn Files + Send + Sync>,
@@ -20,11 +44,13 @@ pub struct World {
     pub(crate) local: Zone,
     pub(crate) random: Arc<Fill>,
     pub(crate) stdin: Option<Arc<[u8]>>,
+    /// What `exec` and `envExec` may run; nothing unless they are allowed.
+    pub(crate) programs: Option<Arc<dyn Run>>,
     /// Ends builds of kustomizations.
     pub(crate) stop: Stop,
     /// All templates of a plan draw from one budget.
     budget: Mutex<Budget>,
-    /// Functions that used the time or randomness.
+    /// Functions that used the time, randomness or programs.
     drew: Mutex<BTreeSet<&'static str>>,
 }
 
@@ -39,13 +65,30 @@ impl World {
     ) -> Self {
         let budget = Mutex::new(Budget::new(Limits::default()));
         let (stop, drew) = (Stop::default(), Mutex::default());
-        Self { files, variables, now, local, random, stdin: None, stop, budget, drew }
+        Self {
+            files,
+            variables,
+            now,
+            local,
+            random,
+            stdin: None,
+            programs: None,
+            stop,
+            budget,
+            drew,
+        }
     }
 
     /// With what `--file -` reads.
     #[must_use]
     pub fn with_stdin(self, text: Arc<[u8]>) -> Self {
         Self { stdin: Some(text), ..self }
+    }
+
+    /// With programs that templates may run.
+    #[must_use]
+    pub fn with_programs(self, programs: Arc<dyn Run>) -> Self {
+        Self { programs: Some(programs), ..self }
     }
 
     /// With templates that end when the caller says so.
@@ -72,13 +115,13 @@ impl World {
             || self.is_on("HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS")
     }
 
-    /// The functions that templates have called so far and that used the time or randomness, in order: because of them,
-    /// the same files and settings can give something else next time.
+    /// The functions that templates have called so far and that used the time, randomness or programs, in order: because
+    /// of them, the same files and settings can give something else next time.
     pub fn drawn(&self) -> Vec<&'static str> {
         self.drew.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// Takes note of a function that used the time or randomness.
+    /// Takes note of a function that used the time, randomness or programs.
     pub(crate) fn note(&self, function: &'static str) {
         self.drew.lock().unwrap_or_else(PoisonError::into_inner).insert(function);
     }

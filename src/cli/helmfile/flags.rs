@@ -9,8 +9,8 @@ use crate::cli::time_limit;
 
 /// Print what a helmfile says and render its releases, as `helmfile` does
 ///
-/// No program is run and nothing is fetched: hooks are not run, and what would run a program or fetch something is an
-/// error that says what to use instead. Only `diff` reads a cluster.
+/// No program is run without --allow-exec and nothing is fetched: hooks are not run, and what would run a program or
+/// fetch something is an error that says what to use instead. Only `diff` reads a cluster.
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Flags {
@@ -93,6 +93,10 @@ pub(crate) struct Flags {
     /// Kubeconfig of `diff`; by default `$KUBECONFIG`, then ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<String>,
+
+    /// Let `exec` and `envExec` in templates run programs of this machine
+    #[arg(long, global = true)]
+    pub(super) allow_exec: bool,
 
     /// Succeed if no release matches
     #[arg(long, global = true)]

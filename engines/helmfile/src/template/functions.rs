@@ -8,6 +8,7 @@ use tree::Kind as EntryKind;
 use super::{Host, go, with_helpers};
 use crate::place::join;
 use crate::references;
+use crate::world::Program;
 use crate::yaml;
 
 /// What a value costs that becomes text, in bytes, besides its own text.
@@ -50,6 +51,7 @@ pub(super) fn functions() -> Functions {
     });
     functions.insert("tpl", Signature::new([text(), any()], text()), tpl);
     files(&mut functions);
+    programs(&mut functions);
     refused(&mut functions);
     functions
 }
@@ -92,19 +94,71 @@ fn files(functions: &mut Functions) {
     });
 }
 
-/// Functions that are refused, each with what to use instead, and those that expand references to secrets.
-fn refused(functions: &mut Functions) {
-    let refuse = |name: &'static str, instead: &'static str| {
-        move |_: &mut Call<'_>, _: &[Value]| {
-            Err(format!("{name} is not supported, because it runs a program: {instead}").into())
-        }
-    };
-    let instead = "write what the program prints to a file and use readFile, or pass it with --state-values-file";
+/// Functions that run programs.
+fn programs(functions: &mut Functions) {
     let list = || Type::Slice(std::sync::Arc::new(Type::Any));
     let exec = Signature::variadic([Type::String, list(), Type::String], Type::String);
-    functions.insert("exec", exec, refuse("exec", instead));
+    functions.insert("exec", exec, |call, arguments| run("exec", call, &Value::Nil, arguments));
     let exec = Signature::variadic([Type::map(), Type::String, list(), Type::String], Type::String);
-    functions.insert("envExec", exec, refuse("envExec", instead));
+    functions.insert("envExec", exec, |call, arguments| match arguments.split_first() {
+        Some((env, arguments)) => run("envExec", call, env, arguments),
+        None => Err("envExec needs variables".into()),
+    });
+}
+
+/// Runs `COMMAND ARGUMENTS [INPUT]` in the directory of the template, if programs are allowed.
+fn run(
+    function: &'static str,
+    call: &mut Call<'_>,
+    env: &Value,
+    arguments: &[Value],
+) -> Result<Value, Failure> {
+    let host = unrestricted(call)?;
+    let Some(programs) = &host.world.programs else {
+        return Err(format!(
+            "{function} is not supported, because it runs a program: write what the program prints to a file and use \
+             readFile, or pass it with --state-values-file; on a command line, --allow-exec allows it"
+        )
+        .into());
+    };
+    let is_text = |value: &Value, what: &str| match value {
+        Value::String(text) => Ok(text.lossy().into_owned()),
+        other => Err(format!(
+            "unexpected type of {what}: {}, where a string is wanted",
+            other.type_name()
+        )),
+    };
+    let mut args = Vec::new();
+    if let Some(Value::List(list)) = arguments.get(1) {
+        for (index, item) in list.items().iter().enumerate() {
+            args.push(is_text(item, &format!("argument {index} of {function}"))?);
+        }
+    }
+    let mut variables = Vec::new();
+    if let Value::Map(map) = env {
+        for (name, value) in map.entries() {
+            let name = name.lossy().into_owned();
+            let value = is_text(&value, &format!("variable {name} of {function}"))?;
+            variables.push((name, value));
+        }
+    }
+    host.world.note(function);
+    let directory = host.place.absolute_of(&host.base).map_err(|error| error.to_string())?;
+    let (command, input) = (text_of(arguments, 0), text_of(arguments, 2));
+    let program = Program {
+        command: &command.lossy(),
+        args: &args,
+        env: &variables,
+        input: &input,
+        directory: &directory,
+    };
+    let output = programs.run(&program)?;
+    call.produce(output.len())?;
+    Ok(Value::string(output))
+}
+
+/// Functions that expand references to secrets, which are refused.
+fn refused(functions: &mut Functions) {
     let fetch = Signature::new([Type::String], Type::String);
     functions.insert("fetchSecretValue", fetch, |_, arguments| {
         references::check_text(&text_of(arguments, 0).lossy())

@@ -1,0 +1,185 @@
+//! Programs that templates of helmfiles run with `--allow-exec`: with a time limit, and with no more output than a
+//! template could read.
+//!
+//! Elsewhere: which template asks for what (engine `helmfile`).
+
+use std::io::{self, Read, Write as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use golang::meter::Stop;
+use helmfile::{Program, Run};
+
+/// The most that a program may print, in bytes.
+const OUTPUT: u64 = 16 << 20;
+
+/// The most that is repeated of what a failed program says, in bytes.
+const SAID: u64 = 64 << 10;
+
+/// How often is asked whether the time of the command is over.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs programs of this machine.
+pub(super) struct Programs {
+    /// How long each may take.
+    limit: Option<Duration>,
+    /// Ends them with the command.
+    stop: Stop,
+}
+
+impl Run for Programs {
+    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
+        let shown = format!("`{}`", program.command);
+        let failed = |error: &io::Error| format!("{shown} cannot be run: {error}");
+        let mut child = Command::new(program.command)
+            .args(program.args)
+            .envs(program.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(program.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        feed(&mut child, program.input);
+        let output = child.stdout.take().map(|pipe| read(pipe, OUTPUT + 1, false));
+        let said = child.stderr.take().map(|pipe| read(pipe, SAID, true));
+        let ended = self.await_all(&mut child, output).and_then(|output| {
+            let status = child.wait().map_err(|error| failed(&error))?;
+            Ok((output, status))
+        });
+        let (output, status) = ended.map_err(|problem| {
+            // It may have ended by itself meanwhile.
+            drop(child.kill());
+            drop(child.wait());
+            format!("{shown} {problem}")
+        })?;
+        if status.success() {
+            return Ok(output);
+        }
+        // What else holds the pipe is not waited for.
+        let said = said.and_then(|said| said.recv_timeout(Duration::from_secs(1)).ok());
+        let said = said.and_then(Result::ok).unwrap_or_default();
+        Err(format!(
+            "{shown} {}: {}",
+            ended_with(status),
+            String::from_utf8_lossy(&said).trim_end()
+        ))
+    }
+}
+
+impl Programs {
+    /// Programs that may take so long each, or without limit if it is zero, and end with the command.
+    pub(super) fn within(limit: Duration, stop: &Stop) -> Self {
+        Self { limit: Some(limit).filter(|limit| !limit.is_zero()), stop: stop.clone() }
+    }
+
+    /// The output of a program, within its time.
+    fn await_all(
+        &self,
+        child: &mut Child,
+        output: Option<Receiver<io::Result<Vec<u8>>>>,
+    ) -> Result<Vec<u8>, String> {
+        let Some(output) = output else { return Ok(Vec::new()) };
+        let begin = Instant::now();
+        loop {
+            match output.recv_timeout(TICK) {
+                Ok(Ok(read)) if read.len() as u64 > OUTPUT => {
+                    return Err(format!("prints more than {OUTPUT} bytes"));
+                }
+                Ok(Ok(read)) => return self.await_end(child, begin).map(|()| read),
+                Ok(Err(error)) => return Err(format!("cannot be read: {error}")),
+                Err(RecvTimeoutError::Timeout) => self.check(begin)?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    /// Waits for a program that has closed its output.
+    fn await_end(&self, child: &mut Child, begin: Instant) -> Result<(), String> {
+        while child.try_wait().map_err(|error| format!("cannot be awaited: {error}"))?.is_none() {
+            self.check(begin)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn check(&self, begin: Instant) -> Result<(), String> {
+        if self.stop.is_set() || self.limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            return Err("takes longer than --time-limit".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Hands a program its input, which it need not read.
+fn feed(child: &mut Child, input: &[u8]) {
+    let Some(mut pipe) = child.stdin.take() else { return };
+    if !input.is_empty() {
+        let input = input.to_vec();
+        std::thread::spawn(move || drop(pipe.write_all(&input)));
+    }
+}
+
+/// Reads what comes out of a pipe, up to a limit; what follows is read and dropped where `drains`, else not read.
+fn read(
+    mut pipe: impl Read + Send + 'static,
+    limit: u64,
+    drains: bool,
+) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut done = pipe.by_ref().take(limit).read_to_end(&mut text).map(|_| ());
+        if drains && done.is_ok() {
+            done = io::copy(&mut pipe, &mut io::sink()).map(|_| ());
+        }
+        // Nobody listens any more after the time limit.
+        drop(sender.send(done.map(|()| text)));
+    });
+    receiver
+}
+
+fn ended_with(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with status {code}"),
+        None => "was ended by a signal".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, input: &[u8], limit: u64) -> Result<String, String> {
+        let programs =
+            Programs { limit: Some(Duration::from_millis(limit)), stop: Stop::default() };
+        let args = ["-c".to_owned(), script.to_owned()];
+        let env = [("GREETING".to_owned(), "hello".to_owned())];
+        let program = Program { command: "sh", args: &args, env: &env, input, directory: "/" };
+        programs.run(&program).map(|text| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn a_program_gets_its_input_and_variables_and_gives_its_output() {
+        assert_eq!(
+            run("echo $GREETING; cat; pwd", b"input\n", 60_000).unwrap(),
+            "hello\ninput\n/\n"
+        );
+        // Not all of a long input is read.
+        assert_eq!(run("head -c 1", &[b'x'; 1 << 20], 60_000).unwrap(), "x");
+    }
+
+    #[test]
+    fn what_fails_or_does_not_end_is_an_error() {
+        let error = run("echo no >&2; exit 3", b"", 60_000).unwrap_err();
+        assert_eq!(error, "`sh` ended with status 3: no");
+        assert!(run("sleep 60", b"", 100).unwrap_err().contains("--time-limit"));
+        assert!(run("exec >&-; sleep 60", b"", 100).unwrap_err().contains("--time-limit"));
+        assert!(run("yes", b"", 60_000).unwrap_err().contains("more than"));
+        let nothing =
+            Program { command: "/no/such", args: &[], env: &[], input: b"", directory: "/" };
+        let programs = Programs { limit: None, stop: Stop::default() };
+        assert!(programs.run(&nothing).unwrap_err().contains("`/no/such` cannot be run"));
+    }
+}
