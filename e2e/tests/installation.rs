@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use e2e::git_server::{Access, GitServer};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::newest;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, Target, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
@@ -87,7 +88,72 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     story.await_value("map", "1").await?;
     let text = story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
     ensure!(text.contains("nothing to delete"), "{text}");
-    Ok(())
+    getting_started(&story).await
+}
+
+/// What the page says can be typed as it stands, and does what it says.
+async fn getting_started(story: &Story) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("docs/getting-started.md"))?;
+    let manifest = std::fs::read_to_string(root.join("docs/getting-started/app.yaml"))?;
+    // Its repository is on the Internet: one with the same directories stands in for it.
+    let server = GitServer::start(Access::Open)?;
+    let repository = server.repository("podinfo")?;
+    repository.branch("master")?;
+    let chart = "apiVersion: v2\nname: podinfo\nversion: 1.0.0\n";
+    let files = [
+        ("kustomize/map.yaml", config_map("applied", "1")),
+        ("charts/podinfo/Chart.yaml", chart.to_owned()),
+        ("charts/podinfo/templates/map.yaml", config_map("released", "{{ .Values.replicaCount }}")),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, &**text)).collect();
+    repository.commit(&files, "first")?;
+    let url = "https://github.com/stefanprodan/podinfo";
+    ensure!(manifest.contains(url), "another repository");
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir_all(folder.path().join("docs/getting-started"))?;
+    let path = folder.path().join("docs/getting-started/app.yaml");
+    std::fs::write(path, manifest.replace(url, &server.url(&repository)))?;
+
+    let commands = tutorial::commands(&page);
+    ensure!(commands.len() <= 9, "{} commands", commands.len());
+    let mut windlass = None;
+    let mut told = String::new();
+    for command in &commands {
+        told = story.typed(command, folder.path())?;
+        match command.as_str() {
+            "windlass install" => windlass = Some(story.installed("flux-system").await?),
+            "kubectl -n hello get gitrepositories,kustomizations,helmreleases" => {
+                ensure!(told.contains("stored artifact for revision 'master@sha1:"), "{told}");
+                ensure!(told.contains("Applied revision: master@sha1:"), "{told}");
+                ensure!(told.contains("Helm install succeeded"), "{told}");
+            }
+            "kubectl -n hello get kustomization app" => {
+                ensure!(
+                    told.contains("`missing` does not exist in the artifact; correct spec.path"),
+                    "{told}"
+                );
+                let of = Target::helm_release("web").in_namespace("hello");
+                let hold = story.expect(&of).await?;
+                let hold = condition(&hold, "windlass.dev/Hold")["message"].clone();
+                let hold = hold.as_str().unwrap_or_default();
+                ensure!(hold.contains("me") && hold.contains("incident"), "{hold}");
+            }
+            _ => {}
+        }
+    }
+    ensure!(told.contains("helmrelease.helm.toolkit.fluxcd.io/web configured"), "{told}");
+    for (target, value) in [("applied", "1"), ("released", "2")] {
+        let map = story.expect(&Target::config_map(target).in_namespace("hello")).await?;
+        ensure!(map.data["data"]["value"] == value, "{:?}", map.data);
+    }
+    for target in [Target::kustomization("app"), Target::helm_release("web")] {
+        story.await_ready(&target.in_namespace("hello")).await?;
+    }
+    let mut windlass = windlass.context("the page does not install windlass")?;
+    story.typed("kubectl delete namespace hello --timeout=60s", folder.path())?;
+    windlass.operator.stop(SOON)?;
+    story.typed("windlass uninstall --silent", folder.path()).map(drop)
 }
 
 /// Each of the other profiles becomes ready in a namespace of its own, and goes again.

@@ -1,0 +1,63 @@
+//! Commands of a page, run one after the other as a reader would.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::Story;
+use crate::binaries::Binaries;
+use crate::operator;
+
+/// The commands in the `sh` blocks of a page, in order.
+pub fn commands(page: &str) -> Vec<String> {
+    let mut is_inside = false;
+    let mut found = Vec::new();
+    for line in page.lines() {
+        match line {
+            "```sh" => is_inside = true,
+            "```" => is_inside = false,
+            command if is_inside && !command.is_empty() => found.push(command.to_owned()),
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Story {
+    /// Runs a command of a page in a folder, on the control plane; returns what it prints on both streams.
+    ///
+    /// # Errors
+    /// It is neither `kubectl` nor `windlass`, or it failed.
+    pub fn typed(&self, command: &str, folder: &Path) -> Result<String> {
+        let program = match command.split_whitespace().next() {
+            Some("kubectl") => Binaries::ensure()?.path("kubectl")?.to_owned(),
+            Some("windlass") => operator::binary()?,
+            _ => bail!("`{command}` is neither kubectl nor windlass"),
+        };
+        let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+        // A shell, as readers have one: quotes count.
+        let output = Command::new("sh")
+            .args(["-c", &format!("\"${{PROGRAM}}\" {rest}")])
+            .env("PROGRAM", program)
+            .env("KUBECONFIG", self.kubeconfig())
+            .current_dir(folder)
+            .output()
+            .with_context(|| format!("`{name}` cannot be started"))?;
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        ensure!(output.status.success(), "`{command}`: {told}");
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_the_lines_of_sh_blocks() {
+        let page = "a\n```sh\nkubectl get a\n\nwindlass check\n```\nb\n```yaml\nc\n```\n";
+        assert_eq!(commands(page), ["kubectl get a", "windlass check"]);
+    }
+}
