@@ -8,6 +8,7 @@ mod files;
 mod flags;
 mod lint;
 mod programs;
+mod remotes;
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -25,6 +26,7 @@ use super::{template, time_limit};
 use crate::time_limit::TimeLimit;
 use flags::{Command, EnvFormat, ListFormat};
 use programs::Programs;
+use remotes::Remotes;
 
 pub(super) use flags::Flags;
 
@@ -177,6 +179,7 @@ fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, Strin
         true => world.with_programs(Arc::new(Programs::within(flags.time_limit, stop))),
         false => world,
     };
+    let world = world.with_fetch(Arc::new(Remotes::within(flags.time_limit)?));
     if settings.file != "-" {
         return Ok(world);
     }

@@ -1,5 +1,7 @@
 //! What the `chart` of a release refers to, and where a command that prepares charts finds it.
 
+use std::borrow::Cow;
+
 use golang::semver::{Constraint, Version};
 use serde_json::Value;
 
@@ -7,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::load::Helmfile;
 use crate::place::join;
 use crate::spec::{Hook, Release};
-use crate::storage::{is_remote, remote_refusal};
+use crate::storage::is_remote;
 use crate::world::World;
 use crate::yaml;
 
@@ -145,8 +147,9 @@ impl Helmfile {
     ) -> Result<Option<String>> {
         let owner = format!("release \"{}\"", release.name);
         prepared.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);
+        self.check_address(release, self.chart(release)).map_err(|error| error.at(&owner))?;
+        let release = &*self.with_fetched_chart(release).map_err(|error| error.at(&owner))?;
         let chart = self.chart(release);
-        self.check_address(release, chart).map_err(|error| error.at(&owner))?;
         if self.is_chartified(release) {
             self.check_dependencies(release).map_err(|error| error.at(&owner))?;
             if self.is_kustomization(release) {
@@ -173,7 +176,21 @@ impl Helmfile {
         })
     }
 
-    /// Refuses addresses that would be fetched, and versions that registries do not have.
+    /// The release with its chart on the disk, if it is at an address that can be fetched.
+    pub(crate) fn with_fetched_chart<'r>(&self, release: &'r Release) -> Result<Cow<'r, Release>> {
+        if !self.spec.chart.is_empty() && is_remote(&self.spec.chart) {
+            return Err(
+                "--chart takes no address: fetch the chart first and name the local directory"
+                    .into(),
+            );
+        }
+        let Some(chart) = self.place.fetched(self.chart(release))? else {
+            return Ok(Cow::Borrowed(release));
+        };
+        Ok(Cow::Owned(Release { chart, ..release.clone() }))
+    }
+
+    /// Refuses versions that registries do not have.
     pub(crate) fn check_address(&self, release: &Release, chart: &str) -> Result<()> {
         let is_oci = chart.starts_with("oci://")
             || in_repository(chart)
@@ -181,9 +198,6 @@ impl Helmfile {
                 .is_some_and(|known| known.oci);
         if is_oci && release.version.split('@').next() == Some("latest") {
             return Err("the version for OCI charts should be semver compliant, the latest tag is not supported".into());
-        }
-        if is_remote(chart) && !is_oci {
-            return Err(remote_refusal(chart));
         }
         if release.force_go_getter && !is_remote(chart) {
             return Err(format!(

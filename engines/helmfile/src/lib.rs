@@ -1,7 +1,8 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
-//! A plan is a function of a [`World`] (files, variables, time, randomness) and of [`Settings`]. Nothing is run, fetched or
-//! written; what helmfile would run is refused, with what to use instead.
+//! A plan is a function of a [`World`] (files, variables, time, randomness) and of [`Settings`]. Nothing is written,
+//! and nothing is run or fetched but by what the caller puts into the world ([`Run`], [`Fetch`]); without that it is
+//! refused, with what to use instead.
 //!
 //! # A tour
 //! The judge is helmfile 1.8; where this differs, the code says so.
@@ -13,7 +14,8 @@
 //! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
 //!    `digest.rs` tells whether two plans are the same.
-//! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `references.rs` refuses references to secrets.
+//! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
+//!    `references.rs` refuses references to secrets.
 
 mod chartify;
 mod charts;
@@ -33,6 +35,7 @@ mod policy;
 mod print;
 mod references;
 mod release;
+mod remote;
 mod render;
 mod select;
 mod settings;
@@ -49,6 +52,7 @@ pub use chartify::{Helm, Template};
 pub use error::{Error, Result};
 pub use plan::Plan;
 pub use print::{Format, List, Printed};
+pub use remote::{Address, Fetch, Source};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
 pub use settings::Settings;
 pub use world::{Fill, Program, Run, World};

@@ -16,7 +16,7 @@ use crate::place::{Place, base, join, parent};
 use crate::policy;
 use crate::settings::Settings;
 use crate::spec::{EnvironmentSpec, State};
-use crate::storage::{Storage, is_remote, remote_refusal};
+use crate::storage::{Storage, is_remote};
 use crate::template::{Renderer, environment_data};
 use crate::values::Loader;
 use crate::world::World;
@@ -156,13 +156,14 @@ impl HelmfileLoader<'_> {
         is_main: bool,
         bases: &mut usize,
     ) -> Result<Helmfile> {
-        if is_remote(file) && !self.place.exists(file) {
-            return Err(remote_refusal(file));
-        }
         *bases = bases
             .checked_sub(1)
             .ok_or_else(|| Error::from(format!("more than {BASES} bases are read")))?;
-        let path = if file.starts_with('/') { file.to_owned() } else { join(directory, file) };
+        let path = match self.place.fetched(file)? {
+            Some(fetched) => fetched,
+            None if file.starts_with('/') => file.to_owned(),
+            None => join(directory, file),
+        };
         let text = match (&self.world.stdin, path.as_str()) {
             (Some(text), "-") => Arc::clone(text),
             _ => self.place.read(&path)?,

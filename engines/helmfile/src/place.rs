@@ -8,7 +8,10 @@ use std::sync::Arc;
 use golang::glob::path_match;
 use tree::{Entry, Files, Kind, RelPath};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::remote::{Address, Fetch};
+use crate::storage::remote_refusal;
+use crate::world::World;
 
 /// The longest file that is read, in bytes.
 const FILE: u64 = 32 << 20;
@@ -27,16 +30,37 @@ const BYTES: usize = 256 << 20;
 pub(crate) struct Place {
     files: Arc<dyn Files + Send + Sync>,
     directory: RelPath,
+    fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Place {
-    pub(crate) fn new(files: Arc<dyn Files + Send + Sync>, directory: RelPath) -> Self {
-        Self { files, directory }
+    /// The root of the files of a world.
+    pub(crate) fn root(world: &World) -> Self {
+        let is_off = world.is_on("HELMFILE_DISABLE_INSECURE_FEATURES");
+        Self {
+            files: Arc::clone(&world.files),
+            directory: RelPath::root(),
+            fetch: world.fetch.clone().filter(|_| !is_off),
+        }
+    }
+
+    /// The path of what an address names, which is fetched; nothing for a path, and for what exists under its name.
+    pub(crate) fn fetched(&self, text: &str) -> Result<Option<String>> {
+        let Some(address) = Address::parse(text).filter(|_| !self.exists(text)) else {
+            return Ok(None);
+        };
+        let Some(fetch) = &self.fetch else { return Err(remote_refusal(&address)) };
+        let failed = |error: String| Error::from(format!("cannot fetch {address}: {error}"));
+        if address.file.split('/').any(|part| part == "..") {
+            return Err(failed("its path leads out of what is fetched".to_owned()));
+        }
+        let directory = fetch.fetch(&address).map_err(failed)?;
+        Ok(Some(join(&directory, &address.file)))
     }
 
     /// The same files, seen from another directory.
     pub(crate) fn within(&self, path: &str) -> Result<Self> {
-        Ok(Self { files: Arc::clone(&self.files), directory: self.at(path)? })
+        Ok(Self { directory: self.at(path)?, ..self.clone() })
     }
 
     /// The working directory as an absolute path.

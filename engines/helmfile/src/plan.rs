@@ -27,7 +27,7 @@ impl Plan {
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
     pub fn load(world: &Arc<World>, directory: &str, settings: &Settings) -> Result<Self> {
-        let root = Place::new(Arc::clone(&world.files), tree::RelPath::root());
+        let root = Place::root(world);
         let place = root.within(directory)?;
         let helmfiles = Visit::all(world, settings, &place)?;
         Ok(Self { world: Arc::clone(world), helmfiles })

@@ -238,14 +238,15 @@ impl Helmfile {
             Purpose::Template | Purpose::Diff => self.template_flags(world, release, options)?,
             Purpose::Lint => self.lint_flags(world, release, options)?,
         };
-        let chart = match self.is_chartified(release) {
+        let charted = &*self.with_fetched_chart(release)?;
+        let chart = match self.is_chartified(charted) {
             true => {
-                self.check_dependencies(release)?;
-                self.chartified(world, release, options, helm)?
+                self.check_dependencies(charted)?;
+                self.chartified(world, charted, options, helm)?
             }
-            false => self.chart_of(release, options)?,
+            false => self.chart_of(charted, options)?,
         };
-        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(release);
+        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(charted);
         Ok(Rendering { name, namespace, kube_context, shown, chart, values, flags, empty_lines: 0 })
     }
 

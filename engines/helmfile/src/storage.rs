@@ -2,17 +2,11 @@
 
 use crate::error::Result;
 use crate::place::{Place, join, parent};
+use crate::remote::Address;
 
 /// Whether a text is an address of go-getter rather than a path.
 pub(crate) fn is_remote(path: &str) -> bool {
-    if path.starts_with('/') {
-        return false;
-    }
-    let parts: Vec<&str> = path.split("::").collect();
-    match parts.as_slice() {
-        [_, address] => scheme(address).is_some(),
-        _ => matches!(scheme(path), Some("s3" | "http" | "https")) && path.contains("://"),
-    }
+    Address::parse(path).is_some()
 }
 
 /// What is before the colon of a URL.
@@ -24,9 +18,9 @@ fn scheme(text: &str) -> Option<&str> {
 }
 
 /// The refusal of an address.
-pub(crate) fn remote_refusal(path: &str) -> crate::Error {
+pub(crate) fn remote_refusal(address: &Address) -> crate::Error {
     format!(
-        "`{path}` is a remote address, which this command does not fetch: \
+        "`{address}` is a remote address, which this command does not fetch: \
          fetch it first and name the local directory or file"
     )
     .into()
@@ -75,10 +69,10 @@ impl<'p> Storage<'p> {
         what: &str,
         path: &str,
     ) -> Result<Vec<String>> {
-        if is_remote(path) && !self.place.exists(&self.normal(path)) {
-            return Err(remote_refusal(path));
-        }
-        let files = self.expand(path)?;
+        let files = match self.place.fetched(&self.normal(path))? {
+            Some(fetched) => self.place.glob(&fetched)?,
+            None => self.expand(path)?,
+        };
         if !files.is_empty() {
             return Ok(files);
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use golang::time::{Time, Zone};
 use tree::Memory;
 
-use crate::{Format, List, Plan, Printed, Program, Result, Run, Settings, World};
+use crate::{Address, Fetch, Format, List, Plan, Printed, Program, Result, Run, Settings, World};
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
     plan_in(world(files))
@@ -237,4 +237,52 @@ fn programs_are_run_only_where_they_are_allowed() {
     );
     assert!(error("exec \"fail\" (list)").contains("ended with status 1: no"));
     assert!(error_of("a: {{ envExec (dict) \"id\" (list) }}\n").contains("--allow-exec"));
+}
+
+/// Everything is in `/fetched` already, by host.
+struct Fetched;
+
+impl Fetch for Fetched {
+    fn fetch(&self, address: &Address) -> Result<String, String> {
+        match address.host.as_str() {
+            "down" => Err("timed out".to_owned()),
+            host => Ok(format!("/fetched/{host}")),
+        }
+    }
+}
+
+#[test]
+fn helmfiles_bases_and_values_may_be_elsewhere() {
+    const HELMFILE: &str = "bases: ['git::https://bases/r.git@a/base.yaml']\n---\n\
+        environments:\n  default:\n    values: ['https://values/d/env.yaml?x=y']\n---\n\
+        helmfiles: ['git::ssh://git@subs/r.git@d?ref=v1']\n\
+        releases:\n- {name: '{{ .Values.a }}', chart: ./c, inherit: [{template: t}]}\n";
+    let files = [
+        ("helmfile.yaml.gotmpl", HELMFILE),
+        ("fetched/bases/a/base.yaml", "templates:\n  t: {namespace: of-base}\n"),
+        ("fetched/values/env.yaml", "a: of-values\n"),
+        ("fetched/subs/d/one.yaml", "releases:\n- {name: of-sub, chart: ./c}\n"),
+    ];
+    let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched))).unwrap();
+    let text = plan.list(List::Table).unwrap().text;
+    assert!(
+        text.contains("of-base") && text.contains("of-values") && text.contains("of-sub"),
+        "{text}"
+    );
+    let refused = plan_in(world(&files)).err().unwrap().to_string();
+    assert!(refused.contains("remote address"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_fetched_is_named() {
+    let error = |address: &str| {
+        let text = format!("helmfiles: ['{address}']\n");
+        let files = [("helmfile.yaml", text.as_str())];
+        plan_in(world(&files).with_fetch(Arc::new(Fetched))).err().unwrap().to_string()
+    };
+    let down = error("git::https://user:secret@down/r.git@f.yaml?token=t");
+    assert!(down.contains("cannot fetch git::https://down/r.git@f.yaml: timed out"), "{down}");
+    assert!(!down.contains("secret") && !down.contains("token"), "{down}");
+    assert!(error("git::https://up/r.git@../../etc/x.yaml").contains("leads out"));
+    assert!(error("git::https://up/r.git@none.yaml").contains("there is no /fetched/up/none.yaml"));
 }

@@ -12,7 +12,6 @@ use crate::place::{Place, base, join, parent};
 use crate::select::are_compatible;
 use crate::settings::Settings;
 use crate::spec::SubHelmfile;
-use crate::storage::{is_remote, remote_refusal};
 use crate::world::World;
 
 /// How deep helmfiles may be below each other.
@@ -164,8 +163,12 @@ impl<'v> Visit<'v> {
             if place.is_directory(path) {
                 return in_directory(place, path);
             }
-            if is_remote(path) {
-                return Err(remote_refusal(path));
+            if let Some(fetched) = place.fetched(path)? {
+                return match place.is_directory(&fetched) {
+                    true => in_directory(place, &fetched),
+                    false if place.is_file(&fetched) => Ok(vec![fetched]),
+                    false => Err(format!("{path}: there is no {fetched}").into()),
+                };
             }
             return Err(format!("specified state file {path} is not found").into());
         }

@@ -12,6 +12,8 @@ use tree::Files;
 
 pub use sprig::Fill;
 
+use crate::remote::Fetch;
+
 /// A program that a template asks for.
 #[derive(Debug)]
 pub struct Program<'p> {
@@ -44,6 +46,8 @@ pub struct World {
     pub(crate) local: Zone,
     pub(crate) random: Arc<Fill>,
     pub(crate) stdin: Option<Arc<[u8]>>,
+    /// What fetches what is elsewhere; nothing is fetched without it.
+    pub(crate) fetch: Option<Arc<dyn Fetch>>,
     /// What `exec` and `envExec` may run; nothing unless they are allowed.
     pub(crate) programs: Option<Arc<dyn Run>>,
     /// Ends builds of kustomizations.
@@ -72,6 +76,7 @@ impl World {
             local,
             random,
             stdin: None,
+            fetch: None,
             programs: None,
             stop,
             budget,
@@ -83,6 +88,12 @@ impl World {
     #[must_use]
     pub fn with_stdin(self, text: Arc<[u8]>) -> Self {
         Self { stdin: Some(text), ..self }
+    }
+
+    /// With what fetches what helmfiles name that is elsewhere.
+    #[must_use]
+    pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
+        Self { fetch: Some(fetch), ..self }
     }
 
     /// With programs that templates may run.

@@ -9,8 +9,8 @@ use crate::cli::time_limit;
 
 /// Print what a helmfile says and render its releases, as `helmfile` does
 ///
-/// No program is run without --allow-exec and nothing is fetched: hooks are not run, and what would run a program or
-/// fetch something is an error that says what to use instead. Only `diff` reads a cluster.
+/// No program that a helmfile names is run without --allow-exec: hooks are not run, and what would run a program is an
+/// error that says what to use instead. Addresses are fetched, and `diff` reads a cluster.
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Flags {

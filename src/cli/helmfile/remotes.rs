@@ -1,0 +1,217 @@
+//! What helmfiles name by addresses, fetched into folders for temporary files: repositories by the `git` program with its
+//! keys and credentials, files and archives over HTTP.
+//!
+//! Elsewhere: what an address says (engine `helmfile`), fetching and its limits (`sources`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Cursor;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use helmfile::{Address, Fetch, Source};
+use kustomize::{Files as _, Repository};
+use sources::archive::{ExtractOptions, extract_to_dir, unzip};
+use sources::disk::Disk;
+use tempfile::TempDir;
+use tree::{Entry, Files as _, Kind, Memory, RelPath};
+
+/// How long fetching a repository may take where the command has no limit.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Fetches for one run of the command; nothing is kept after it.
+pub(super) struct Remotes {
+    disk: Disk,
+    folder: TempDir,
+    limit: Duration,
+    /// The directories of addresses that were asked for.
+    known: Mutex<BTreeMap<String, Result<String, String>>>,
+}
+
+impl Remotes {
+    /// What may take so long each, or ten minutes if it is zero.
+    ///
+    /// # Errors
+    /// There is no folder for temporary files.
+    pub(super) fn within(limit: Duration) -> Result<Self, String> {
+        let folder = tempfile::Builder::new().prefix("helmfile-").tempdir();
+        let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
+        let limit = if limit.is_zero() { LONGEST } else { limit };
+        Ok(Self { disk: Disk::default(), folder, limit, known: Mutex::default() })
+    }
+}
+
+impl Fetch for Remotes {
+    fn fetch(&self, address: &Address) -> Result<String, String> {
+        let Address { getter, scheme, user, host, dir, query, .. } = address;
+        // Of one web server, each file is another one.
+        let file = if getter == "normal" { &address.file } else { "" };
+        let key = [getter, scheme, user, host, dir, query, file].join("\n");
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = known.get(&key) {
+            return done.clone();
+        }
+        let place = self.folder.path().join(known.len().to_string());
+        let done = self.fetch_into(&place, address);
+        known.insert(key, done.clone());
+        done
+    }
+}
+
+impl Remotes {
+    fn fetch_into(&self, place: &Path, address: &Address) -> Result<String, String> {
+        match address.source()? {
+            Source::Git { host, path, folder, reference } => {
+                let timeout = u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX);
+                let repository = Repository {
+                    address: address.to_string(),
+                    host,
+                    path,
+                    dir: String::new(),
+                    reference,
+                    submodules: true,
+                    timeout,
+                };
+                let clone = self.disk.checkout(&repository).map_err(|error| error.to_string())?;
+                within(Path::new(&clone), &folder)
+            }
+            Source::File { url } => {
+                let data = self.disk.fetch(&url).map_err(|error| error.to_string())?;
+                let write = || {
+                    fs::create_dir(place)?;
+                    fs::write(place.join(&address.file), &data)
+                };
+                write().map_err(|error| error.to_string())?;
+                within(place, "")
+            }
+            Source::Archive { url, folder } => {
+                let data = self.disk.fetch(&url).map_err(|error| error.to_string())?;
+                unpack(&data, place)?;
+                within(place, &folder)
+            }
+            Source::S3 { .. } => Err(
+                "objects of S3 are not fetched by this command: copy them to a directory first, \
+                                      for example with `aws s3 cp`"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// A folder below another one, as an absolute path.
+fn within(top: &Path, folder: &str) -> Result<String, String> {
+    let relative = Path::new(folder);
+    let is_below =
+        relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let path: PathBuf = top.join(relative);
+    if !is_below || !path.is_dir() {
+        return Err(format!("there is no directory `{folder}` in it"));
+    }
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| format!("`{}` is not UTF-8", path.display()))
+}
+
+/// Takes an archive apart: gzip with tar, or zip.
+fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
+    let options = ExtractOptions::default();
+    if data.starts_with(&[0x1f, 0x8b]) {
+        return extract_to_dir(data, &options, place).map_err(|error| error.to_string());
+    }
+    if !data.starts_with(b"PK") {
+        return Err("it is neither a .tar.gz nor a .zip archive".to_owned());
+    }
+    let tree = unzip(Cursor::new(data), &options).map_err(|error| error.to_string())?;
+    write_below(&tree, place)
+}
+
+/// Writes the files of a tree, whose paths lead nowhere else, into a folder.
+fn write_below(tree: &Memory, place: &Path) -> Result<(), String> {
+    let mut left = vec![RelPath::root()];
+    while let Some(directory) = left.pop() {
+        fs::create_dir_all(place.join(directory.as_str())).map_err(|error| error.to_string())?;
+        for (name, kind) in tree.list(&directory).map_err(|error| error.to_string())? {
+            let path = directory.join(&name).map_err(|error| error.to_string())?;
+            if kind == Kind::Dir {
+                left.push(path);
+            } else if !matches!(tree.entry(&path), Some(Entry::Dir) | None) {
+                let data = tree.read(&path).map_err(|error| error.to_string())?;
+                fs::write(place.join(path.as_str()), &data).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A repository with a folder `d`, at whose tag `v1` the file in it is another one.
+    fn repository() -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let git = |args: &[&str]| {
+            let status = Command::new("git")
+                .args(["-c", "user.name=a", "-c", "user.email=a@example.com"])
+                .args(args)
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            assert!(status.status.success(), "{args:?}: {status:?}");
+        };
+        git(&["init", "-q"]);
+        fs::create_dir(folder.path().join("d")).unwrap();
+        for (text, tag) in [("first", "v1"), ("second", "v2")] {
+            fs::write(folder.path().join("d/f.yaml"), text).unwrap();
+            git(&["add", "-A"]);
+            git(&["commit", "-qm", text]);
+            git(&["tag", tag]);
+        }
+        folder
+    }
+
+    fn fetched(remotes: &Remotes, text: &str) -> Result<String, String> {
+        let address = Address::parse(text).unwrap();
+        let directory = remotes.fetch(&address)?;
+        Ok(fs::read_to_string(Path::new(&directory).join(&address.file)).unwrap())
+    }
+
+    #[test]
+    fn repositories_are_checked_out_by_reference_and_folder() {
+        let repository = repository();
+        let url = format!("git::file://{}", repository.path().display());
+        let remotes = Remotes::within(Duration::from_secs(60)).unwrap();
+        assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml")).unwrap(), "second");
+        assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml?ref=v1")).unwrap(), "first");
+        assert_eq!(fetched(&remotes, &format!("{url}//d@f.yaml?ref=v1")).unwrap(), "first");
+        // What was fetched once is there for the rest of the run.
+        drop(repository);
+        assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml?ref=v1")).unwrap(), "first");
+        let error = |more: &str| fetched(&remotes, &format!("{url}{more}")).unwrap_err();
+        assert!(error("//none@f.yaml").contains("failed to run"), "{}", error("//none@f.yaml"));
+        assert!(error("@f.yaml?ref=--upload-pack=x").contains("is not a branch"));
+    }
+
+    #[test]
+    fn archives_are_unpacked_and_folders_stay_within() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("0");
+        assert!(unpack(b"text", &place).unwrap_err().contains("neither"));
+        fs::create_dir_all(place.join("a")).unwrap();
+        assert!(within(&place, "a").unwrap().ends_with("/0/a"));
+        for path in ["../0", "none", "/"] {
+            assert!(within(&place, path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_fetched_is_named() {
+        let remotes = Remotes::within(Duration::ZERO).unwrap();
+        let error = |text: &str| remotes.fetch(&Address::parse(text).unwrap()).unwrap_err();
+        assert!(error("s3://bucket/f.yaml").contains("aws s3 cp"));
+        assert!(error("gcs::https://h/b@f").contains("not supported"));
+        assert!(error("git::https://h/r.git").contains("`@`"));
+    }
+}
