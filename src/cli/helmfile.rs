@@ -3,6 +3,7 @@
 //! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
 //! `helmfile`), rendering a release (`cli::template`).
 
+mod deps;
 mod diff;
 mod files;
 mod flags;
@@ -157,6 +158,7 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
         Command::Template(given) => {
             return render(plan, &flags.options(given), stop).map(Outcome::from);
         }
+        Command::Deps(_) => return deps::run(&plan),
         Command::Diff(given) => return diff::run(plan, given, flags, stop),
         Command::Lint(given) => return lint::run(plan, &given.options(flags), stop),
     };

@@ -11,7 +11,8 @@
 //! 2. `spec.rs` is what a helmfile may say; `field.rs` reads, merges and writes it, `yaml.rs` plain values; `policy.rs`
 //!    checks the order of keys.
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
-//! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions.
+//! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions,
+//!    `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
 //!    `digest.rs` tells whether two plans are the same.
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
@@ -19,6 +20,7 @@
 
 mod chartify;
 mod charts;
+mod deps;
 mod digest;
 mod environment;
 mod error;
@@ -49,6 +51,7 @@ mod visit;
 mod world;
 mod yaml;
 pub use chartify::{Helm, Template};
+pub use deps::{Dependencies, Unlocked, Wanted};
 pub use error::{Error, Result};
 pub use plan::Plan;
 pub use print::{Format, List, Printed};

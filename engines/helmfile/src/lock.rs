@@ -62,7 +62,7 @@ impl Helmfile {
     }
 
     /// The path of the lock file.
-    fn lock_file(&self) -> String {
+    pub(crate) fn lock_file(&self) -> String {
         let own = &self.spec.lock_file_path;
         if own.starts_with('/') {
             return own.clone();

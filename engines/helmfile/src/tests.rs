@@ -286,3 +286,34 @@ fn what_cannot_be_fetched_is_named() {
     assert!(error("git::https://up/r.git@../../etc/x.yaml").contains("leads out"));
     assert!(error("git::https://up/r.git@none.yaml").contains("there is no /fetched/up/none.yaml"));
 }
+
+#[test]
+fn a_lock_file_is_what_helmfile_writes() {
+    const HELMFILE: &str = "repositories:\n- {name: my, url: 'http://127.0.0.1:8766'}\nreleases:\n\
+        - {name: one, chart: my/c, namespace: n}\n- {name: two, chart: my/c, version: ~0.1.0}\n\
+        - {name: three, chart: ./loc}\n- {name: four, chart: my/c, version: 0.1.0, installed: false}\n";
+    const LOCAL: &str = "dependencies:\n- {name: lib, repository: 'file://../lib'}\n\
+        - {name: there, repository: 'https://a'}\n- {name: gone, repository: 'https://a'}\n";
+    let files = [
+        ("helmfile.yaml", HELMFILE),
+        ("loc/Chart.yaml", LOCAL),
+        ("loc/charts/there-1.0.0.tgz", ""),
+    ];
+    let all = plan(&files).unwrap().dependencies().unwrap();
+    let [warning] = all.warnings.as_slice() else { panic!("{:?}", all.warnings) };
+    assert!(warning.contains("`./loc` names gone of \"https://a\""), "{warning}");
+    let [unlocked] = all.unlocked.as_slice() else { panic!("{:?}", all.unlocked) };
+    assert_eq!(unlocked.path, "/helmfile.lock");
+    let versions = ["0.2.0", "0.1.0", "0.1.0"].map(str::to_owned);
+    // The answer of helmfile 1.8.0 with Helm 4.2.4.
+    assert_eq!(
+        unlocked.text(&versions, "2026-11-23T20:47:37.224199589Z").unwrap(),
+        "version: v1.8.0\ndependencies:\n  - name: c\n    repository: http://127.0.0.1:8766\n    version: 0.2.0\n  \
+         - name: c\n    repository: http://127.0.0.1:8766\n    version: 0.1.0\n\
+         digest: sha256:c53d54f4c12841aec2018ddd9e3e10a465dac1083696b120a8bc2e4027a10261\n\
+         generated: \"2026-11-23T20:47:37.224199589Z\"\n"
+    );
+    let locked = unlocked.text(&versions, "2026-11-23T20:47:37Z").unwrap();
+    let files = [("helmfile.lock", locked.as_str()), ("helmfile.yaml", HELMFILE)];
+    assert!(listed(&files).unwrap().text.contains("my/c \t0.2.0"));
+}

@@ -192,6 +192,8 @@ pub(super) enum Command {
     Template(TemplateFlags),
     /// Lint the charts of releases with their values, as `helm lint` does
     Lint(LintFlags),
+    /// Write the versions of charts in repositories to lock files
+    Deps(DepsFlags),
     /// Show what an upgrade of releases would change in the cluster; nothing is changed
     Diff(DiffFlags),
     /// Print the groups in which releases are processed
@@ -284,6 +286,20 @@ pub(super) struct TemplateFlags {
     /// No effect: there are no temporary files
     #[arg(long, hide = true)]
     skip_cleanup: bool,
+}
+
+/// Flags of `deps`, which have no effect: no program is run, and repositories are not kept.
+#[derive(Debug, Args)]
+pub(super) struct DepsFlags {
+    /// No effect: helm is not run
+    #[arg(long, hide = true, value_name = "FLAGS", allow_hyphen_values = true)]
+    args: Option<String>,
+    /// No effect: repositories are not kept
+    #[arg(long, hide = true)]
+    skip_repos: bool,
+    /// No effect: repositories get requests one by one
+    #[arg(long, hide = true, value_name = "COUNT", default_value_t = 0)]
+    concurrency: i64,
 }
 
 /// Flags of `lint`.

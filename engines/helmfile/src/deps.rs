@@ -1,0 +1,220 @@
+//! What `deps` resolves: the charts of repositories, with the versions that a lock file keeps.
+//!
+//! Elsewhere: what lock files mean when they are read (`lock.rs`), asking repositories (whoever calls this).
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::charts::in_repository;
+use crate::error::Result;
+use crate::load::Helmfile;
+use crate::place::{base, join};
+use crate::plan::Plan;
+use crate::select::selected;
+use crate::spec::{Release, Repository};
+use crate::world::World;
+use crate::yaml::{self, Out};
+
+/// The version of helmfile that is named in lock files.
+const VERSION: &str = "v1.8.0";
+
+/// A helmfile with charts in repositories.
+#[derive(Debug, Clone)]
+pub struct Unlocked {
+    /// Its lock file, as an absolute path.
+    pub path: String,
+    /// The charts of its releases, by name, then in the order of releases.
+    pub charts: Vec<Wanted>,
+}
+
+/// A chart whose version is wanted.
+#[derive(Clone)]
+pub struct Wanted {
+    /// Its name in the repository.
+    pub name: String,
+    /// A range of versions.
+    pub range: String,
+    /// The address of the repository.
+    pub url: String,
+    /// User and password of the repository.
+    pub login: Option<(String, String)>,
+    /// Whether these are also for other hosts that the repository names.
+    pub pass_credentials: bool,
+    /// Fields of the repository that are not supported.
+    pub unsupported: Vec<&'static str>,
+    alias: String,
+}
+
+impl std::fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Wanted({} {})", self.name, self.range)
+    }
+}
+
+/// What `deps` has to do.
+#[derive(Debug, Clone, Default)]
+pub struct Dependencies {
+    /// Helmfiles that get a lock file.
+    pub unlocked: Vec<Unlocked>,
+    /// What a person has to know of it.
+    pub warnings: Vec<String>,
+    /// Whether any release was found.
+    pub has_releases: bool,
+}
+
+impl Plan {
+    /// What `deps` has to do.
+    ///
+    /// Differs(helmfile 1.8): charts of local directories are not written to. What they name in directories is put into
+    /// them when they are rendered, and what is missing from repositories is named.
+    ///
+    /// # Errors
+    /// A malformed selector or condition, and a chart that cannot be read.
+    pub fn dependencies(&self) -> Result<Dependencies> {
+        let mut all = Dependencies::default();
+        for helmfile in &self.helmfiles {
+            let chosen =
+                selected(&helmfile.spec.releases, &helmfile.selectors, &helmfile.values, false)?;
+            all.has_releases |= !chosen.is_empty();
+            for release in chosen.iter().filter(|release| release.is_desired()) {
+                all.warnings.extend(helmfile.missing_charts(release)?);
+            }
+            // Parity(helmfile 1.8): selectors do not count here.
+            let mut charts: Vec<Wanted> = helmfile
+                .spec
+                .releases
+                .iter()
+                .filter_map(|release| helmfile.wanted(&self.world, release))
+                .collect();
+            charts.sort_by(|one, other| one.name.cmp(&other.name));
+            if !charts.is_empty() {
+                let path = helmfile.place.absolute_of(&helmfile.lock_file())?;
+                all.unlocked.push(Unlocked { path, charts });
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Helmfile {
+    fn wanted(&self, world: &World, release: &Release) -> Option<Wanted> {
+        let (name, chart) = in_repository(&release.chart)?;
+        let repository = self.repository(name)?;
+        let (name, url) = match (repository.oci, chart.rsplit_once('/')) {
+            (false, _) => (chart, repository.url.clone()),
+            (true, None) => (chart, format!("oci://{}", repository.url)),
+            (true, Some((folder, name))) => {
+                (name, format!("oci://{}/{folder}", repository.url.trim_end_matches('/')))
+            }
+        };
+        Some(Wanted {
+            name: name.to_owned(),
+            range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
+            url,
+            login: login(world, repository),
+            pass_credentials: repository.pass_credentials,
+            unsupported: unsupported(repository),
+            alias: format!("{}-{}", release.namespace, release.name),
+        })
+    }
+
+    /// Charts that a local chart names and that are neither in it nor in a directory.
+    fn missing_charts(&self, release: &Release) -> Result<Vec<String>> {
+        let Some(directory) = self.chart_directory(release) else { return Ok(Vec::new()) };
+        let metadata = join(&directory, "Chart.yaml");
+        if !self.place.is_file(&metadata) {
+            return Ok(Vec::new());
+        }
+        let metadata = yaml::read_map(&self.place.read(&metadata)?)?;
+        let named = metadata.get("dependencies").and_then(Value::as_array).into_iter().flatten();
+        let charts = join(&directory, "charts");
+        let present = self.place.list(&charts).unwrap_or_default();
+        let mut missing = Vec::new();
+        for dependency in named {
+            let field = |key: &str| dependency.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (name, repository) = (field("name"), field("repository"));
+            let is_present = present.iter().any(|(file, _)| {
+                file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            });
+            if !repository.starts_with("file://") && !is_present {
+                missing.push(format!(
+                    "release \"{}\": the chart `{}` names {name} of {repository:?}, which is not fetched: put it into \
+                     `charts` first, for example with `helm dependency update`",
+                    release.name, release.chart
+                ));
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// User and password of a repository, or those of the variables with its name.
+fn login(world: &World, repository: &Repository) -> Option<(String, String)> {
+    let prefix = repository.name.to_uppercase().replace('-', "_");
+    let of = |own: &str, what: &str| match own {
+        "" => world.variable(&format!("{prefix}_{what}")).unwrap_or_default().to_owned(),
+        own => own.to_owned(),
+    };
+    let user = of(&repository.username, "USERNAME");
+    let password = of(&repository.password, "PASSWORD");
+    (!user.is_empty() && !password.is_empty()).then_some((user, password))
+}
+
+fn unsupported(repository: &Repository) -> Vec<&'static str> {
+    let fields = [
+        ("caFile", !repository.ca_file.is_empty()),
+        ("certFile", !repository.cert_file.is_empty()),
+        ("keyFile", !repository.key_file.is_empty()),
+        ("managed", !repository.managed.is_empty()),
+        ("skipTLSVerify", repository.skip_tls_verify),
+        ("verify", repository.verify),
+    ];
+    fields.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
+}
+
+impl Unlocked {
+    /// The lock file, with a version for each chart, made at a time in RFC 3339.
+    ///
+    /// The digest is that of `Chart.lock` of a chart with these dependencies, as helmfile has Helm make it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn text(&self, versions: &[String], generated: &str) -> Result<String> {
+        let field = |key: &str, text: &str| format!("{key:?}:{}", quoted(text));
+        let (mut wanted, mut locked, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+        for (chart, version) in self.charts.iter().zip(versions) {
+            let (name, repository) = (field("name", &chart.name), field("repository", &chart.url));
+            let (range, alias) = (field("version", &chart.range), field("alias", &chart.alias));
+            wanted.push(format!("{{{name},{range},{repository},{alias}}}"));
+            locked.push(format!("{{{name},{},{repository}}}", field("version", version)));
+            let entry = [("name", &chart.name), ("repository", &chart.url), ("version", version)];
+            if !listed.contains(&entry) {
+                listed.push(entry);
+            }
+        }
+        let hashed = format!("[[{}],[{}]]", wanted.join(","), locked.join(","));
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(hashed)));
+        let plain = |text: &str| Out::Plain(json!(text));
+        let entries = listed
+            .into_iter()
+            .map(|entry| Out::Fields(entry.map(|(key, text)| (key, plain(text))).to_vec()))
+            .collect();
+        yaml::write(&Out::Fields(vec![
+            ("version", plain(VERSION)),
+            ("dependencies", Out::List(entries)),
+            ("digest", plain(&digest)),
+            ("generated", plain(generated)),
+        ]))
+    }
+
+    /// What the lock file is called in messages.
+    pub fn name(&self) -> &str {
+        base(&self.path)
+    }
+}
+
+/// A text of JSON, as Go writes it.
+fn quoted(text: &str) -> String {
+    let text = Value::String(text.to_owned()).to_string();
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
