@@ -138,9 +138,56 @@ async fn undone(story: &Story, system: &Target) -> Result<()> {
     Ok(())
 }
 
+/// Objects of Argo CD are read from the cluster and from files, and nothing is written.
+async fn converted(story: &Story) -> Result<()> {
+    let text = story.windlass_says(&["migrate", "from-argocd"], false)?;
+    ensure!(text.contains("there is no object of kind Application"), "{text}");
+    let group = "argoproj.io";
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": "v1alpha1", "served": true, "storage": true, "schema": schema});
+    story
+        .apply_value(json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("applications.{group}")},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": "Application", "plural": "applications", "singular": "application"},
+                "versions": [version],
+            },
+        }))
+        .await?;
+    let application = json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "guestbook", "namespace": story.namespace},
+        "spec": {
+            "source": {"repoURL": "https://example.com/apps.git", "path": "guestbook", "targetRevision": "main"},
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "guestbook"},
+        },
+    });
+    let crd = Target::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("applications.{group}"),
+    );
+    story.await_condition(&crd, "Established", "True", SOON).await?;
+    story.apply_value(application.clone()).await?;
+    let of_cluster = story.windlass_says(&["migrate", "from-argocd"], true)?;
+    ensure!(of_cluster.contains("path: ./guestbook\n"), "{of_cluster}");
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), application.to_string())?;
+    let path = file.path().display().to_string();
+    let of_file = story.windlass_says(&["migrate", "from-argocd", "-f", &path], true)?;
+    ensure!(of_cluster == of_file, "{of_file}");
+    story.delete(&crd).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     let story = Story::begin("migration").await?;
+    converted(&story).await?;
     let namespace = story.namespace.clone();
     // What Flux would have applied and reported.
     let mut before = Windlass::start_for(&story, &[]).await?;

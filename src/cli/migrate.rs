@@ -1,11 +1,12 @@
-//! `windlass migrate`: takes a cluster over from Flux, and gives it back.
+//! `windlass migrate`: takes a cluster over from Flux, and gives it back; converts objects of other operators.
 //!
 //! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
 //! Below: what is there, and what would stop a migration (`survey`), what was there before (`record`), that nothing was
-//! written (`live`), and the two directions (`from_flux`, `to_flux`).
+//! written (`live`), and the two directions (`from_flux`, `to_flux`); objects of other operators (`convert`).
 
+mod convert;
 mod from_flux;
 mod live;
 mod record;
@@ -37,6 +38,10 @@ enum Direction {
     FromFlux(from_flux::Args),
     /// Scale windlass to zero and Flux's controllers back to what they were
     ToFlux(to_flux::Args),
+    /// Print what Applications of Argo CD become: sources with Kustomizations and HelmReleases
+    FromArgocd(convert::Args),
+    /// Print what HelmReleases of the Helm operator become: HelmReleases that adopt their releases
+    FromHelmOperator(convert::Args),
 }
 
 /// Migrates.
@@ -47,6 +52,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.direction {
         Direction::FromFlux(args) => from_flux::run(args),
         Direction::ToFlux(args) => to_flux::run(args),
+        Direction::FromArgocd(args) => convert::run(args, &convert::argocd::OPERATOR),
+        Direction::FromHelmOperator(args) => convert::run(args, &convert::helm_operator::OPERATOR),
     }
 }
 
