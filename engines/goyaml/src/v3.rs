@@ -38,14 +38,16 @@ mod emit;
 mod encode;
 mod node;
 mod notes;
+mod scalar;
 mod stable;
 mod tag;
 
 pub use compose::{Documents, parse};
 pub use content::Content;
-pub use decode::to_json;
+pub use decode::{check, to_json};
 pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
-pub use encode::encode;
+pub use encode::{encode, encoded_node};
 pub use node::{Kind, Node, Style};
 pub use notes::{Note, Notes};
+pub use scalar::{Scalar, scalar};
 pub use stable::is_stable;

@@ -6,6 +6,8 @@
 
 mod scalar;
 
+pub(super) use scalar::{binary_of, meaning};
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;
 
@@ -33,6 +35,20 @@ use crate::reader::Mark;
 /// themselves or multiply the document, what JSON cannot say; and [`Limits`], of which the depth
 /// applies to the value.
 pub fn to_json(node: &Node, limits: &Limits) -> Result<Value, Error> {
+    let (decoded, not_json) = decode(node, limits)?;
+    not_json.map_or(Ok(decoded), |text| Err(Error::value(text)))
+}
+
+/// Whether Go decodes a document or another node: as [`to_json`], for callers that want no JSON.
+///
+/// # Errors
+/// As [`to_json`], but for what only JSON cannot say.
+pub fn check(node: &Node, limits: &Limits) -> Result<(), Error> {
+    decode(node, limits).map(drop)
+}
+
+/// The value of a node, and the first thing about it that JSON cannot say.
+fn decode(node: &Node, limits: &Limits) -> Result<(Value, Option<String>), Error> {
     let decoder = Decoder {
         targets: targets(node),
         budget: Budget::new(&[], limits)?,
@@ -125,7 +141,7 @@ struct Decoder<'n> {
 }
 
 impl<'n> Decoder<'n> {
-    fn run(mut self, root: &'n Node) -> Result<Value, Error> {
+    fn run(mut self, root: &'n Node) -> Result<(Value, Option<String>), Error> {
         let mut done = self.begin(root, None)?;
         loop {
             if let Some(value) = done.take() {
@@ -141,11 +157,11 @@ impl<'n> Decoder<'n> {
         }
     }
 
-    fn finish(self, value: Done) -> Result<Value, Error> {
+    fn finish(self, value: Done) -> Result<(Value, Option<String>), Error> {
         if !self.problems.is_empty() {
             return Err(Error::duplicates(&self.problems, mark(self.problem_line)));
         }
-        self.not_json.map_or(Ok(value.unwrap_or_default()), |text| Err(Error::value(text)))
+        Ok((value.unwrap_or_default(), self.not_json))
     }
 
     /// Goes on with the innermost frame; returns its value if that completes it.

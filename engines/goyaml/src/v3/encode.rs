@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 10_000;
 /// # Errors
 /// The value refuses to be written, is nested more than ten thousand deep, or its text is too long.
 pub fn encode<T: Emittable>(value: &T, layout: &Layout) -> Result<String, EmitError> {
-    super::emit(&node(value)?, layout)
+    super::emit(&encoded_node(value)?, layout)
 }
 
 /// A collection whose nodes are being made.
@@ -61,7 +61,11 @@ impl<T: Emittable> Open<T> {
     }
 }
 
-fn node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
+/// The node that go-yaml v3 makes of a value.
+///
+/// # Errors
+/// The value refuses to be written, or is nested more than ten thousand deep.
+pub fn encoded_node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
     let mut open: Vec<Open<T>> = Vec::new();
     let mut done = begin(value, &mut open)?;
     while let Some(innermost) = open.last_mut() {

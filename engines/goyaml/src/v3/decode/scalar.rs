@@ -111,7 +111,7 @@ impl<'n> Decoder<'n> {
 }
 
 /// What a scalar means.
-fn meaning(node: &Node) -> Result<Scalar, Error> {
+pub(in crate::v3) fn meaning(node: &Node) -> Result<Scalar, Error> {
     if node.is_indicated_string() {
         return Ok(Scalar::Str);
     }
@@ -121,11 +121,15 @@ fn meaning(node: &Node) -> Result<Scalar, Error> {
 }
 
 fn binary(node: &Node) -> Result<String, Error> {
+    binary_of(node).map(|bytes| replace_invalid(&bytes))
+}
+
+/// The bytes that stand under `!!binary`.
+pub(in crate::v3) fn binary_of(node: &Node) -> Result<Vec<u8>, Error> {
     let text = node.value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n'));
-    let bytes = BASE64
+    BASE64
         .decode(text.collect::<Vec<u8>>())
-        .map_err(|_| Error::node("!!binary value contains invalid base64 data", mark(node.line)))?;
-    Ok(replace_invalid(&bytes))
+        .map_err(|_| Error::node("!!binary value contains invalid base64 data", mark(node.line)))
 }
 
 /// A value as Go's `%#v` prints it.

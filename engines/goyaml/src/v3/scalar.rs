@@ -1,0 +1,48 @@
+//! What a scalar is to Go, where JSON would say less: times, bytes, floats without a fraction.
+
+use super::decode::{binary_of, meaning};
+use super::node::Node;
+use crate::error::Error;
+use crate::resolve::{Scalar as Meaning, timestamp};
+
+/// What go-yaml v3 decodes a scalar into when nothing says which type is wanted.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Scalar {
+    /// Nothing.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number above `i64::MAX`.
+    Uint(u64),
+    /// Any other number, also an infinite one.
+    Float(f64),
+    /// A time in the form of RFC 3339.
+    Time(String),
+    /// What stands under `!!binary`, decoded.
+    Bytes(Vec<u8>),
+    /// A string.
+    Text(String),
+}
+
+/// The meaning of a node that is a scalar.
+///
+/// # Errors
+/// The value does not have the form that its tag asks for, in Go's words.
+pub fn scalar(node: &Node) -> Result<Scalar, Error> {
+    Ok(match meaning(node)? {
+        Meaning::Null => Scalar::Null,
+        Meaning::Bool(truth) => Scalar::Bool(truth),
+        Meaning::Int(int) => Scalar::Int(int),
+        Meaning::Uint(uint) => Scalar::Uint(uint),
+        Meaning::Float(float) => Scalar::Float(float),
+        Meaning::Timestamp => match timestamp::rfc3339(&node.value) {
+            Some(text) => Scalar::Time(text),
+            None => Scalar::Text(node.value.clone()),
+        },
+        Meaning::Binary => Scalar::Bytes(binary_of(node)?),
+        Meaning::Str | Meaning::Other => Scalar::Text(node.value.clone()),
+    })
+}
