@@ -2,6 +2,8 @@
 //!
 //! Here: the members that all topics share. Elsewhere: the inputs of a topic (the file of its engine).
 
+use std::path::PathBuf;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -21,6 +23,8 @@ pub(super) enum Fault {
     },
     /// The case asks for something that nothing here answers, for this reason.
     NotRun(String),
+    /// The case belongs to another topic of the same file.
+    OtherTopic,
 }
 
 /// The answer of the reference implementation.
@@ -43,6 +47,8 @@ pub(super) struct Case {
     /// Empty in topics with one operation.
     pub(super) op: String,
     pub(super) answer: Answer,
+    /// Where the file with the case is, and what lies beside it.
+    pub(super) folder: PathBuf,
     inputs: Map<String, Value>,
 }
 
@@ -71,7 +77,7 @@ impl Case {
             (None, Some(_)) => Answer::Panic,
             (None, None) => inputs.remove("out").map_or(Answer::Elsewhere, Answer::Out),
         };
-        Ok(Self { name, op, answer, inputs })
+        Ok(Self { name, op, answer, folder: PathBuf::new(), inputs })
     }
 
     /// Drops the members whose name begins like this, which are for another topic.

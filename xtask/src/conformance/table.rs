@@ -64,6 +64,7 @@ fn details(table: &mut String, tally: &Tally) {
                 line(table, &format!("        got    {}", clip(got, alike)));
             }
             Fault::NotRun(reason) => line(table, &format!("        {reason}")),
+            Fault::OtherTopic => {}
         }
     }
     if tally.failures.len() > SHOWN {

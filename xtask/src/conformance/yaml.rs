@@ -244,7 +244,7 @@ fn all<const N: usize>(aspects: [(&str, Judgement); N]) -> Judgement {
                 all_wanted.push(format!("{aspect}: {wanted}"));
                 all_got.push(format!("{aspect}: {got}"));
             }
-            Err(not_run @ Fault::NotRun(_)) => return Err(not_run),
+            Err(other @ (Fault::NotRun(_) | Fault::OtherTopic)) => return Err(other),
         }
     }
     same(&all_wanted.join("; "), &all_got.join("; "))

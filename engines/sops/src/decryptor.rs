@@ -1,0 +1,116 @@
+//! Decrypting a file: from the bytes of one format to those of another.
+
+use golang::time::RFC3339;
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::group::data_key;
+use crate::keys::Keys;
+use crate::limits::{Exceeded, Limits};
+use crate::metadata::Metadata;
+use crate::service::{NoServices, Services};
+use crate::value::{Item, Value};
+use crate::{cipher, store, walk};
+
+/// Whether the MAC of a file has to be that of its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MacPolicy {
+    /// It is not compared, as in Flux: objects are changed by a build before they are decrypted.
+    #[default]
+    Ignore,
+    /// A file with another MAC, or without one, is refused.
+    Require,
+}
+
+/// Decrypts with some keys.
+#[derive(Clone, Copy)]
+pub struct Decryptor<'k> {
+    keys: &'k Keys,
+    services: &'k dyn Services,
+    mac: MacPolicy,
+    pub(crate) limits: Limits,
+}
+
+impl std::fmt::Debug for Decryptor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decryptor")
+            .field("keys", self.keys)
+            .field("mac", &self.mac)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'k> Decryptor<'k> {
+    /// Decrypts with these keys, without services, and ignores MACs.
+    #[must_use]
+    pub fn new(keys: &'k Keys) -> Self {
+        Self { keys, services: &NoServices, mac: MacPolicy::Ignore, limits: Limits::default() }
+    }
+
+    /// Asks these services for data keys that they encrypted.
+    #[must_use]
+    pub fn with_services(self, services: &'k dyn Services) -> Self {
+        Self { services, ..self }
+    }
+
+    /// With this policy for MACs.
+    #[must_use]
+    pub fn with_mac(self, mac: MacPolicy) -> Self {
+        Self { mac, ..self }
+    }
+
+    /// With these bounds.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// The plain content of an encrypted file, read in one format and written in another.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn decrypt(
+        &self,
+        data: &[u8],
+        from: Format,
+        to: Format,
+    ) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let documents = self.open(data, from)?;
+        store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
+    }
+
+    fn open(&self, data: &[u8], from: Format) -> Result<Vec<Vec<Item>>, Error> {
+        if data.len() > self.limits.bytes {
+            let problem = Exceeded::Bytes(self.limits.bytes);
+            return Err(Error::Load(from, problem.to_string()));
+        }
+        let loaded = store::read(data, from, &self.limits);
+        let (mut documents, metadata) =
+            loaded.map_err(|problem| Error::Load(from, problem.to_string()))?;
+        let key = data_key(&metadata, self.keys, self.services)
+            .map_err(|problem| Error::DataKey(problem.to_string()))?;
+        let mac = walk::decrypt(&mut documents, &metadata, &key)
+            .map_err(|problem| Error::Decrypt(problem.to_string()))?;
+        if self.mac == MacPolicy::Require {
+            check_mac(&metadata, &key, &mac)?;
+        }
+        Ok(documents)
+    }
+}
+
+fn check_mac(metadata: &Metadata, key: &[u8], mac: &str) -> Result<(), Error> {
+    let modified = metadata.last_modified.format(RFC3339);
+    let recorded = cipher::decrypt(metadata.mac.as_bytes(), key, &modified)
+        .map_err(|problem| Error::Integrity(format!("the MAC cannot be decrypted: {problem}")))?;
+    match recorded {
+        Value::Text(recorded) if recorded.as_slice() == mac.as_bytes() => Ok(()),
+        Value::Text(recorded) if recorded.is_empty() => {
+            Err(Error::Integrity("the file has no MAC; encrypt it again with sops".to_owned()))
+        }
+        // Both are digests of plain values, which could be guessed: they are not shown.
+        _ => Err(Error::Integrity(
+            "the MAC is not that of the content: the file was changed without sops; edit it with sops".to_owned(),
+        )),
+    }
+}

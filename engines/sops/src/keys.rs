@@ -1,0 +1,98 @@
+//! Private keys and credentials of a Secret, as Flux's `ImportKeys` chooses them by the names of its entries.
+//!
+//! Below: age (`age.rs`), OpenPGP (`pgp.rs`), credentials of services (`credentials.rs`).
+
+mod age;
+mod credentials;
+mod pgp;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use credentials::Credentials;
+
+use crate::error::Error;
+use crate::value::Bytes;
+
+/// Keys that decrypt data keys, and credentials for services that do.
+#[derive(Default)]
+pub struct Keys {
+    age: age::Identities,
+    pgp: pgp::Ring,
+    credentials: Credentials,
+}
+
+impl fmt::Debug for Keys {
+    /// How many there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys")
+            .field("age", &self.age.len())
+            .field("pgp", &self.pgp.len())
+            .field("credentials", &self.credentials)
+            .finish()
+    }
+}
+
+impl Keys {
+    /// The keys of the Secret of `spec.decryption.secretRef`; `secret` is its namespace and name, for errors.
+    ///
+    /// `*.asc` are OpenPGP keys, `*.agekey` age identities, `sops.vault-token`, `sops.aws-kms`, `sops.azure-kv` and
+    /// `sops.gcp-kms` credentials; other entries are ignored.
+    ///
+    /// # Errors
+    /// An entry with one of these names is not what it says.
+    pub fn import<'d>(
+        secret: &str,
+        data: impl IntoIterator<Item = (&'d str, &'d [u8])>,
+    ) -> Result<Self, Error> {
+        let mut keys = Self::default();
+        let data: BTreeMap<&str, &[u8]> = data.into_iter().collect();
+        for (name, value) in data {
+            let imported = match extension(name) {
+                ".asc" => keys.pgp.import(value),
+                ".agekey" => keys.age.import(value),
+                _ => keys.credentials.import(name, value),
+            };
+            imported.map_err(|problem| Error::Import {
+                name: name.to_owned(),
+                secret: secret.to_owned(),
+                problem,
+            })?;
+        }
+        Ok(keys)
+    }
+
+    /// The age identities of the Secret of `--sops-age-secret`, which counts where a spec has no `secretRef`.
+    ///
+    /// # Errors
+    /// An entry `*.agekey` is no list of identities.
+    pub fn import_age<'d>(
+        secret: &str,
+        data: impl IntoIterator<Item = (&'d str, &'d [u8])>,
+    ) -> Result<Self, Error> {
+        let age = data.into_iter().filter(|(name, _)| extension(name) == ".agekey");
+        Self::import(secret, age)
+    }
+
+    /// Credentials for services.
+    #[must_use]
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Decrypts what is encrypted to an age recipient.
+    pub(crate) fn age(&self, encrypted: &str) -> Result<Bytes, String> {
+        self.age.decrypt(encrypted)
+    }
+
+    /// Decrypts an OpenPGP message.
+    pub(crate) fn pgp(&self, encrypted: &str) -> Result<Bytes, String> {
+        self.pgp.decrypt(encrypted)
+    }
+}
+
+/// The extension of a name, with its dot, as Go sees it.
+fn extension(name: &str) -> &str {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.rfind('.').and_then(|at| name.get(at..)).unwrap_or_default()
+}

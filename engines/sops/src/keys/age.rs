@@ -1,0 +1,86 @@
+//! age: identities, and data keys that are encrypted to their recipients.
+
+use std::io::Read as _;
+
+use age::armor::ArmoredReader;
+use age::x25519::Identity;
+use age::{DecryptError, Decryptor};
+use zeroize::Zeroizing;
+
+use crate::value::Bytes;
+
+/// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
+const MAX_DATA_KEY: u64 = 4096;
+
+/// Identities in the order of their Secret.
+#[derive(Default)]
+pub(super) struct Identities(Vec<Identity>);
+
+impl Identities {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds the identities of a file: one a line, with comments and empty lines.
+    pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
+        let refuse =
+            |problem: &str| Err(format!("failed to parse and add to age identities: {problem}"));
+        let Ok(file) = std::str::from_utf8(file) else { return refuse("unknown identity type") };
+        for line in file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if line.starts_with("AGE-PLUGIN-") {
+                // Differs(flux): there a plug-in is known until a file asks for it, and then its program is missing.
+                return refuse("plug-ins are not supported");
+            }
+            if line.starts_with("AGE-SECRET-KEY-PQ-1") {
+                return refuse("post-quantum identities are not supported yet");
+            }
+            if !line.starts_with("AGE-SECRET-KEY-1") {
+                return refuse("unknown identity type");
+            }
+            match line.parse() {
+                Ok(identity) => self.0.push(identity),
+                Err(problem) => return refuse(&format!("malformed secret key: {problem}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decrypts an armored message.
+    pub(super) fn decrypt(&self, message: &str) -> Result<Bytes, String> {
+        const FAILED: &str = "failed to create reader for decrypting sops data key with age";
+        if self.0.is_empty() {
+            return Err("failed to load age identities. Did not find keys: add an entry that ends with `.agekey` to the \
+                        Secret of `spec.decryption.secretRef`"
+                .to_owned());
+        }
+        // Go trims the lines of an armor.
+        let trimmed: String = message.lines().map(|line| format!("{}\n", line.trim())).collect();
+        let decryptor =
+            Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
+        let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
+        let identities = self.0.iter().map(|identity| identity as &dyn age::Identity);
+        let reader = decryptor.decrypt(identities);
+        let reader = reader.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
+        let mut key = Zeroizing::new(Vec::with_capacity(64));
+        let read = reader.take(MAX_DATA_KEY).read_to_end(&mut key);
+        read.map_err(|_| {
+            "failed to copy age decrypted data into bytes: the message is damaged".to_owned()
+        })?;
+        Ok(key)
+    }
+}
+
+/// An error in the words of age for Go, where it has some.
+fn told(error: &DecryptError) -> String {
+    match error {
+        DecryptError::NoMatchingKeys
+        | DecryptError::DecryptionFailed
+        | DecryptError::KeyDecryptionFailed => {
+            "identity did not match any of the recipients: incorrect identity for recipient block"
+                .to_owned()
+        }
+        DecryptError::InvalidMac => "bad header MAC".to_owned(),
+        DecryptError::InvalidHeader => "failed to read header: parsing age header".to_owned(),
+        _ => "the message cannot be read".to_owned(),
+    }
+}

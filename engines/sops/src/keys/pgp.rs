@@ -1,0 +1,83 @@
+//! OpenPGP: private keys, and data keys that are encrypted to them.
+//!
+//! Which key a file names does not matter, as for GnuPG: each message says itself to which keys it is encrypted.
+
+use std::io::Read as _;
+
+use pgp::composed::{Deserializable as _, Message, SignedSecretKey};
+use pgp::types::Password;
+use zeroize::Zeroizing;
+
+use crate::value::Bytes;
+
+/// The longest data key that a message may hold, also after it is decompressed.
+const MAX_DATA_KEY: u64 = 4096;
+/// How many layers a message may have: encrypted, compressed, signed.
+const MAX_LAYERS: usize = 8;
+
+/// Private keys in the order of their Secret.
+#[derive(Default)]
+pub(super) struct Ring(Vec<SignedSecretKey>);
+
+impl Ring {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds all keys of a file, which may have several armored blocks, or be binary.
+    pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
+        let before = self.0.len();
+        let text = String::from_utf8_lossy(file);
+        for block in blocks(&text) {
+            let Ok((keys, _)) = SignedSecretKey::from_armor_many(block.as_bytes()) else {
+                continue;
+            };
+            self.0.extend(keys.filter_map(Result::ok));
+        }
+        if let Ok(keys) = SignedSecretKey::from_bytes_many(file) {
+            self.0.extend(keys.filter_map(Result::ok));
+        }
+        if self.0.len() == before {
+            return Err(
+                "failed to import armored key data: no OpenPGP private key found".to_owned()
+            );
+        }
+        Ok(())
+    }
+
+    /// Decrypts an armored message with any of the keys.
+    pub(super) fn decrypt(&self, message: &str) -> Result<Bytes, String> {
+        const FAILED: &str =
+            "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
+        let mut problem = "no secret key".to_owned();
+        for key in &self.0 {
+            match decrypt(key, message) {
+                Ok(data_key) => return Ok(data_key),
+                Err(error) => problem = error.to_string(),
+            }
+        }
+        Err(format!("{FAILED}: {problem}"))
+    }
+}
+
+/// The armored blocks of a text.
+fn blocks(text: &str) -> impl Iterator<Item = &str> {
+    const BEGIN: &str = "-----BEGIN PGP";
+    let starts = text.match_indices(BEGIN).map(|(at, _)| at);
+    let ends = text.match_indices(BEGIN).map(|(at, _)| at).skip(1).chain([text.len()]);
+    starts.zip(ends).filter_map(|(from, to)| text.get(from..to))
+}
+
+fn decrypt(key: &SignedSecretKey, message: &str) -> Result<Bytes, pgp::errors::Error> {
+    let (message, _) = Message::from_armor(message.trim().as_bytes())?;
+    let mut message = message.decrypt_legacy(&Password::empty(), key)?;
+    for _ in 0..MAX_LAYERS {
+        if !message.is_compressed() {
+            break;
+        }
+        message = message.decompress()?;
+    }
+    let mut data_key = Zeroizing::new(Vec::with_capacity(64));
+    message.take(MAX_DATA_KEY).read_to_end(&mut data_key)?;
+    Ok(data_key)
+}

@@ -1,0 +1,50 @@
+//! Encrypted files and objects: what SOPS decrypts, where Flux decrypts it.
+//!
+//! ```
+//! use sops::{Decryptor, Format, Keys};
+//!
+//! let keys = Keys::default();
+//! let decryptor = Decryptor::new(&keys);
+//! let error = decryptor.decrypt(b"a: 1\n", Format::Yaml, Format::Yaml).unwrap_err();
+//! assert_eq!(error.to_string(), "failed to load encrypted YAML data: sops metadata not found");
+//! ```
+//!
+//! # A tour
+//! The judge is sops 3.13 as kustomize-controller 1.9 calls it; where this differs, the code says so.
+//! 1. `store/` reads and writes the five formats; between them is the tree of `value.rs`.
+//! 2. `metadata.rs` is what a file says about itself: master keys, rules, MAC.
+//! 3. `keys/` are the private keys of a Secret: age, OpenPGP; `service.rs` asks services for the rest.
+//! 4. `group.rs` finds the data key, with `shamir.rs` where it is split.
+//! 5. `walk.rs` decrypts a tree: `rule.rs` says which values, `cipher.rs` one of them.
+//! 6. `resource.rs` and `sources.rs` choose what is decrypted: objects, and the files of a kustomization.
+//!
+//! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten when
+//! they are dropped; neither is part of an error or of `Debug`.
+
+mod cipher;
+mod decryptor;
+mod error;
+mod format;
+mod group;
+mod keys;
+mod limits;
+mod metadata;
+mod resource;
+mod rule;
+mod service;
+mod shamir;
+mod sources;
+mod store;
+#[cfg(test)]
+mod tests;
+mod value;
+mod walk;
+
+pub use decryptor::{Decryptor, MacPolicy};
+pub use error::Error;
+pub use format::Format;
+pub use keys::{Credentials, Keys};
+pub use limits::Limits;
+pub use resource::Change;
+pub use service::{NoServices, ServiceKey, Services};
+pub use sources::{Decrypted, SourceError};

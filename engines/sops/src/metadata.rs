@@ -1,0 +1,227 @@
+//! What an encrypted file says about itself, under `sops`.
+//!
+//! Here: taking it out of a tree, and its members. Elsewhere: its flat form (`store/flat.rs`), weakly typed members
+//! (`metadata/weak.rs`).
+
+mod weak;
+
+use std::collections::BTreeMap;
+
+use golang::time::{RFC3339, Time, Zone};
+
+use crate::limits::{Exceeded, Limits};
+use crate::rule::{Pattern, Rule};
+use crate::service::ServiceKey;
+use crate::value::{Item, Value};
+use weak::{Weak, WeakError};
+
+/// The key under which metadata stand.
+pub(crate) const SOPS: &str = "sops";
+
+/// Why a file has no usable metadata. Displays in the words of sops.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum MetadataError {
+    #[error("sops metadata not found")]
+    Missing,
+    #[error("Found duplicate sops entry")]
+    Duplicate,
+    #[error("Found sops entry that is not a mapping")]
+    NoMap,
+    #[error("decoding failed due to the following error(s):\n\n{0}")]
+    Member(#[from] WeakError),
+    #[error("{0}")]
+    Time(#[from] golang::time::ParseError),
+    #[error("No keys found in file")]
+    NoKeys,
+    #[error(
+        "Cannot use more than one of encrypted_suffix, unencrypted_suffix, encrypted_regex, unencrypted_regex, \
+         encrypted_comment_regex, or unencrypted_comment_regex in the same file"
+    )]
+    Rules,
+    #[error("Error while unflattening: {0}")]
+    Flat(&'static str),
+    #[error("{0}")]
+    Exceeded(#[from] Exceeded),
+}
+
+/// A key that encrypts the data key or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MasterKey {
+    Age { recipient: String, encrypted: String },
+    Pgp { fingerprint: String, encrypted: String },
+    Service(ServiceKey),
+}
+
+/// The metadata of a file.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub(crate) last_modified: Time,
+    /// Any key of a group decrypts its part of the data key.
+    pub(crate) groups: Vec<Vec<MasterKey>>,
+    /// How many parts are needed; 0 where the key is whole.
+    pub(crate) threshold: i64,
+    pub(crate) rule: Rule,
+    pub(crate) mac: String,
+    /// Whether the MAC covers encrypted values only.
+    pub(crate) mac_covers_encrypted: bool,
+}
+
+/// Takes the entry `sops` out of all documents; that of the first has the metadata.
+pub(crate) fn take(documents: &mut [Vec<Item>]) -> Result<Vec<Item>, MetadataError> {
+    let mut found = None;
+    for (at, document) in documents.iter_mut().enumerate() {
+        let (own, rest) = std::mem::take(document).into_iter().partition(|item| item.is(SOPS));
+        *document = rest;
+        if at > 0 {
+            continue;
+        }
+        let own: Vec<Item> = own;
+        let mut own = own.into_iter();
+        match (own.next().map(|item| item.value), own.next()) {
+            (None, _) => {}
+            (Some(Value::Map(items)), None) => found = Some(items),
+            (Some(Value::Map(_)), Some(_)) => return Err(MetadataError::Duplicate),
+            (Some(_), _) => return Err(MetadataError::NoMap),
+        }
+    }
+    found.ok_or(MetadataError::Missing)
+}
+
+impl Metadata {
+    /// Reads the members.
+    pub(crate) fn read(items: &[Item], limits: &Limits) -> Result<Self, MetadataError> {
+        let root = Weak::root(items);
+        let text = |name: &str| root.text(name);
+        let (mac, last_modified) = (text("mac")?, text("lastmodified")?);
+        let mac_covers_encrypted = root.bool("mac_only_encrypted")?;
+        let threshold = root.int("shamir_threshold")?;
+        let mut rules = Vec::new();
+        let kinds: [(&str, ToRule); 6] = [
+            ("unencrypted_suffix", Rule::UnencryptedSuffix),
+            ("encrypted_suffix", Rule::EncryptedSuffix),
+            ("unencrypted_regex", |text| Rule::UnencryptedRegex(Pattern::new(&text))),
+            ("encrypted_regex", |text| Rule::EncryptedRegex(Pattern::new(&text))),
+            ("unencrypted_comment_regex", |text| Rule::UnencryptedComment(Pattern::new(&text))),
+            ("encrypted_comment_regex", |text| Rule::EncryptedComment(Pattern::new(&text))),
+        ];
+        for (name, rule) in kinds {
+            let text = text(name)?;
+            if !text.is_empty() {
+                rules.push(rule(text));
+            }
+        }
+        let mut group = group(&root)?;
+        let mut others = Vec::new();
+        for other in root.maps("key_groups")? {
+            others.push(self::group(&other)?);
+        }
+        let last_modified = time(&last_modified)?;
+        let whole = check(&mut group)?;
+        let groups = if whole {
+            vec![group.keys]
+        } else {
+            let mut groups = Vec::new();
+            for mut group in others {
+                check(&mut group)?;
+                groups.push(group.keys);
+            }
+            groups
+        };
+        if groups.is_empty() {
+            return Err(MetadataError::NoKeys);
+        }
+        if groups.iter().map(Vec::len).sum::<usize>() > limits.master_keys {
+            return Err(Exceeded::MasterKeys(limits.master_keys).into());
+        }
+        let rule = match (rules.pop(), rules.is_empty()) {
+            (None, _) => Rule::UnencryptedSuffix("_unencrypted".to_owned()),
+            (Some(rule), true) => rule,
+            (Some(_), false) => return Err(MetadataError::Rules),
+        };
+        Ok(Self { last_modified, groups, threshold, rule, mac, mac_covers_encrypted })
+    }
+}
+
+fn time(text: &str) -> Result<Time, golang::time::ParseError> {
+    Time::parse(RFC3339, text, &Zone::Utc)
+}
+
+/// Makes a rule of its text.
+type ToRule = fn(String) -> Rule;
+
+/// A group before the times of its keys are checked.
+#[derive(Default)]
+struct Group {
+    keys: Vec<MasterKey>,
+    created: Vec<String>,
+}
+
+/// Checks when the keys of a group were made. Returns whether there are any.
+fn check(group: &mut Group) -> Result<bool, MetadataError> {
+    for created in group.created.drain(..) {
+        time(&created)?;
+    }
+    Ok(!group.keys.is_empty())
+}
+
+/// The keys of one map, in the order in which sops lists them.
+fn group(map: &Weak<'_>) -> Result<Group, MetadataError> {
+    let mut group = Group::default();
+    let mut add = |created: String, key: MasterKey| {
+        group.created.push(created);
+        group.keys.push(key);
+    };
+    for key in map.maps("kms")? {
+        let context = key.strings("context")?;
+        add(
+            key.text("created_at")?,
+            MasterKey::Service(ServiceKey::AwsKms {
+                arn: key.text("arn")?,
+                role: key.text("role")?,
+                context,
+                profile: key.text("aws_profile")?,
+                encrypted: key.text("enc")?,
+            }),
+        );
+    }
+    for key in map.maps("gcp_kms")? {
+        let (resource_id, encrypted) = (key.text("resource_id")?, key.text("enc")?);
+        let gcp = ServiceKey::GcpKms { resource_id, encrypted };
+        add(key.text("created_at")?, MasterKey::Service(gcp));
+    }
+    for key in map.maps("hckms")? {
+        let (key_id, encrypted) = (key.text("key_id")?, key.text("enc")?);
+        let huawei = ServiceKey::HuaweiKms { key_id, encrypted };
+        add(key.text("created_at")?, MasterKey::Service(huawei));
+    }
+    for key in map.maps("azure_kv")? {
+        let azure = ServiceKey::AzureKeyVault {
+            vault_url: key.text("vault_url")?,
+            name: key.text("name")?,
+            version: key.text("version")?,
+            encrypted: key.text("enc")?,
+        };
+        add(key.text("created_at")?, MasterKey::Service(azure));
+    }
+    for key in map.maps("hc_vault")? {
+        let vault = ServiceKey::Vault {
+            address: key.text("vault_address")?,
+            engine_path: key.text("engine_path")?,
+            key_name: key.text("key_name")?,
+            encrypted: key.text("enc")?,
+        };
+        add(key.text("created_at")?, MasterKey::Service(vault));
+    }
+    for key in map.maps("pgp")? {
+        let (fingerprint, encrypted) = (key.text("fp")?, key.text("enc")?);
+        add(key.text("created_at")?, MasterKey::Pgp { fingerprint, encrypted });
+    }
+    for key in map.maps("age")? {
+        let (recipient, encrypted) = (key.text("recipient")?, key.text("enc")?);
+        group.keys.push(MasterKey::Age { recipient, encrypted });
+    }
+    Ok(group)
+}
+
+/// An encryption context, which services authenticate.
+pub(crate) type Context = BTreeMap<String, String>;

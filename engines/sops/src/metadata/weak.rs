@@ -1,0 +1,155 @@
+//! Members of metadata as sops' decoder takes them: a number is text where text is wanted, and the reverse.
+
+use std::collections::BTreeMap;
+
+use golang::strconv::{self, FloatForm, format_float};
+
+use crate::value::{Item, Key, Value};
+
+/// A member that has not the type that is wanted. Displays in the words of sops, without the value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WeakError {
+    #[error("'{0}' expected type '{1}', got unconvertible type '{2}'")]
+    Type(String, &'static str, &'static str),
+    #[error("'{0}' expected a map or struct, got \"{1}\"")]
+    NoMap(String, &'static str),
+    #[error("'{0}' cannot parse value as '{1}': {2}")]
+    Parse(String, &'static str, String),
+}
+
+/// A map of members, and how it is called.
+pub(crate) struct Weak<'i> {
+    items: &'i [Item],
+    name: String,
+}
+
+impl<'i> Weak<'i> {
+    pub(crate) fn root(items: &'i [Item]) -> Self {
+        Self { items, name: String::new() }
+    }
+
+    /// The last member of the name, else one whose name differs in case.
+    fn get(&self, name: &str) -> Option<&'i Value> {
+        let exact = self.items.iter().rev().find(|item| item.is(name));
+        let similar = || {
+            self.items
+                .iter()
+                .find(|item| matches!(&item.key, Key::Text(key) if key.eq_ignore_ascii_case(name)))
+        };
+        exact.or_else(similar).map(|item| &item.value)
+    }
+
+    fn called(&self, name: &str) -> String {
+        if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<String, WeakError> {
+        self.get(name).map_or(Ok(String::new()), |value| text(value, || self.called(name)))
+    }
+
+    pub(crate) fn bool(&self, name: &str) -> Result<bool, WeakError> {
+        match self.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(truth)) => Ok(*truth),
+            Some(Value::Int(int)) => Ok(*int != 0),
+            Some(Value::Uint(uint)) => Ok(*uint != 0),
+            Some(Value::Float(float)) => Ok(*float != 0.0),
+            Some(Value::Text(text)) if text.is_empty() => Ok(false),
+            Some(Value::Text(text)) => {
+                let text = String::from_utf8_lossy(text);
+                strconv::parse_bool(&text).map_err(|error| {
+                    let problem = format!("strconv.ParseBool: {}", error.reason);
+                    WeakError::Parse(self.called(name), "bool", problem)
+                })
+            }
+            Some(other) => Err(WeakError::Type(self.called(name), "bool", go_type(other))),
+        }
+    }
+
+    pub(crate) fn int(&self, name: &str) -> Result<i64, WeakError> {
+        match self.get(name) {
+            None | Some(Value::Null) => Ok(0),
+            Some(Value::Bool(truth)) => Ok(i64::from(*truth)),
+            Some(Value::Int(int)) => Ok(*int),
+            Some(Value::Uint(uint)) => Ok(i64::try_from(*uint).unwrap_or(i64::MAX)),
+            #[expect(clippy::cast_possible_truncation, reason = "Go cuts off the fraction too")]
+            Some(Value::Float(float)) => Ok(*float as i64),
+            Some(Value::Text(text)) if text.is_empty() => Ok(0),
+            Some(Value::Text(text)) => {
+                let text = String::from_utf8_lossy(text);
+                strconv::parse_int(&text, 0, 64).map_err(|error| {
+                    let problem = format!("strconv.ParseInt: {}", error.reason);
+                    WeakError::Parse(self.called(name), "int", problem)
+                })
+            }
+            Some(other) => Err(WeakError::Type(self.called(name), "int", go_type(other))),
+        }
+    }
+
+    /// The maps of a list; anything but a list is a list with it.
+    pub(crate) fn maps(&self, name: &str) -> Result<Vec<Self>, WeakError> {
+        let values = match self.get(name) {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Map(items)) if items.is_empty() => return Ok(Vec::new()),
+            Some(Value::List(values)) => values.as_slice(),
+            Some(other) => std::slice::from_ref(other),
+        };
+        let values = values.iter().filter(|value| !matches!(value, Value::Comment(_)));
+        let map = |(at, value): (usize, &'i Value)| {
+            let name = format!("{}[{at}]", self.called(name));
+            match value {
+                Value::Map(items) => Ok(Weak { items, name }),
+                Value::Null => Ok(Weak { items: &[], name }),
+                other => Err(WeakError::NoMap(name, kind(other))),
+            }
+        };
+        values.enumerate().map(map).collect()
+    }
+
+    /// The strings of a map.
+    pub(crate) fn strings(&self, name: &str) -> Result<BTreeMap<String, String>, WeakError> {
+        let items = match self.get(name) {
+            None | Some(Value::Null) => return Ok(BTreeMap::new()),
+            Some(Value::Map(items)) => items,
+            Some(other) => return Err(WeakError::NoMap(self.called(name), kind(other))),
+        };
+        let mut strings = BTreeMap::new();
+        for item in items {
+            if let Key::Text(key) = &item.key {
+                let called = || format!("{}[{key}]", self.called(name));
+                strings.insert(key.clone(), text(&item.value, called)?);
+            }
+        }
+        Ok(strings)
+    }
+}
+
+fn text(value: &Value, called: impl Fn() -> String) -> Result<String, WeakError> {
+    Ok(match value {
+        Value::Null => String::new(),
+        Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::Bool(truth) => if *truth { "1" } else { "0" }.to_owned(),
+        Value::Int(int) => int.to_string(),
+        Value::Uint(uint) => uint.to_string(),
+        Value::Float(float) => format_float(*float, FloatForm::Fixed, None),
+        other => return Err(WeakError::Type(called(), "string", go_type(other))),
+    })
+}
+
+/// The type that sops' decoder sees.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Map(_) => "map[string]interface {}",
+        other => other.type_name(),
+    }
+}
+
+/// Go's word for the kind of a value.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Map(_) => "map",
+        Value::List(_) => "slice",
+        Value::Time(_) => "struct",
+        other => other.type_name(),
+    }
+}

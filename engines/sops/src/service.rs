@@ -1,0 +1,119 @@
+//! Master keys that only a service can use: the question, and the default answer.
+//!
+//! Elsewhere: speaking to the services; whoever does it implements [`Services`].
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use crate::metadata::Context;
+
+/// A master key of a service, with the data key that it encrypted.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServiceKey {
+    /// AWS KMS.
+    AwsKms {
+        /// The ARN of the key, which names its region too.
+        arn: String,
+        /// A role to assume; may be empty.
+        role: String,
+        /// What the service authenticates with the data key.
+        context: Context,
+        /// A profile of the AWS command line; Flux ignores it.
+        profile: String,
+        /// The encrypted data key, in base64.
+        encrypted: String,
+    },
+    /// Google Cloud KMS.
+    GcpKms {
+        /// `projects/…/cryptoKeys/…`.
+        resource_id: String,
+        /// The encrypted data key, in base64.
+        encrypted: String,
+    },
+    /// Huawei Cloud KMS, which Flux does not support.
+    HuaweiKms {
+        /// Region and id.
+        key_id: String,
+        /// The encrypted data key, in base64.
+        encrypted: String,
+    },
+    /// Azure Key Vault.
+    AzureKeyVault {
+        /// The address of the vault.
+        vault_url: String,
+        /// The name of the key.
+        name: String,
+        /// The version of the key.
+        version: String,
+        /// The encrypted data key, in base64 for URLs.
+        encrypted: String,
+    },
+    /// The transit engine of OpenBao or HashiCorp Vault.
+    Vault {
+        /// The address of the server.
+        address: String,
+        /// Where the engine is mounted.
+        engine_path: String,
+        /// The name of the key.
+        key_name: String,
+        /// The encrypted data key as the engine writes it.
+        encrypted: String,
+    },
+}
+
+impl fmt::Display for ServiceKey {
+    /// The name by which sops calls the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AwsKms { arn, .. } => f.write_str(arn),
+            Self::GcpKms { resource_id, .. } => f.write_str(resource_id),
+            Self::HuaweiKms { key_id, .. } => f.write_str(key_id),
+            Self::AzureKeyVault { vault_url, name, version, .. } => {
+                write!(f, "{vault_url}/keys/{name}/{version}")
+            }
+            Self::Vault { address, engine_path, key_name, .. } => {
+                write!(f, "{address}/v1/{engine_path}/keys/{key_name}")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServiceKey({self})")
+    }
+}
+
+/// Services that decrypt data keys.
+pub trait Services {
+    /// Decrypts the data key, or the part of it, that a master key encrypted.
+    ///
+    /// # Errors
+    /// Says why not, without anything secret: the text is shown to users.
+    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String>;
+}
+
+/// No services: every master key of one is refused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoServices;
+
+impl Services for NoServices {
+    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+        let (service, secret) = match key {
+            ServiceKey::AwsKms { .. } => ("AWS KMS", "sops.aws-kms"),
+            ServiceKey::GcpKms { .. } => ("GCP KMS", "sops.gcp-kms"),
+            ServiceKey::AzureKeyVault { .. } => ("Azure Key Vault", "sops.azure-kv"),
+            ServiceKey::Vault { .. } => ("Vault", "sops.vault-token"),
+            ServiceKey::HuaweiKms { .. } => {
+                return Err("failed to decrypt sops data key with Huawei Cloud KMS: not supported"
+                    .to_owned());
+            }
+        };
+        Err(format!(
+            "failed to decrypt sops data key with {service}: no credentials for it; add `{secret}` to the Secret of \
+             `spec.decryption.secretRef`"
+        ))
+    }
+}

@@ -1,0 +1,110 @@
+//! A data key that was split among key groups: Shamir's scheme over GF(256), as Vault lays it out.
+//!
+//! A part is a byte per byte of the secret, and then the place where it was evaluated.
+
+use zeroize::Zeroizing;
+
+use crate::value::Bytes;
+
+/// Why parts cannot be combined, in the words of sops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CombineError {
+    #[error("less than two parts cannot be used to reconstruct the secret")]
+    TooFew,
+    #[error("parts must be at least two bytes")]
+    TooShort,
+    #[error("all parts must be the same length")]
+    Lengths,
+    #[error("duplicate part detected")]
+    Duplicate,
+}
+
+/// The secret of which these are parts. Too few of them, or wrong ones, give something else: nothing shows it.
+pub(crate) fn combine(parts: &[Bytes]) -> Result<Bytes, CombineError> {
+    let [first, _, ..] = parts else { return Err(CombineError::TooFew) };
+    if first.len() < 2 {
+        return Err(CombineError::TooShort);
+    }
+    if parts.iter().any(|part| part.len() != first.len()) {
+        return Err(CombineError::Lengths);
+    }
+    let split: Vec<(u8, &[u8])> =
+        parts.iter().filter_map(|part| part.split_last()).map(|(x, ys)| (*x, ys)).collect();
+    let mut seen = [false; 256];
+    for (x, _) in &split {
+        if std::mem::replace(&mut seen[usize::from(*x)], true) {
+            return Err(CombineError::Duplicate);
+        }
+    }
+    // The weight of a part is the same for all bytes.
+    let weights: Vec<u8> = split.iter().map(|(x, _)| weight(*x, &split)).collect();
+    let mut secret = Zeroizing::new(vec![0; first.len() - 1]);
+    for (weight, (_, ys)) in weights.iter().zip(&split) {
+        for (sum, y) in secret.iter_mut().zip(*ys) {
+            *sum ^= multiply(*weight, *y);
+        }
+    }
+    Ok(secret)
+}
+
+/// Lagrange's factor of the part at `x` for the value at 0.
+fn weight(x: u8, parts: &[(u8, &[u8])]) -> u8 {
+    let others = parts.iter().filter(|(other, _)| *other != x);
+    others.fold(1, |product, (other, _)| multiply(product, multiply(*other, inverse(x ^ other))))
+}
+
+/// The product in the field of AES, without a branch or a table access that depends on the factors.
+fn multiply(left: u8, right: u8) -> u8 {
+    let mut product = 0;
+    for bit in (0..8).rev() {
+        let overflow = (product >> 7) & 1;
+        product = (product << 1) ^ (0x1b & 0u8.wrapping_sub(overflow));
+        product ^= left & 0u8.wrapping_sub((right >> bit) & 1);
+    }
+    product
+}
+
+/// The inverse: the 254th power, and 0 for 0.
+fn inverse(value: u8) -> u8 {
+    let mut power = value;
+    for _ in 0..6 {
+        power = multiply(multiply(power, power), value);
+    }
+    multiply(power, power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts of one byte of a secret: `secret + a·x`.
+    fn part(secret: u8, slope: u8, x: u8) -> Bytes {
+        Zeroizing::new(vec![secret ^ multiply(slope, x), x])
+    }
+
+    #[test]
+    fn any_two_parts_of_a_line_give_its_secret() {
+        for (one, other) in [(1, 2), (7, 255), (200, 3)] {
+            let parts = [part(0x5a, 0x91, one), part(0x5a, 0x91, other)];
+            assert_eq!(combine(&parts).unwrap().as_slice(), [0x5a]);
+        }
+        let more = [part(9, 4, 1), part(9, 4, 2), part(9, 4, 77)];
+        assert_eq!(combine(&more).unwrap().as_slice(), [9]);
+    }
+
+    #[test]
+    fn every_value_but_zero_has_an_inverse() {
+        assert!((1..=255).all(|value| multiply(value, inverse(value)) == 1));
+    }
+
+    #[test]
+    fn parts_that_do_not_belong_together_are_refused() {
+        let one = part(1, 2, 3);
+        assert_eq!(combine(std::slice::from_ref(&one)), Err(CombineError::TooFew));
+        assert_eq!(combine(&[one.clone(), one.clone()]), Err(CombineError::Duplicate));
+        let longer = Zeroizing::new(vec![1, 2, 4]);
+        assert_eq!(combine(&[one, longer]), Err(CombineError::Lengths));
+        let short = Zeroizing::new(vec![1]);
+        assert_eq!(combine(&[short.clone(), short]), Err(CombineError::TooShort));
+    }
+}

@@ -1,0 +1,118 @@
+//! Metadata in formats without nesting: `age__list_0__map_recipient` is the recipient of the first age key.
+
+use std::collections::BTreeMap;
+
+use golang::strconv;
+
+use crate::limits::{Exceeded, Limits};
+use crate::metadata::MetadataError;
+use crate::value::{Item, Key, Value};
+
+/// What the keys of metadata begin with where there are no sections.
+const PREFIX: &str = "sops_";
+const MAP: &str = "__map_";
+const LIST: &str = "__list_";
+
+/// Takes the entries of metadata out of the first document.
+pub(super) fn take(documents: &mut [Vec<Item>]) -> Option<Vec<Item>> {
+    let document = documents.first_mut()?;
+    let mut taken = Vec::new();
+    let mut rest = Vec::new();
+    for item in std::mem::take(document) {
+        match &item.key {
+            Key::Text(key) if key.starts_with(PREFIX) => {
+                let name = key.get(PREFIX.len()..).unwrap_or_default().to_owned();
+                taken.push(Item { key: Key::Text(name), value: item.value });
+            }
+            _ => rest.push(item),
+        }
+    }
+    *document = rest;
+    (!taken.is_empty()).then_some(taken)
+}
+
+enum Token<'p> {
+    Key(&'p str),
+    Place(i64),
+}
+
+/// The steps that a flat key names.
+fn tokens(path: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let (mut rest, mut is_list) = (path, false);
+    loop {
+        let ends = [rest.find(MAP).map(|at| (at, MAP)), rest.find(LIST).map(|at| (at, LIST))];
+        let end = ends.into_iter().flatten().min_by_key(|(at, _)| *at);
+        let (own, after) = match end {
+            Some((at, separator)) => {
+                let (own, after) = rest.split_at(at);
+                (own, Some((after.get(separator.len()..).unwrap_or_default(), separator)))
+            }
+            None => (rest, None),
+        };
+        // Parity(sops 3.13): what is no number counts as 0.
+        tokens.push(if is_list {
+            Token::Place(strconv::atoi(own).unwrap_or(0))
+        } else {
+            Token::Key(own)
+        });
+        let Some((after, separator)) = after else { return tokens };
+        (rest, is_list) = (after, separator == LIST);
+    }
+}
+
+#[derive(Default)]
+struct Node {
+    value: Option<Value>,
+    keys: BTreeMap<String, Self>,
+    places: BTreeMap<i64, Self>,
+}
+
+/// The nested form of flat entries.
+pub(super) fn unflatten(items: Vec<Item>, limits: &Limits) -> Result<Vec<Item>, MetadataError> {
+    let mut root = Node::default();
+    for item in items {
+        let key = match &item.key {
+            Key::Comment(_) => continue,
+            Key::Text(key) => key,
+            Key::Other(_) => return Err(MetadataError::Flat("a key is no text")),
+        };
+        let tokens = tokens(key);
+        let deepest = limits.depth.min(Limits::MAX_DEPTH);
+        if tokens.len() > deepest {
+            return Err(Exceeded::Depth(deepest).into());
+        }
+        let mut node = &mut root;
+        for token in tokens {
+            node = match token {
+                Token::Key(key) => node.keys.entry(key.to_owned()).or_default(),
+                Token::Place(place) => node.places.entry(place).or_default(),
+            };
+        }
+        if node.value.replace(item.value).is_some() {
+            return Err(MetadataError::Flat("Duplicate value"));
+        }
+    }
+    match nested(root)? {
+        Value::Map(items) => Ok(items),
+        _ => Err(MetadataError::Flat("the root is no map")),
+    }
+}
+
+fn nested(node: Node) -> Result<Value, MetadataError> {
+    match (node.value, node.keys.is_empty(), node.places.is_empty()) {
+        (Some(value), true, true) => Ok(value),
+        (None, _, true) => {
+            let items = node.keys.into_iter();
+            let items = items.map(|(key, node)| Ok(Item::text(key, nested(node)?)));
+            items.collect::<Result<_, MetadataError>>().map(Value::Map)
+        }
+        (None, true, false) => {
+            if node.places.keys().zip(0..).any(|(place, wanted)| *place != wanted) {
+                return Err(MetadataError::Flat("Incomplete list"));
+            }
+            node.places.into_values().map(nested).collect::<Result<_, _>>().map(Value::List)
+        }
+        _ => Err(MetadataError::Flat("Type mismatch")),
+    }
+}

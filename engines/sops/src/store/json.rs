@@ -1,0 +1,218 @@
+//! JSON with an object at its root: keys in their order, and as often as they are written.
+
+use std::cell::RefCell;
+
+use golang::json::{Form, encode};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use zeroize::Zeroizing;
+
+use super::{ReadError, WriteError};
+use crate::limits::Budget;
+use crate::value::{Bytes, Item, Key, Value};
+
+pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadError> {
+    let refuse = |problem: &dyn std::fmt::Display| {
+        ReadError::Form(format!("Could not unmarshal input data: {problem}"))
+    };
+    // Go replaces what is no UTF-8.
+    let text = Zeroizing::new(String::from_utf8_lossy(data).into_owned());
+    if let Some(other) = text.trim_start().chars().next()
+        && other != '{'
+        && matches!(other, '[' | '"' | 't' | 'f' | 'n' | '-' | '0'..='9')
+    {
+        return Err(refuse(
+            &"SOPS only supports JSON files with a top-level object (starting with '{')",
+        ));
+    }
+    // What follows the object is ignored, as in Go.
+    let mut decoder = serde_json::Deserializer::from_str(&text);
+    let budget = RefCell::new(budget);
+    match (Seed { depth: 0, budget: &budget }).deserialize(&mut decoder) {
+        Ok(Value::Map(items)) => Ok(items),
+        Ok(_) => Err(refuse(&"no object")),
+        Err(error) if error.is_eof() => Err(refuse(&"unexpected EOF")),
+        Err(error) => Err(refuse(&error)),
+    }
+}
+
+/// Reads a value at a depth.
+#[derive(Clone, Copy)]
+struct Seed<'b, 'm> {
+    depth: usize,
+    budget: &'b RefCell<&'m mut Budget>,
+}
+
+impl Seed<'_, '_> {
+    fn below<E: serde::de::Error>(self) -> Result<Self, E> {
+        let depth = self.depth + 1;
+        self.budget.borrow_mut().take(depth).map_err(E::custom)?;
+        Ok(Self { depth, ..self })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
+        Ok(Value::Bool(truth))
+    }
+
+    fn visit_i64<E>(self, int: i64) -> Result<Value, E> {
+        Ok(Value::Int(int))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "Go makes floats of numbers beyond int64")]
+    fn visit_u64<E>(self, uint: u64) -> Result<Value, E> {
+        Ok(i64::try_from(uint).map_or(Value::Float(uint as f64), Value::Int))
+    }
+
+    fn visit_f64<E>(self, float: f64) -> Result<Value, E> {
+        Ok(Value::Float(float))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::from_text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element_seed(self.below::<A::Error>()?)? {
+            values.push(value);
+        }
+        Ok(Value::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(self.below::<A::Error>()?)?;
+            items.push(Item::text(key, value));
+        }
+        Ok(Value::Map(items))
+    }
+}
+
+pub(super) fn write(items: &[Item]) -> Result<Bytes, WriteError> {
+    let mut out = Zeroizing::new(Vec::new());
+    map(&mut out, items, 0).map_err(WriteError::Json)?;
+    out.push(b'\n');
+    Ok(out)
+}
+
+fn line(out: &mut Bytes, depth: usize) {
+    out.push(b'\n');
+    out.extend(std::iter::repeat_n(b'\t', depth));
+}
+
+fn map(out: &mut Bytes, items: &[Item], depth: usize) -> Result<(), String> {
+    out.push(b'{');
+    let mut is_empty = true;
+    for item in items {
+        let key = match &item.key {
+            Key::Comment(_) => continue,
+            Key::Text(key) => key,
+            Key::Other(name) => return Err(format!("a key is no text but {name}")),
+        };
+        if !is_empty {
+            out.push(b',');
+        }
+        line(out, depth + 1);
+        string(out, key.as_bytes());
+        out.extend_from_slice(b": ");
+        let written = value(out, &item.value, depth + 1);
+        written.map_err(|problem| format!("Error encoding value : {problem}"))?;
+        is_empty = false;
+    }
+    if !is_empty {
+        line(out, depth);
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn list(out: &mut Bytes, values: &[Value], depth: usize) -> Result<(), String> {
+    out.push(b'[');
+    let mut is_empty = true;
+    for item in values.iter().filter(|value| !matches!(value, Value::Comment(_))) {
+        if !is_empty {
+            out.push(b',');
+        }
+        line(out, depth + 1);
+        value(out, item, depth + 1)?;
+        is_empty = false;
+    }
+    if !is_empty {
+        line(out, depth);
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn value(out: &mut Bytes, value: &Value, depth: usize) -> Result<(), String> {
+    match value {
+        Value::Map(items) => return map(out, items, depth),
+        Value::List(values) => return list(out, values, depth),
+        Value::Text(text) => string(out, text),
+        Value::Time(time) => string(out, time.as_bytes()),
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) => out.extend_from_slice(&value.shown()),
+        Value::Float(float) => {
+            let text = encode(&golang::Value::from(*float), Form::default(), 64);
+            out.extend_from_slice(text.map_err(|error| error.to_string())?.as_bytes());
+        }
+        // Parity(sops 3.13): a value that was encrypted as a comment is written as the struct that it is there.
+        Value::Comment(comment) => {
+            let value = Item::text("Value", Value::Text(comment.text.clone()));
+            return map(out, &[value, Item::text("Inline", Value::Bool(comment.inline))], depth);
+        }
+    }
+    Ok(())
+}
+
+/// A string as Go writes it: safe in HTML, and with an escape for each byte that is no UTF-8.
+fn string(out: &mut Bytes, text: &[u8]) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|char| character(out, char));
+        for _ in chunk.invalid() {
+            out.extend_from_slice(b"\\ufffd");
+        }
+    }
+    out.push(b'"');
+}
+
+fn character(out: &mut Bytes, char: char) {
+    let short = match char {
+        '"' => Some(b'"'),
+        '\\' => Some(b'\\'),
+        '\n' => Some(b'n'),
+        '\r' => Some(b'r'),
+        '\t' => Some(b't'),
+        '\u{8}' => Some(b'b'),
+        '\u{c}' => Some(b'f'),
+        _ => None,
+    };
+    match (short, char) {
+        (Some(short), _) => out.extend_from_slice(&[b'\\', short]),
+        (None, '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}') => {
+            out.extend_from_slice(format!("\\u{:04x}", u32::from(char)).as_bytes());
+        }
+        _ => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}

@@ -1,0 +1,366 @@
+//! YAML: documents with their comments, of which anchors and styles are lost.
+//!
+//! Comments become entries of the map or list that they stand in, as sops places them.
+
+use std::collections::BTreeMap;
+
+use goyaml::emit::{Emittable, View};
+use goyaml::v3::{self, Documents, Kind, Layout, Node, Note, Scalar};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::{ReadError, WriteError};
+use crate::limits::{Budget, Limits};
+use crate::value::{Bytes, Comment, Item, Key, Value};
+
+pub(super) fn read(
+    data: &[u8],
+    limits: &Limits,
+    budget: &mut Budget,
+) -> Result<Vec<Vec<Item>>, ReadError> {
+    let bounds = goyaml::Limits {
+        bytes: limits.bytes,
+        depth: limits.depth,
+        documents: limits.entries,
+        nodes: limits.entries,
+    };
+    let plain = |error: goyaml::Error| ReadError::Form(error.to_string());
+    let mut nodes = Vec::new();
+    for document in Documents::new(data, &bounds).map_err(plain)? {
+        let document = document.map_err(|error| match nodes.is_empty() {
+            true => ReadError::Form(error.to_string()),
+            false => ReadError::Form(format!("Error unmarshaling input YAML: {error}")),
+        })?;
+        if nodes.is_empty() {
+            // sops decodes the first document once more, so that keys which occur twice are refused.
+            v3::check(&document, &bounds).map_err(plain)?;
+        }
+        nodes.push(document);
+    }
+    let mut anchors = BTreeMap::new();
+    let mut documents = Vec::new();
+    for node in &nodes {
+        for (_, node) in node.walk() {
+            let anchor = node.notes.get(Note::Anchor);
+            if !anchor.is_empty() {
+                anchors.insert(anchor, node);
+            }
+        }
+        let mut reader = Reader { anchors: &anchors, budget };
+        let mut items = Vec::new();
+        reader.branch(node, &mut items, false, 1)?;
+        documents.push(items);
+    }
+    Ok(documents)
+}
+
+struct Reader<'n, 'b> {
+    anchors: &'b BTreeMap<&'n str, &'n Node>,
+    budget: &'b mut Budget,
+}
+
+/// The lines of a comment, without the `#`.
+fn lines(comment: &str) -> impl Iterator<Item = &str> {
+    comment
+        .split('\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| line.get(1..).unwrap_or_default())
+}
+
+fn note_in_map(items: &mut Vec<Item>, comment: &str, inline: bool) {
+    items.extend(lines(comment).map(|line| Item::comment(line.as_bytes(), inline)));
+}
+
+fn note_in_list(values: &mut Vec<Value>, comment: &str, inline: bool) {
+    values.extend(lines(comment).map(|line| {
+        Value::Comment(Comment { text: Zeroizing::new(line.as_bytes().to_vec()), inline })
+    }));
+}
+
+impl<'n> Reader<'n, '_> {
+    fn target(&self, alias: &Node) -> Result<&'n Node, ReadError> {
+        let problem = || ReadError::Form(format!("unknown anchor '{}' referenced", alias.value));
+        self.anchors.get(alias.value.as_str()).copied().ok_or_else(problem)
+    }
+
+    /// Adds the entries of a node to a map, with its comments unless they were `noted`.
+    fn branch(
+        &mut self,
+        node: &'n Node,
+        items: &mut Vec<Item>,
+        noted: bool,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        self.budget.take(depth)?;
+        if !noted {
+            note_in_map(items, node.notes.get(Note::Head), false);
+            note_in_map(items, node.notes.get(Note::Line), false);
+        }
+        let refuse = |what: &str| {
+            let problem = format!(
+                "Error unmarshaling input YAML: YAML documents that are {what} are not supported"
+            );
+            Err(ReadError::Form(problem))
+        };
+        match node.kind {
+            Kind::Document => {
+                for child in &node.content {
+                    self.branch(child, items, false, depth)?;
+                }
+            }
+            Kind::Sequence => return refuse("sequences"),
+            Kind::Scalar if node.is_null() => return Ok(()),
+            Kind::Scalar => return refuse("values"),
+            Kind::Alias => self.branch(self.target(node)?, items, false, depth + 1)?,
+            Kind::Mapping => {
+                for (key, value) in node.entries() {
+                    self.entry(key, value, items, depth)?;
+                }
+            }
+        }
+        if !noted {
+            note_in_map(items, node.notes.get(Note::Foot), false);
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        key: &'n Node,
+        value: &'n Node,
+        items: &mut Vec<Item>,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        note_in_map(items, key.notes.get(Note::Head), false);
+        note_in_map(items, key.notes.get(Note::Line), false);
+        let noted = matches!(value.kind, Kind::Scalar | Kind::Alias);
+        if noted {
+            note_in_map(items, value.notes.get(Note::Head), false);
+            note_in_map(items, value.notes.get(Note::Line), true);
+        }
+        let name = self.key(key)?;
+        let plain = self.value(value, noted, depth + 1)?;
+        items.push(Item { key: name, value: plain });
+        if noted {
+            note_in_map(items, value.notes.get(Note::Foot), false);
+        }
+        note_in_map(items, key.notes.get(Note::Foot), false);
+        Ok(())
+    }
+
+    fn key(&self, key: &'n Node) -> Result<Key, ReadError> {
+        let key = if key.kind == Kind::Alias { self.target(key)? } else { key };
+        Ok(match key.kind {
+            Kind::Scalar => match scalar(key) {
+                Value::Text(text) => Key::Text(String::from_utf8_lossy(&text).into_owned()),
+                other => Key::Other(other.type_name()),
+            },
+            Kind::Sequence => Key::Other("[]interface {}"),
+            Kind::Mapping | Kind::Document | Kind::Alias => Key::Other("map[string]interface {}"),
+        })
+    }
+
+    fn value(&mut self, node: &'n Node, noted: bool, depth: usize) -> Result<Value, ReadError> {
+        self.budget.take(depth)?;
+        match node.kind {
+            Kind::Document => Ok(Value::Null),
+            Kind::Scalar => Ok(scalar(node)),
+            Kind::Alias => self.value(self.target(node)?, false, depth + 1),
+            Kind::Mapping => {
+                let mut items = Vec::new();
+                self.branch(node, &mut items, noted, depth)?;
+                Ok(Value::Map(items))
+            }
+            Kind::Sequence => {
+                let mut values = Vec::new();
+                if !noted {
+                    note_in_list(&mut values, node.notes.get(Note::Head), false);
+                    note_in_list(&mut values, node.notes.get(Note::Line), false);
+                }
+                for item in &node.content {
+                    note_in_list(&mut values, item.notes.get(Note::Head), false);
+                    note_in_list(&mut values, item.notes.get(Note::Line), true);
+                    let value = self.value(item, true, depth + 1)?;
+                    values.push(value);
+                    note_in_list(&mut values, item.notes.get(Note::Foot), false);
+                }
+                if !noted {
+                    note_in_list(&mut values, node.notes.get(Note::Foot), false);
+                }
+                Ok(Value::List(values))
+            }
+        }
+    }
+}
+
+/// A scalar; one that has not the form of its tag is null, as sops ignores the error.
+fn scalar(node: &Node) -> Value {
+    match v3::scalar(node) {
+        Ok(Scalar::Bool(truth)) => Value::Bool(truth),
+        Ok(Scalar::Int(int)) => Value::Int(int),
+        Ok(Scalar::Uint(uint)) => Value::Uint(uint),
+        Ok(Scalar::Float(float)) => Value::Float(float),
+        Ok(Scalar::Time(time)) => Value::Time(time),
+        Ok(Scalar::Bytes(bytes)) => Value::Text(Zeroizing::new(bytes)),
+        Ok(Scalar::Text(text)) => Value::Text(Zeroizing::new(text.into_bytes())),
+        Ok(_) | Err(_) => Value::Null,
+    }
+}
+
+pub(super) fn write(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
+    let mut nodes = Vec::new();
+    for document in documents {
+        let written = map(document).map(|root| Node {
+            kind: Kind::Document,
+            content: vec![root].into(),
+            ..Node::default()
+        });
+        nodes.push(written?);
+    }
+    let layout = Layout { indent: 4, compact_sequences: false };
+    let text = v3::emit_documents(&nodes, &layout);
+    nodes.into_iter().for_each(wipe);
+    text.map(|text| Zeroizing::new(text.into_bytes()))
+        .map_err(|error| WriteError::Yaml(error.to_string()))
+}
+
+/// Overwrites what nodes hold.
+fn wipe(node: Node) {
+    let mut open = vec![node];
+    while let Some(mut node) = open.pop() {
+        node.value.zeroize();
+        for note in [Note::Head, Note::Line, Note::Foot] {
+            node.notes.take(note).zeroize();
+        }
+        open.append(&mut node.content);
+    }
+}
+
+/// Comments that wait for the next node.
+#[derive(Default)]
+struct Waiting {
+    above: Vec<String>,
+    behind: Vec<String>,
+}
+
+impl Waiting {
+    fn add(&mut self, comment: &Comment) {
+        let text = format!("#{}", String::from_utf8_lossy(&comment.text));
+        if comment.inline { &mut self.behind } else { &mut self.above }.push(text);
+    }
+
+    /// Puts comments on a node, in front of those it has.
+    fn put(comments: &mut Vec<String>, node: &mut Node, note: Note) {
+        if comments.is_empty() {
+            return;
+        }
+        let mut text = comments.join("\n");
+        comments.clear();
+        let own = node.notes.take(note);
+        if !own.is_empty() {
+            text = format!("{text}\n{own}");
+        }
+        node.notes.set(note, text);
+    }
+}
+
+fn map(items: &[Item]) -> Result<Node, WriteError> {
+    let mut node = Node { kind: Kind::Mapping, ..Node::default() };
+    let mut waiting = Waiting::default();
+    for item in items {
+        let mut key = match &item.key {
+            Key::Comment(comment) => {
+                waiting.add(comment);
+                continue;
+            }
+            Key::Text(key) => self::value(&Value::from_text(key))?,
+            Key::Other(name) => {
+                return Err(WriteError::Yaml(format!("a key is no text but {name}")));
+            }
+        };
+        if node.content.is_empty() {
+            Waiting::put(&mut waiting.above, &mut node, Note::Head);
+        }
+        Waiting::put(&mut waiting.above, &mut key, Note::Head);
+        let mut value = self::value(&item.value)?;
+        Waiting::put(&mut waiting.behind, &mut value, Note::Line);
+        node.content.push(key);
+        node.content.push(value);
+    }
+    let last = node.content.len().checked_sub(2);
+    finish(waiting, &mut node, last);
+    Ok(node)
+}
+
+fn list(values: &[Value]) -> Result<Node, WriteError> {
+    let mut node = Node { kind: Kind::Sequence, ..Node::default() };
+    let mut waiting = Waiting::default();
+    for value in values {
+        if let Value::Comment(comment) = value {
+            waiting.add(comment);
+            continue;
+        }
+        if node.content.is_empty() {
+            Waiting::put(&mut waiting.above, &mut node, Note::Head);
+        }
+        let mut item = self::value(value)?;
+        Waiting::put(&mut waiting.above, &mut item, Note::Head);
+        Waiting::put(&mut waiting.behind, &mut item, Note::Line);
+        node.content.push(item);
+    }
+    let last = node.content.len().checked_sub(1);
+    finish(waiting, &mut node, last);
+    Ok(node)
+}
+
+/// Comments behind all entries go below the last one, or above where there are none.
+fn finish(mut waiting: Waiting, node: &mut Node, last: Option<usize>) {
+    waiting.above.append(&mut waiting.behind);
+    match last.and_then(|last| node.content.get_mut(last)) {
+        Some(last) => Waiting::put(&mut waiting.above, last, Note::Foot),
+        None => Waiting::put(&mut waiting.above, node, Note::Head),
+    }
+}
+
+fn value(value: &Value) -> Result<Node, WriteError> {
+    match value {
+        Value::Map(items) => map(items),
+        Value::List(values) => list(values),
+        // Parity(sops 3.13): a value that was encrypted as a comment is written as the struct that it is there.
+        Value::Comment(comment) => map(&[
+            Item::text("value", Value::Text(comment.text.clone())),
+            Item::text("inline", Value::Bool(comment.inline)),
+        ]),
+        // Parity(sops 3.13): it reads the text again, and then this one is a merge key.
+        Value::Text(text) if text.as_slice() == b"<<" => Ok(Node::scalar("!!merge", "<<")),
+        other => scalar_node(other),
+    }
+}
+
+fn scalar_node(value: &Value) -> Result<Node, WriteError> {
+    v3::encoded_node(&Shown(value)).map_err(|error| WriteError::Yaml(error.to_string()))
+}
+
+/// A scalar as the writer of YAML sees it.
+#[derive(Clone, Copy)]
+struct Shown<'v>(&'v Value);
+
+impl<'v> Emittable for Shown<'v> {
+    type Text = &'v str;
+
+    fn view(&self) -> View<Self> {
+        match self.0 {
+            Value::Bool(truth) => View::Bool(*truth),
+            Value::Int(int) => View::Int(*int),
+            Value::Uint(uint) => View::Uint(*uint),
+            Value::Float(float) => View::Float(*float),
+            Value::Time(time) => View::Time(time.as_str()),
+            Value::Text(text) | Value::Comment(Comment { text, .. }) => {
+                match std::str::from_utf8(text) {
+                    Ok(text) => View::Text(text),
+                    Err(_) => View::Binary(text.to_vec()),
+                }
+            }
+            Value::Null | Value::Map(_) | Value::List(_) => View::Null,
+        }
+    }
+}

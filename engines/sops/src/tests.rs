@@ -1,0 +1,182 @@
+//! What recorded cases do not show: bounds, the policy for MACs, services, and that nothing secret is said.
+
+use std::fmt::Write as _;
+
+use aes_gcm::aead::consts::U32;
+use aes_gcm::aead::{Aead as _, Payload};
+use aes_gcm::aes::Aes256;
+use aes_gcm::{AesGcm, KeyInit as _, Nonce};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha512};
+use zeroize::Zeroizing;
+
+use crate::{Decryptor, Error, Format, Keys, Limits, MacPolicy, ServiceKey, Services};
+
+const DATA_KEY: [u8; 32] = [7; 32];
+const MODIFIED: &str = "2026-11-23T00:00:00Z";
+/// What no text may show.
+const CANARY: &str = "c4nary-s3cret";
+
+/// An encrypted value.
+fn sealed(plain: &str, path: &str, datatype: &str) -> String {
+    let cipher = AesGcm::<Aes256, U32>::new_from_slice(&DATA_KEY).unwrap();
+    let nonce = Nonce::<U32>::try_from(&[9; 32][..]).unwrap();
+    let payload = Payload { msg: plain.as_bytes(), aad: path.as_bytes() };
+    let sealed = cipher.encrypt(&nonce, payload).unwrap();
+    let (data, tag) = sealed.split_at(sealed.len() - 16);
+    let [data, nonce, tag] = [data, &[9; 32], tag].map(|part| STANDARD.encode(part));
+    format!("ENC[AES256_GCM,data:{data},iv:{nonce},tag:{tag},type:{datatype}]")
+}
+
+/// A file of Vault's, with one password.
+fn file(mac: &str) -> String {
+    let (password, mac) = (sealed(CANARY, "password:", "str"), sealed(mac, MODIFIED, "str"));
+    format!(
+        "password: {password}\nsops:\n  lastmodified: \"{MODIFIED}\"\n  mac: {mac}\n  hc_vault:\n  - \
+         {{vault_address: 'https://vault', engine_path: sops, key_name: one, created_at: '{MODIFIED}', enc: 'vault:v1:x'}}\n"
+    )
+}
+
+fn mac_of(plain: &str) -> String {
+    let mut mac = String::new();
+    for byte in Sha512::digest(plain) {
+        write!(mac, "{byte:02X}").unwrap();
+    }
+    mac
+}
+
+/// A Vault that decrypts everything.
+struct Vault(Vec<u8>);
+
+impl Services for Vault {
+    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+        match key {
+            ServiceKey::Vault { key_name, .. } if key_name == "none" => {
+                Err("permission denied".to_owned())
+            }
+            ServiceKey::Vault { key_name, .. } if key_name.starts_with("part-") => {
+                // Parts of a line through the data key: each byte and the place.
+                let x = if key_name == "part-1" { 1 } else { 2 };
+                let part = self.0.iter().map(|byte| byte ^ x).chain([x]);
+                Ok(Zeroizing::new(part.collect()))
+            }
+            ServiceKey::Vault { .. } => Ok(Zeroizing::new(self.0.clone())),
+            _ => Err("another service".to_owned()),
+        }
+    }
+}
+
+fn decrypt(data: &str, policy: MacPolicy) -> Result<String, Error> {
+    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let decryptor = Decryptor::new(&keys).with_services(&vault).with_mac(policy);
+    let plain = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml)?;
+    Ok(String::from_utf8(plain.to_vec()).unwrap())
+}
+
+#[test]
+fn a_mac_counts_where_it_is_required() {
+    let plain = format!("password: {CANARY}\n");
+    let right = file(&mac_of(CANARY));
+    assert_eq!(decrypt(&right, MacPolicy::Require).unwrap(), plain);
+    for wrong in [file(&mac_of("other")), file("")] {
+        assert_eq!(decrypt(&wrong, MacPolicy::Ignore).unwrap(), plain);
+        let error = decrypt(&wrong, MacPolicy::Require).unwrap_err();
+        assert!(matches!(error, Error::Integrity(_)), "{error}");
+        assert!(!error.to_string().contains(&mac_of(CANARY)));
+    }
+    let added =
+        format!("more: text\n{right}").replace("  mac:", "  encrypted_regex: ^password$\n  mac:");
+    assert!(matches!(decrypt(&added, MacPolicy::Require), Err(Error::Integrity(_))));
+}
+
+#[test]
+fn groups_are_combined_from_as_many_parts_as_the_threshold_says() {
+    let group = |name: &str| {
+        format!(
+            "  - hc_vault:\n    - {{vault_address: v, engine_path: e, key_name: {name}, created_at: '{MODIFIED}', enc: x}}\n"
+        )
+    };
+    let file = |names: [&str; 3]| {
+        let groups: String = names.into_iter().map(group).collect();
+        let password = sealed(CANARY, "password:", "str");
+        format!(
+            "password: {password}\nsops:\n  lastmodified: '{MODIFIED}'\n  mac: x\n  shamir_threshold: 2\n  \
+             key_groups:\n{groups}"
+        )
+    };
+    let plain = format!("password: {CANARY}\n");
+    assert_eq!(decrypt(&file(["part-1", "none", "part-2"]), MacPolicy::Ignore).unwrap(), plain);
+    let error =
+        decrypt(&file(["part-1", "none", "none"]), MacPolicy::Ignore).unwrap_err().to_string();
+    assert!(error.contains("Group 0: SUCCESS"), "{error}");
+    assert!(error.contains("only 1 part(s)") && error.contains("permission denied"), "{error}");
+}
+
+#[test]
+fn without_services_their_keys_are_refused_by_name() {
+    let keys = Keys::default();
+    let error = Decryptor::new(&keys).decrypt(file("").as_bytes(), Format::Yaml, Format::Yaml);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("https://vault/v1/sops/keys/one: FAILED"), "{error}");
+    assert!(error.contains("sops.vault-token"), "{error}");
+}
+
+#[test]
+fn bounds_are_named() {
+    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let check = |limits: Limits, data: &str, format, wanted: &str| {
+        let decryptor = Decryptor::new(&keys).with_services(&vault).with_limits(limits);
+        let error = decryptor.decrypt(data.as_bytes(), format, format).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    };
+    let (limits, file) = (Limits::default(), file(""));
+    check(Limits { bytes: 10, ..limits }, &file, Format::Yaml, "longer than 10 bytes");
+    check(Limits { master_keys: 0, ..limits }, &file, Format::Yaml, "more than 0 master keys");
+    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(200), close.repeat(200));
+    check(limits, &format!("a: {}\n{file}", nested("[", "]")), Format::Yaml, "max depth of 127");
+    check(limits, &format!("{{\"a\":{}}}", nested("[", "]")), Format::Json, "recursion limit");
+    check(Limits { entries: 3, ..limits }, "{\"a\":[1,2,3,4]}", Format::Json, "more than 3 values");
+    check(
+        Limits { entries: 3, ..limits },
+        "A=1\nB=2\nC=3\nD=4\n",
+        Format::Dotenv,
+        "more than 3 values",
+    );
+    check(
+        Limits { entries: 3, ..limits },
+        "A=1\nB=2\nC=3\nD=4\n",
+        Format::Ini,
+        "more than 3 values",
+    );
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n";
+    check(Limits { entries: 500, ..limits }, bomb, Format::Yaml, "failed to load");
+    let flat = format!("sops{}=1\n", "_a__map_b".repeat(200));
+    check(limits, &flat, Format::Dotenv, "nested more than 127 deep");
+}
+
+#[test]
+fn nothing_secret_is_said() {
+    let secret = "AGE-SECRET-KEY-1QQPQZRFR7ZZ2WCV";
+    let error = Keys::import("apps/keys", [("id.agekey", secret.as_bytes())]).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("QQPQ"), "{error}");
+    let keys = Keys::import("apps/keys", [("sops.vault-token", CANARY.as_bytes())]).unwrap();
+    let decryptor = Decryptor::new(&keys);
+    assert!(!format!("{keys:?} {decryptor:?} {:?}", keys.credentials()).contains(CANARY));
+    let strings = [
+        (format!("{CANARY}\n"), Format::Dotenv),
+        (format!("{CANARY}\n"), Format::Ini),
+        (format!("\"{CANARY}\""), Format::Json),
+        (format!("[{CANARY}"), Format::Yaml),
+        (CANARY.to_owned(), Format::Yaml),
+        (file("").replace("ENC[AES256_GCM", CANARY), Format::Yaml),
+    ];
+    for (text, format) in strings {
+        let vault = Vault(DATA_KEY.to_vec());
+        let error = decryptor.with_services(&vault).decrypt(text.as_bytes(), format, Format::Yaml);
+        let error = error.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(CANARY), "{error}");
+    }
+    let value = crate::value::Value::from_text(CANARY);
+    assert_eq!(format!("{value:?}"), "string");
+}

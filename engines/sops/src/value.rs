@@ -1,0 +1,140 @@
+//! The tree that all formats are read into and written from.
+//!
+//! Here: values, and their text where a format knows only text. Elsewhere: the formats (`store`), decrypting (`walk`).
+
+use std::fmt;
+
+use golang::strconv::{FloatForm, format_float};
+use zeroize::Zeroizing;
+
+/// Bytes that may be secret; Go's strings need not be UTF-8.
+pub(crate) type Bytes = Zeroizing<Vec<u8>>;
+
+/// A comment without the character that begins it.
+#[derive(Clone)]
+pub(crate) struct Comment {
+    pub(crate) text: Bytes,
+    /// Behind a value, not above it.
+    pub(crate) inline: bool,
+}
+
+/// A value of a tree.
+///
+/// Nested no deeper than [`crate::Limits::MAX_DEPTH`], which is what makes recursion over it safe.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// Above `i64::MAX`: can be read, but stands in no encrypted file.
+    Uint(u64),
+    Float(f64),
+    /// In the form of RFC 3339, with a fraction if there is one.
+    Time(String),
+    Text(Bytes),
+    Comment(Comment),
+    Map(Vec<Item>),
+    List(Vec<Self>),
+}
+
+/// An entry of a map: a key may occur twice, and comments are entries too.
+#[derive(Clone)]
+pub(crate) struct Item {
+    pub(crate) key: Key,
+    pub(crate) value: Value,
+}
+
+/// What an entry begins with.
+#[derive(Clone)]
+pub(crate) enum Key {
+    Text(String),
+    /// The entry is a comment, its value is null.
+    Comment(Comment),
+    /// A key that is no text, with Go's name of its type.
+    Other(&'static str),
+}
+
+impl Item {
+    pub(crate) fn text(key: impl Into<String>, value: Value) -> Self {
+        Self { key: Key::Text(key.into()), value }
+    }
+
+    pub(crate) fn comment(text: &[u8], inline: bool) -> Self {
+        let comment = Comment { text: Zeroizing::new(text.to_vec()), inline };
+        Self { key: Key::Comment(comment), value: Value::Null }
+    }
+
+    pub(crate) fn is(&self, name: &str) -> bool {
+        matches!(&self.key, Key::Text(key) if key == name)
+    }
+}
+
+impl Value {
+    pub(crate) fn from_text(text: impl AsRef<[u8]>) -> Self {
+        Self::Text(Zeroizing::new(text.as_ref().to_vec()))
+    }
+
+    /// Go's name of its type.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "<nil>",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint64",
+            Self::Float(_) => "float64",
+            Self::Time(_) => "time.Time",
+            Self::Text(_) => "string",
+            Self::Comment(_) => "sops.Comment",
+            Self::Map(_) => "sops.TreeBranch",
+            Self::List(_) => "[]interface {}",
+        }
+    }
+
+    pub(crate) fn is_collection(&self) -> bool {
+        matches!(self, Self::Map(_) | Self::List(_))
+    }
+
+    /// The text of a scalar in formats that know only text.
+    pub(crate) fn shown(&self) -> Bytes {
+        let text = match self {
+            Self::Text(text) => return text.clone(),
+            Self::Comment(comment) => return comment.text.clone(),
+            Self::Bool(truth) => truth.to_string(),
+            Self::Int(int) => int.to_string(),
+            Self::Uint(uint) => uint.to_string(),
+            Self::Float(float) => shown_float(*float),
+            Self::Time(time) => without_fraction(time),
+            Self::Null | Self::Map(_) | Self::List(_) => "<nil>".to_owned(),
+        };
+        Zeroizing::new(text.into_bytes())
+    }
+}
+
+/// The shortest text, with a fraction where it could be taken for a whole number.
+fn shown_float(float: f64) -> String {
+    let text = format_float(float, FloatForm::General, None).replace('e', "E");
+    if text.contains(['.', 'E']) { text } else { format_float(float, FloatForm::Fixed, Some(1)) }
+}
+
+fn without_fraction(time: &str) -> String {
+    let Some((whole, rest)) = time.split_once('.') else { return time.to_owned() };
+    let zone = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    format!("{whole}{zone}")
+}
+
+impl fmt::Debug for Value {
+    /// The type only: the rest may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.type_name())
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Key::Text(key) => write!(f, "{key}: {:?}", self.value),
+            Key::Comment(_) => f.write_str("# …"),
+            Key::Other(name) => write!(f, "({name}): {:?}", self.value),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What Flux decrypts and verifies: recorded answers of its own packages.
+//!
+//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`).
+//! The format is that of the README beside the cases.
+
+mod sops;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Topic;
+use super::case::{Case, Fault, Judgement};
+
+pub(super) const TOPICS: [Topic; 4] = [
+    Topic {
+        name: "trust/sops files and keys",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("sops files and keys", case),
+        exceptions: &sops::EXCEPTIONS,
+    },
+    Topic {
+        name: "trust/sops resources",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("sops resources", case),
+        exceptions: &[],
+    },
+    Topic {
+        name: "trust/sops sources and builds",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("sops sources and builds", case),
+        exceptions: &sops::EXCEPTIONS_OF_BUILDS,
+    },
+    Topic {
+        name: "trust/signatures",
+        path: "trust/cases.jsonl",
+        judge: |case| {
+            let recorded: Recorded = case.inputs()?;
+            match recorded.topic.starts_with("sops ") {
+                true => Err(Fault::OtherTopic),
+                false => Err(Fault::NotRun("signatures are not verified yet".to_owned())),
+            }
+        },
+        exceptions: &[],
+    },
+];
+
+/// Judges a case of one operation.
+type Judge = fn(&Case, &Recorded) -> Judgement;
+
+/// The judge of each operation.
+const JUDGES: [(&str, Judge); 5] = [
+    ("sops_decrypt", sops::decrypt),
+    ("sops_import", sops::import),
+    ("sops_resource", sops::resource),
+    ("sops_sources", sops::sources),
+    ("sops_build", sops::build),
+];
+
+/// The members of a case that all operations share.
+#[derive(Deserialize)]
+struct Recorded {
+    topic: String,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    #[serde(default)]
+    args: Map<String, Value>,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    variants: Vec<Value>,
+    /// Where `blobs/` is.
+    #[serde(skip)]
+    folder: PathBuf,
+}
+
+fn judge(topic: &str, case: Case) -> Judgement {
+    let mut recorded: Recorded = case.inputs()?;
+    recorded.folder.clone_from(&case.folder);
+    if recorded.topic != topic {
+        return Err(Fault::OtherTopic);
+    }
+    let known = JUDGES.iter().find(|(op, _)| *op == case.op);
+    known.map_or_else(|| Err(case.unsupported(&[])), |(_, judge)| judge(&case, &recorded))
+}
+
+impl Recorded {
+    /// The content of a file.
+    fn file(&self, name: &str) -> Result<Vec<u8>, Fault> {
+        let content = self.files.get(name).map_or("", String::as_str);
+        let blob;
+        let encoded = match content.strip_prefix('@') {
+            Some(digest) => {
+                let path = self.folder.join(format!("blobs/{digest}.b64"));
+                blob = std::fs::read_to_string(path)
+                    .map_err(|error| Fault::NotRun(error.to_string()))?;
+                blob.trim_ascii()
+            }
+            None => content,
+        };
+        STANDARD.decode(encoded).map_err(|error| Fault::NotRun(format!("{name}: {error}")))
+    }
+
+    /// The files of a folder, without its name.
+    fn folder(&self, folder: &str) -> Result<BTreeMap<String, Vec<u8>>, Fault> {
+        let names = self.files.keys().filter_map(|name| Some((name, name.strip_prefix(folder)?)));
+        names.map(|(name, short)| Ok((short.to_owned(), self.file(name)?))).collect()
+    }
+
+    /// A text among the arguments; empty if there is none.
+    fn arg(&self, name: &str) -> &str {
+        self.args.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.args.get(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+}
