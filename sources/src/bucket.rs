@@ -34,7 +34,7 @@ use url::Url;
 
 pub use endpoint::Endpoint;
 pub use error::Error;
-pub use fetch::{Body, Fetched, Previous, fetch};
+pub use fetch::{Body, Fetched, Previous, fetch, object};
 pub use index::{Listed, Object, list};
 pub use known::Known;
 pub use note::Note;
@@ -274,5 +274,7 @@ mod tests {
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:1: "), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
+        let error = object(&remote("b"), "key", &Known::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     }
 }

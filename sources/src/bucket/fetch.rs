@@ -133,6 +133,23 @@ pub async fn fetch(
     Ok(Fetched { contents, revision, note, count, downloaded, spool, previous: previous.files })
 }
 
+/// Downloads one object, which is no larger than a file may be.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn object(remote: &Remote, key: &str, known: &Known) -> Result<Vec<u8>, Error> {
+    let client = remote.client(known)?;
+    let what = format!("object '{key}'");
+    let work = async {
+        match client.get(remote, key, None).await? {
+            Some(got) => collect(got.body, &what, remote.limits.file_bytes).await,
+            // Nothing is known of it that it could still be.
+            None => Ok(Vec::new()),
+        }
+    };
+    remote.within(&client, "fetching", work).await
+}
+
 /// Whether the previous artifact has an object as it is now.
 fn has(previous: &Previous, path: &RelPath, object: &Object) -> bool {
     let is_same = previous.note.objects.get(&object.key).is_some_and(|tag| *tag == object.etag);

@@ -1,5 +1,5 @@
 //! What helmfiles name by addresses, fetched into folders for temporary files: repositories by the `git` program with its
-//! keys and credentials, files and archives over HTTP.
+//! keys and credentials, files and archives over HTTP, objects of S3.
 //!
 //! Elsewhere: what an address says (engine `helmfile`), fetching and its limits (`sources`).
 
@@ -13,9 +13,13 @@ use std::time::Duration;
 use helmfile::{Address, Fetch, Source};
 use kustomize::{Files as _, Repository};
 use sources::archive::{ExtractOptions, extract_to_dir, unzip};
+use sources::bucket::{self, Endpoint, Identity, Remote, Server};
 use sources::disk::Disk;
+use sources::http::Tls;
 use tempfile::TempDir;
 use tree::{Entry, Files as _, Kind, Memory, RelPath};
+
+use crate::cli::connection::block_on;
 
 /// How long fetching a repository may take where the command has no limit.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -78,11 +82,7 @@ impl Remotes {
             }
             Source::File { url } => {
                 let data = self.disk.fetch(&url).map_err(|error| error.to_string())?;
-                let write = || {
-                    fs::create_dir(place)?;
-                    fs::write(place.join(&address.file), &data)
-                };
-                write().map_err(|error| error.to_string())?;
+                write_file(place, &address.file, &data)?;
                 within(place, "")
             }
             Source::Archive { url, folder } => {
@@ -90,13 +90,53 @@ impl Remotes {
                 unpack(&data, place)?;
                 within(place, &folder)
             }
-            Source::S3 { .. } => Err(
-                "objects of S3 are not fetched by this command: copy them to a directory first, \
-                                      for example with `aws s3 cp`"
-                    .to_owned(),
-            ),
+            Source::S3 { region, bucket, key } => {
+                let data = self.object(&region, bucket, &key)?;
+                let name = key.rsplit('/').next().unwrap_or_default();
+                if [".tar.gz", ".tgz", ".zip"].iter().any(|ending| name.ends_with(ending)) {
+                    unpack(&data, place)?;
+                } else {
+                    write_file(place, name, &data)?;
+                }
+                within(place, "")
+            }
         }
     }
+}
+
+impl Remotes {
+    /// An object of S3, as whom the environment says, from the server of `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` if
+    /// one of them is set.
+    fn object(&self, region: &str, bucket: String, key: &str) -> Result<Vec<u8>, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let of_variables = || variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+        let region = Some(region.to_owned()).filter(|region| !region.is_empty());
+        let region = region.or_else(of_variables).unwrap_or_else(|| "us-east-1".to_owned());
+        let own = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+        let (host, is_insecure) = match own.as_deref().and_then(|url| url.split_once("://")) {
+            Some((scheme, host)) => (host.to_owned(), scheme == "http"),
+            None => (format!("s3.{region}.amazonaws.com"), false),
+        };
+        let endpoint = Endpoint::parse(&host, is_insecure).map_err(|error| error.to_string())?;
+        let server = Server {
+            endpoint,
+            region: Some(region),
+            identity: Identity::Environment { sts: None },
+            tls: Tls::default(),
+            proxy: None,
+        };
+        let (prefix, timeout) = (String::new(), self.limit);
+        let remote = Remote { server, bucket, prefix, timeout, limits: tree::Limits::default() };
+        let known = bucket::Known::default();
+        let fetched = block_on(async { Ok(bucket::object(&remote, key, &known).await?) });
+        fetched.map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// Writes a file into a new folder.
+fn write_file(place: &Path, name: &str, data: &[u8]) -> Result<(), String> {
+    let written = fs::create_dir(place).and_then(|()| fs::write(place.join(name), data));
+    written.map_err(|error| error.to_string())
 }
 
 /// A folder below another one, as an absolute path.
@@ -210,7 +250,7 @@ mod tests {
     fn what_is_not_fetched_is_named() {
         let remotes = Remotes::within(Duration::ZERO).unwrap();
         let error = |text: &str| remotes.fetch(&Address::parse(text).unwrap()).unwrap_err();
-        assert!(error("s3://bucket/f.yaml").contains("aws s3 cp"));
+        assert!(error("s3://bucket").contains("a bucket and an object"));
         assert!(error("gcs::https://h/b@f").contains("not supported"));
         assert!(error("git::https://h/r.git").contains("`@`"));
     }
