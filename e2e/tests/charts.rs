@@ -3,11 +3,14 @@
 //! Elsewhere: hostile indexes and servers (`sources`), the objects on a cluster (`stories/helm_chart.rs`).
 
 use std::io::Read as _;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::git_server::{Access, GitServer};
 use e2e::servers::charts::ChartServer;
+use e2e::servers::registry::Registry;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use sources::charts::repository::Reach;
 use sources::charts::{
@@ -199,5 +202,77 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         let told = format!("{error:#}");
         ensure!(told.contains(expected), "{told}");
     }
+    Ok(())
+}
+
+/// `windlass helmfile` in a folder, with a home of its own; what it prints on standard output, or its error.
+fn helmfile(folder: &Path, arguments: &[&str]) -> Result<std::result::Result<String, String>> {
+    let output = Command::new(e2e::operator::binary()?)
+        .arg("helmfile")
+        .args(arguments)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .output()
+        .context("windlass cannot be started")?;
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Ok(match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr)),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_helmfile_renders_charts_of_repositories_and_registries() -> Result<()> {
+    let server = ChartServer::start(Some(("bob", "s3cret")))?;
+    for version in ["1.0.0", "1.2.0", "2.0.0"] {
+        let yaml = format!("apiVersion: v2\nname: app\nversion: {version}\n");
+        let template = "kind: A\nchart: {{ .Chart.Version }}\nvalue: {{ .Values.v }}\n";
+        server.publish(&[("Chart.yaml", &yaml), ("templates/a.yaml", template)])?;
+    }
+    let folder = tempfile::tempdir()?;
+    let archive = folder.path().join("app-1.2.0.tgz");
+    let url = format!("{}/app-1.2.0.tgz", server.url());
+    let request = reqwest::Client::new().get(url).basic_auth("bob", Some("s3cret"));
+    std::fs::write(&archive, request.send().await?.error_for_status()?.bytes().await?)?;
+    let registry = Registry::start().await?;
+    let place = registry.url("charts");
+    server.helm(&[Path::new("push"), &archive, Path::new(&place), Path::new("--plain-http")])?;
+
+    let text = |password: &str| {
+        format!(
+            "repositories:\n- {{name: web, url: {}, username: bob, password: {password}}}\n\
+             - {{name: images, url: {}/charts, oci: true, plainHttp: true}}\n\
+             releases:\n- {{name: a, chart: web/app, version: ~1.0, values: [{{v: 1}}]}}\n\
+             - {{name: b, chart: images/app, version: '>=1', values: [{{v: 2}}]}}\n\
+             - {{name: c, chart: {place}/app, version: 1.2.0, plainHttp: true, values: [{{v: 3}}]}}\n\
+             - {{name: d, chart: web/app, installed: false}}\n",
+            server.url(),
+            registry.host(),
+        )
+    };
+    let write = |text: String| std::fs::write(folder.path().join("helmfile.yaml"), text);
+    write(text("s3cret"))?;
+    let rendered = helmfile(folder.path(), &["template"])?.map_err(anyhow::Error::msg)?;
+    for expected in
+        ["chart: 1.0.0\nvalue: 1\n", "chart: 1.2.0\nvalue: 2\n", "chart: 1.2.0\nvalue: 3\n"]
+    {
+        ensure!(rendered.contains(expected), "{expected}: {rendered}");
+    }
+    // The index is fetched once, and each archive.
+    server.forget();
+    helmfile(folder.path(), &["template"])?.map_err(anyhow::Error::msg)?;
+    ensure!(server.asked().len() == 2, "{:?}", server.asked());
+
+    // A lock file chooses, also of what a registry lists.
+    helmfile(folder.path(), &["deps"])?.map_err(anyhow::Error::msg)?;
+    let lock = std::fs::read_to_string(folder.path().join("helmfile.lock"))?;
+    ensure!(lock.contains("version: 1.0.0") && lock.contains("version: 1.2.0"), "{lock}");
+
+    write(text("wr0ng"))?;
+    let error = helmfile(folder.path(), &["template"])?.err().context("a stranger may read")?;
+    ensure!(error.contains("cannot fetch the chart `web/app`") && error.contains("401"), "{error}");
+    write("releases: [{name: a, chart: nowhere/app}]\n".to_owned())?;
+    let error = helmfile(folder.path(), &["template"])?.err().context("it is somewhere")?;
+    ensure!(error.contains("no repository `nowhere`"), "{error}");
     Ok(())
 }

@@ -2,11 +2,13 @@
 //!
 //! Elsewhere: what lock files mean when they are read (`lock.rs`), asking repositories (whoever calls this).
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::charts::in_repository;
-use crate::error::Result;
+use crate::charts::{in_repository, is_local, normal};
+use crate::error::{Error, Result};
 use crate::load::Helmfile;
 use crate::place::{base, join};
 use crate::plan::Plan;
@@ -40,6 +42,8 @@ pub struct Wanted {
     pub login: Option<(String, String)>,
     /// Whether these are also for other hosts that the repository names.
     pub pass_credentials: bool,
+    /// Whether a registry is asked without TLS.
+    pub plain_http: bool,
     /// Fields of the repository that are not supported.
     pub unsupported: Vec<&'static str>,
     alias: String,
@@ -97,6 +101,7 @@ impl Plan {
 }
 
 impl Helmfile {
+    /// The chart of a release, where that is in a repository that the helmfile names.
     fn wanted(&self, world: &World, release: &Release) -> Option<Wanted> {
         let (name, chart) = in_repository(&release.chart)?;
         let repository = self.repository(name)?;
@@ -113,9 +118,48 @@ impl Helmfile {
             url,
             login: login(world, repository),
             pass_credentials: repository.pass_credentials,
+            plain_http: repository.plain_http || release.plain_http,
             unsupported: unsupported(repository),
             alias: format!("{}-{}", release.namespace, release.name),
         })
+    }
+
+    /// The release with its chart on the disk, if it is in a repository or a registry.
+    pub(crate) fn with_chart_of_repository<'r>(
+        &self,
+        world: &World,
+        release: &'r Release,
+    ) -> Result<Cow<'r, Release>> {
+        let chart = &release.chart;
+        // A directory of this name is taken first, and that of `--chart` before all.
+        let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
+        let Some(fetch) = world.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
+        else {
+            return Ok(Cow::Borrowed(release));
+        };
+        let wanted = match chart.strip_prefix("oci://").and_then(|rest| rest.rsplit_once('/')) {
+            Some((folder, name)) => Some(of_registry(release, folder, name)),
+            None => self.wanted(world, release),
+        };
+        let Some(wanted) = wanted else {
+            return match in_repository(chart) {
+                Some((name, _)) => {
+                    Err(format!("no repository `{name}`, of which the chart `{chart}` is: add it to `repositories`").into())
+                }
+                None => Ok(Cow::Borrowed(release)),
+            };
+        };
+        if !wanted.unsupported.is_empty() {
+            return Err(format!(
+                "the repository of the chart `{chart}` has {}, which is not supported",
+                wanted.unsupported.join(", ")
+            )
+            .into());
+        }
+        let failed =
+            |error: String| Error::from(format!("cannot fetch the chart `{chart}`: {error}"));
+        let chart = fetch.chart(&wanted).map_err(failed)?;
+        Ok(Cow::Owned(Release { chart, ..release.clone() }))
     }
 
     /// Charts that a local chart names and that are neither in it nor in a directory.
@@ -145,6 +189,20 @@ impl Helmfile {
             }
         }
         Ok(missing)
+    }
+}
+
+/// A chart that a release names by the address of its registry.
+fn of_registry(release: &Release, folder: &str, name: &str) -> Wanted {
+    Wanted {
+        name: name.to_owned(),
+        range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
+        url: format!("oci://{folder}"),
+        login: None,
+        pass_credentials: false,
+        plain_http: release.plain_http,
+        unsupported: Vec::new(),
+        alias: String::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 
 use golang::url::Url;
 
+use crate::deps::Wanted;
 use crate::place::{base, parent};
 
 /// The getter of an address without `::`.
@@ -77,6 +78,12 @@ pub trait Fetch: Send + Sync {
     /// # Errors
     /// Why it cannot be fetched.
     fn fetch(&self, address: &Address) -> Result<String, String>;
+
+    /// The directory of a chart that is in a repository or a registry, as an absolute path in the files of the world.
+    ///
+    /// # Errors
+    /// Why it cannot be fetched.
+    fn chart(&self, chart: &Wanted) -> Result<String, String>;
 }
 
 impl fmt::Debug for Address {

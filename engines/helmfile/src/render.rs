@@ -238,7 +238,8 @@ impl Helmfile {
             Purpose::Template | Purpose::Diff => self.template_flags(world, release, options)?,
             Purpose::Lint => self.lint_flags(world, release, options)?,
         };
-        let charted = &*self.with_fetched_chart(release)?;
+        let fetched = &*self.with_fetched_chart(release)?;
+        let charted = &*self.with_chart_of_repository(world, fetched)?;
         let chart = match self.is_chartified(charted) {
             true => {
                 self.check_dependencies(charted)?;
@@ -246,7 +247,7 @@ impl Helmfile {
             }
             false => self.chart_of(charted, options)?,
         };
-        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(charted);
+        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(fetched);
         Ok(Rendering { name, namespace, kube_context, shown, chart, values, flags, empty_lines: 0 })
     }
 

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use golang::time::{Time, Zone};
 use tree::Memory;
 
-use crate::{Address, Fetch, Format, List, Plan, Printed, Program, Result, Run, Settings, World};
+use crate::{
+    Address, Chart, Fetch, Format, Helm, List, Options, Plan, Printed, Program, Result, Run,
+    Settings, Template, Wanted, World,
+};
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
     plan_in(world(files))
@@ -248,6 +251,56 @@ impl Fetch for Fetched {
             "down" => Err("timed out".to_owned()),
             host => Ok(format!("/fetched/{host}")),
         }
+    }
+
+    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+        match chart.url.as_str() {
+            "https://down" => Err("timed out".to_owned()),
+            _ => Ok(format!("/fetched/{}", chart.name)),
+        }
+    }
+}
+
+/// Renders nothing: no release here has dependencies.
+struct NoHelm;
+
+impl Helm for NoHelm {
+    fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Err("nothing is to be rendered".to_owned())
+    }
+}
+
+#[test]
+fn charts_of_repositories_are_where_they_were_fetched_to() {
+    let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+    let rendered = |release: &str| -> Result<(String, String)> {
+        let text = format!(
+            "repositories:\n- {{name: web, url: 'https://up'}}\n- {{name: away, url: 'https://down'}}\n\
+             - {{name: closed, url: 'https://up', caFile: a.crt}}\nreleases: [{{name: a, {release}}}]\n"
+        );
+        let files = [
+            ("helmfile.yaml", text.as_str()),
+            ("fetched/app/Chart.yaml", chart),
+            ("web/here/Chart.yaml", chart),
+        ];
+        let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched)))?;
+        let all = plan.renderings(&Options::default(), &NoHelm)?;
+        let Chart::Path(path) = all.releases[0].chart.clone() else { panic!("it was made") };
+        Ok((path, all.releases[0].shown.clone()))
+    };
+    let of = |path: &str, shown: &str| (path.to_owned(), shown.to_owned());
+    assert_eq!(rendered("chart: web/app, version: ~1").unwrap(), of("/fetched/app", "web/app"));
+    let by_address = rendered("chart: 'oci://host/folder/app'").unwrap();
+    assert_eq!(by_address, of("/fetched/app", "oci://host/folder/app"));
+    // A directory of the name is taken first.
+    assert_eq!(rendered("chart: web/here").unwrap(), of("/web/here", "web/here"));
+    for (release, part) in [
+        ("chart: away/app", "cannot fetch the chart `away/app`: timed out"),
+        ("chart: none/app", "no repository `none`"),
+        ("chart: closed/app", "has caFile, which is not supported"),
+    ] {
+        let error = rendered(release).unwrap_err().to_string();
+        assert!(error.contains(part), "{release}: {error}");
     }
 }
 

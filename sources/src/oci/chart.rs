@@ -2,7 +2,11 @@
 //!
 //! Elsewhere: which version is wanted ([`crate::versions`]), what is in a chart (`helm`).
 
-use super::{Descriptor, Digest, Error, Layer, Manifest, Reference, Session};
+use golang::semver::Version;
+
+use super::{
+    Descriptor, Digest, Error, Known, Layer, Manifest, Reference, Remote, Selection, Session,
+};
 
 /// The media type of the layer that is a chart, packed as Helm packs it.
 pub const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
@@ -47,6 +51,32 @@ pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, La
     let manifest = client.manifest(digest).await?;
     let layer = client.layer(layer_of(&manifest)?).await?;
     Ok((manifest, layer))
+}
+
+/// The highest version in a range.
+///
+/// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
+///
+/// # Errors
+/// No tag is in the range, or the range is none.
+pub async fn choose(remote: &Remote, known: &Known, range: &str) -> Result<String, Error> {
+    if Version::parse_strict(range).is_ok() {
+        return Ok(range.to_owned());
+    }
+    let range = if range.is_empty() { "*" } else { range };
+    let selection = Selection::parse(range, None, true)?;
+    let tags = Session::new(remote, known)?.tags().await?;
+    Ok(version_of(&selection.choose(&tags)?.text()))
+}
+
+/// The layer that is the archive of a version.
+///
+/// # Errors
+/// As [`resolve`] and [`pull`].
+pub async fn fetch(remote: &Remote, known: &Known, version: &str) -> Result<Layer, Error> {
+    let session = Session::new(remote, known)?;
+    let digest = resolve(&session, version).await?;
+    pull(&session, &digest).await.map(|(_, layer)| layer)
 }
 
 /// The layer of a manifest that is the chart.

@@ -10,7 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use helmfile::{Address, Fetch, Source};
+use anyhow::Context as _;
+use helmfile::{Address, Fetch, Source, Wanted};
 use kustomize::{Files as _, Repository};
 use sources::archive::{ExtractOptions, extract_to_dir, unzip};
 use sources::bucket::{self, Endpoint, Identity, Remote, Server};
@@ -19,6 +20,7 @@ use sources::http::Tls;
 use tempfile::TempDir;
 use tree::{Entry, Files as _, Kind, Memory, RelPath};
 
+use super::charts::Charts;
 use crate::cli::connection::block_on;
 
 /// How long fetching a repository may take where the command has no limit.
@@ -29,8 +31,9 @@ pub(super) struct Remotes {
     disk: Disk,
     folder: TempDir,
     limit: Duration,
-    /// The directories of addresses that were asked for.
+    /// The directories of addresses and charts that were asked for.
     known: Mutex<BTreeMap<String, Result<String, String>>>,
+    charts: Mutex<Charts>,
 }
 
 impl Remotes {
@@ -42,7 +45,13 @@ impl Remotes {
         let folder = tempfile::Builder::new().prefix("helmfile-").tempdir();
         let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
         let limit = if limit.is_zero() { LONGEST } else { limit };
-        Ok(Self { disk: Disk::default(), folder, limit, known: Mutex::default() })
+        Ok(Self {
+            disk: Disk::default(),
+            folder,
+            limit,
+            known: Mutex::default(),
+            charts: Mutex::default(),
+        })
     }
 }
 
@@ -61,9 +70,36 @@ impl Fetch for Remotes {
         known.insert(key, done.clone());
         done
     }
+
+    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+        let Wanted { url, name, range, .. } = chart;
+        let key = ["chart", url, name, range].join("\n");
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = known.get(&key) {
+            return done.clone();
+        }
+        let place = self.folder.path().join(known.len().to_string());
+        let done = self.chart_into(&place, chart);
+        known.insert(key, done.clone());
+        done
+    }
 }
 
 impl Remotes {
+    fn chart_into(&self, place: &Path, chart: &Wanted) -> Result<String, String> {
+        let mut charts = self.charts.lock().unwrap_or_else(PoisonError::into_inner);
+        let archive = block_on(async {
+            let limit = self.limit;
+            let work = charts.archive(chart);
+            tokio::time::timeout(limit, work)
+                .await
+                .with_context(|| format!("timed out after {limit:?}"))?
+        });
+        unpack(&archive.map_err(|error| format!("{error:#}"))?, place)?;
+        // The archive of a chart has one directory, with its name.
+        within(place, &chart.name)
+    }
+
     fn fetch_into(&self, place: &Path, address: &Address) -> Result<String, String> {
         match address.source()? {
             Source::Git { host, path, folder, reference } => {

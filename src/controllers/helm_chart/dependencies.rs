@@ -16,6 +16,7 @@ use reconcile::{Rest, Wake, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{self, Answer, Credentials, Files, Index, Place, Repository};
+use sources::oci::chart;
 use sources::reason::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
 use tree::{Memory, RelPath};
@@ -138,10 +139,10 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
     let secrets = helm_repository::secrets(&object, &mut references).await;
     let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
     let (remote, known) = (remote.map_err(said)?, &context.remotes.oci);
-    let chosen = oci_registry::version(&remote, known, version).await.map_err(|error| {
+    let chosen = chart::choose(&remote, known, version).await.map_err(|error| {
         format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
     })?;
-    let layer = oci_registry::layer(&remote, known, &chosen).await.map_err(|error| {
+    let layer = chart::fetch(&remote, known, &chosen).await.map_err(|error| {
         format!("chart download of version '{chosen}' failed: {}", chain(&error))
     })?;
     let (dependency, at) = (dependency.clone(), url.to_owned());

@@ -6,9 +6,8 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use golang::semver::Version;
 use reconcile::{Reason, Rest, Wake};
-use sources::oci::{Error, Known, Layer, Reference, Remote, Selection, Session, chart};
+use sources::oci::{Error, Known, Layer, Remote, chart};
 use sources::reason::{AUTHENTICATION_FAILED, CHART_PULL_ERROR, INVALID_CHART_REFERENCE};
 
 use super::world::{Found, failed};
@@ -48,26 +47,13 @@ fn name_of(chart: &str) -> &str {
 pub(super) async fn choose(
     remote: &Remote,
     known: &Known,
-    chart: &str,
+    name: &str,
     range: &str,
 ) -> Result<(Found, String, String), Rest> {
     let refused =
         |error: Error| refused("failed to get chart version for remote reference", &error);
-    let version = version(remote, known, range).await.map_err(refused)?;
-    Ok((Found::Tag(version.clone()), name_of(chart).to_owned(), version))
-}
-
-/// The highest version in a range.
-///
-/// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
-pub(super) async fn version(remote: &Remote, known: &Known, range: &str) -> Result<String, Error> {
-    if Version::parse_strict(range).is_ok() {
-        return Ok(range.to_owned());
-    }
-    let range = if range.is_empty() { "*" } else { range };
-    let selection = Selection::parse(range, None, true)?;
-    let tags = Session::new(remote, known)?.tags().await?;
-    Ok(chart::version_of(&selection.choose(&tags)?.text()))
+    let version = chart::choose(remote, known, range).await.map_err(refused)?;
+    Ok((Found::Tag(version.clone()), name_of(name).to_owned(), version))
 }
 
 /// Fetches the archive of a version.
@@ -77,17 +63,9 @@ pub(super) async fn pull(
     version: &str,
 ) -> Result<Vec<u8>, Rest> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
-    let layer = layer(remote, &run.context.remotes.oci, version).await.map_err(refused)?;
+    let layer = chart::fetch(remote, &run.context.remotes.oci, version).await.map_err(refused)?;
     let read = move || read(layer).map_err(|error| failed(CHART_PULL_ERROR, error.to_string()));
     blocking(CHART_PULL_ERROR, "reading the chart", read).await
-}
-
-/// The layer that is the archive of a version.
-pub(super) async fn layer(remote: &Remote, known: &Known, version: &str) -> Result<Layer, Error> {
-    let session = Session::new(remote, known)?;
-    let tag = Reference::tag(&chart::tag_of(version))?;
-    let digest = session.resolve(&tag).await?;
-    chart::pull(&session, &digest).await.map(|(_, layer)| layer)
 }
 
 /// The bytes of a layer. Blocks.
@@ -99,6 +77,8 @@ pub(super) fn read(mut layer: Layer) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use sources::oci::Selection;
+
     use super::*;
 
     #[test]
