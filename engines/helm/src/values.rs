@@ -24,6 +24,7 @@ pub use references::{
     read, yaml,
 };
 pub(crate) use table::empty;
+pub use table::over;
 
 /// How deep values may be nested. Differs(helm): it goes as deep as its stack.
 pub const MAX_DEPTH: usize = 256;

@@ -14,7 +14,7 @@
 //! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions,
 //!    `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
-//!    `digest.rs` tells whether two plans are the same.
+//!    `operation.rs` says how releases are operated on, and `digest.rs` tells whether two plans are the same.
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
 //!    `references.rs` refuses references to secrets.
 
@@ -31,6 +31,7 @@ mod inherited;
 mod load;
 mod lock;
 mod maps;
+mod operation;
 mod place;
 mod plan;
 mod policy;
@@ -53,6 +54,7 @@ mod yaml;
 pub use chartify::{Helm, Template};
 pub use deps::{Dependencies, Unlocked, Wanted};
 pub use error::{Error, Result};
+pub use operation::Operation;
 pub use plan::Plan;
 pub use print::{Format, List, Printed};
 pub use remote::{Address, Fetch, Source};

@@ -12,6 +12,7 @@ use crate::charts::{is_local, normal};
 use crate::error::Result;
 use crate::graph::{Needs, groups};
 use crate::load::Helmfile;
+use crate::operation::Operation;
 use crate::place::{base, clean};
 use crate::plan::Plan;
 use crate::references;
@@ -30,6 +31,15 @@ pub enum Purpose {
     Lint,
     /// `diff`.
     Diff,
+    /// `apply`: operations of Helm, of which hooks that name manifests are a part.
+    Apply,
+}
+
+impl Purpose {
+    /// Whether releases that must not be there are of interest.
+    fn has_unwanted(self) -> bool {
+        matches!(self, Self::Diff | Self::Apply)
+    }
 }
 
 /// Flags of `template`, `lint` and `diff`.
@@ -97,6 +107,14 @@ pub struct Rendering {
     pub values: Vec<Vec<u8>>,
     /// Flags of `helm template` or `helm lint`.
     pub flags: Vec<String>,
+    /// What other releases call it in `needs`.
+    pub id: String,
+    /// What it needs, by [`Rendering::id`].
+    pub needs: Vec<String>,
+    /// The number of its helmfile: helmfile has done all of those before when it begins with it.
+    pub helmfile: usize,
+    /// How Helm's operations on it are done, for [`Purpose::Apply`] only.
+    pub operation: Operation,
     /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
     /// of its releases.
     pub empty_lines: usize,
@@ -120,7 +138,7 @@ pub struct Unwanted {
 pub struct Renderings {
     /// In the order in which they are printed.
     pub releases: Vec<Rendering>,
-    /// Selected releases that are not to be installed, for [`Purpose::Diff`] only.
+    /// Selected releases that are not to be installed, for [`Purpose::Diff`] and [`Purpose::Apply`] only.
     pub unwanted: Vec<Unwanted>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
@@ -135,7 +153,7 @@ impl Plan {
     /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
     pub fn renderings(self, options: &Options, helm: &dyn Helm) -> Result<Renderings> {
         let mut all = Renderings::default();
-        for mut helmfile in self.helmfiles {
+        for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
             let said = helmfile.skipped_hooks(
                 &self.world,
                 &helmfile.spec.hooks,
@@ -148,7 +166,7 @@ impl Plan {
             all.has_releases = true;
             let (releases, unwanted): (Vec<_>, Vec<_>) =
                 releases.into_iter().partition(Release::is_desired);
-            if options.purpose == Purpose::Diff {
+            if options.purpose.has_unwanted() {
                 all.unwanted.extend(unwanted.iter().map(|release| helmfile.unwanted(release)));
             }
             let mut empty_lines =
@@ -164,6 +182,7 @@ impl Plan {
                 let rendering = helmfile.rendering(&self.world, release, options, helm);
                 let mut rendering = rendering.map_err(|error| error.at(&owner))?;
                 rendering.empty_lines = std::mem::take(&mut empty_lines);
+                rendering.helmfile = number;
                 all.releases.push(rendering);
             }
         }
@@ -235,8 +254,8 @@ impl Helmfile {
         self.check_address(release, self.chart(release))?;
         let values = self.release_values(world, release)?;
         let flags = match options.purpose {
-            Purpose::Template | Purpose::Diff => self.template_flags(world, release, options)?,
             Purpose::Lint => self.lint_flags(world, release, options)?,
+            _ => self.template_flags(world, release, options)?,
         };
         let fetched = &*self.with_fetched_chart(release)?;
         let charted = &*self.with_chart_of_repository(world, fetched)?;
@@ -248,7 +267,23 @@ impl Helmfile {
             false => self.chart_of(charted, options)?,
         };
         let Unwanted { name, namespace, kube_context, shown } = self.unwanted(fetched);
-        Ok(Rendering { name, namespace, kube_context, shown, chart, values, flags, empty_lines: 0 })
+        Ok(Rendering {
+            name,
+            namespace,
+            kube_context,
+            shown,
+            chart,
+            values,
+            flags,
+            id: release.id(),
+            needs: release.needs.clone(),
+            helmfile: 0,
+            operation: match options.purpose {
+                Purpose::Apply => self.operation(release)?,
+                _ => Operation::default(),
+            },
+            empty_lines: 0,
+        })
     }
 
     /// The chart of a release as it is on the disk.
@@ -286,10 +321,18 @@ impl Helmfile {
             .into());
         }
         let reuses = release.reuse_values.unwrap_or(self.spec.helm_defaults.reuse_values);
-        if reuses && purpose == Purpose::Diff {
+        if reuses && purpose.has_unwanted() {
             return Err("`reuseValues` is not supported, because values then depend on the cluster: put them into \
                         values files"
                 .into());
+        }
+        let mut hooks = release.hooks.iter().chain(&self.spec.hooks);
+        if let Some(hook) = hooks.next().filter(|_| purpose == Purpose::Apply) {
+            let name = if hook.name.is_empty() { &hook.command } else { &hook.name };
+            return Err(format!(
+                "the hook `{name}` is not supported, because it runs a program: use a hook of the chart or a Job"
+            )
+            .into());
         }
         if !release.secrets.is_empty() {
             return Err("`secrets` would be decrypted by helm-secrets, which is not supported: decrypt them first \

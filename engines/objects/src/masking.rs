@@ -81,7 +81,13 @@ impl Masking {
     /// The same, with what the Secrets among some manifests hold.
     #[must_use]
     pub fn with_manifests<'o>(self, manifests: impl IntoIterator<Item = &'o Object>) -> Self {
-        let mut contents: Vec<Vec<u8>> = manifests.into_iter().flat_map(contents).collect();
+        self.with(manifests.into_iter().flat_map(contents))
+    }
+
+    /// The same, with more contents of Secrets.
+    #[must_use]
+    pub fn with(self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut contents: Vec<Vec<u8>> = more.into_iter().collect();
         if contents.is_empty() {
             return self;
         }

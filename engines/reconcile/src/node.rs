@@ -28,6 +28,25 @@ impl Node {
         }
     }
 
+    /// A part of this node, which has waits of its own: what wakes it makes the whole run.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Self {
+        Self { name: format!("{}{PART}{name}", self.name), ..self.clone() }
+    }
+
+    /// The node whose part this is; itself if it is none.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let name = self.name.split_once(PART).map_or(self.name.as_str(), |(whole, _)| whole);
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+
+    /// Whether this is a part of a node.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.name.contains(PART)
+    }
+
     /// `namespace/name` as Flux's messages quote it, or the name alone when cluster-scoped.
     pub fn namespaced_name(&self) -> String {
         let Self { namespace, name, .. } = self;
@@ -42,9 +61,21 @@ impl fmt::Display for Node {
     }
 }
 
+/// What stands before the name of a part: no name of Kubernetes has it.
+const PART: char = '#';
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_knows_its_whole() {
+        let whole = Node::new("apps", "Deployment", "a", "x");
+        let part = whole.part("b/y");
+        assert_eq!(part.to_string(), "Deployment/a/x#b/y");
+        assert!(part.is_part() && !whole.is_part());
+        assert_eq!((part.whole(), whole.whole()), (whole.clone(), whole));
+    }
 
     #[test]
     fn a_node_reads_as_kind_namespace_name() {

@@ -4,9 +4,10 @@
 //! Elsewhere: what each of them means (`helm::chart`, `helm::strvals`).
 
 use golang::Value;
-use golang::value::{Map, Str, Type};
+use golang::value::{Map, Str};
 use helm::chart::read_values;
 use helm::strvals::{Mode, set};
+use helm::values::over;
 
 use super::files::read;
 use super::flags::Flags;
@@ -63,19 +64,6 @@ fn object(text: &[u8]) -> Option<Map> {
         Value::Map(map) if text[end..].trim_ascii().is_empty() => Some(map),
         _ => None,
     }
-}
-
-/// A table over another one; tables in both are put together. As deep as what was read, which is bounded.
-fn over(under: &Map, more: &Map) -> Map {
-    let merged = Map::new(Type::Any, under.entries());
-    for (key, value) in more.entries() {
-        let value = match (merged.get(&key), value) {
-            (Some(Value::Map(under)), Value::Map(more)) => Value::Map(over(&under, &more)),
-            (_, value) => value,
-        };
-        merged.insert(key, value);
-    }
-    merged
 }
 
 /// The items of a list with commas, in which quotes hold what has a comma itself.

@@ -96,3 +96,18 @@ pub(super) fn value_at(values: &Map, path: &str) -> Option<Value> {
     };
     found.filter(|value| !matches!(value, Value::Map(_)))
 }
+
+/// A table of values over another one, as Helm puts values files together: tables in both are merged. As deep as what was
+/// read, which is bounded.
+#[must_use]
+pub fn over(under: &Map, more: &Map) -> Map {
+    let merged = Map::new(Type::Any, under.entries());
+    for (key, value) in more.entries() {
+        let value = match (merged.get(&key), value) {
+            (Some(Value::Map(under)), Value::Map(more)) => Value::Map(over(&under, &more)),
+            (_, value) => value,
+        };
+        merged.insert(key, value);
+    }
+    merged
+}
