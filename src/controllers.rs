@@ -21,6 +21,7 @@ pub(crate) mod git_repository;
 pub(crate) mod helm_chart;
 pub(crate) mod helm_release;
 pub(crate) mod helm_repository;
+pub(crate) mod helmfile;
 pub(crate) mod hold;
 pub(crate) mod http_archive;
 pub(crate) mod hub;

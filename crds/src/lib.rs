@@ -18,6 +18,7 @@ mod custom_resource;
 mod duration;
 mod health_check;
 pub mod helm;
+pub mod helmfile;
 mod inventory;
 pub mod kustomize;
 mod object;
@@ -69,6 +70,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<source::ExternalArtifact>(),
     Kind::of::<source::GitRepository>(),
     Kind::of::<source::HelmChart>(),
+    Kind::of::<helmfile::Helmfile>(),
     Kind::of::<helm::HelmRelease>(),
     Kind::of::<source::HelmRepository>(),
     Kind::of::<windlass::HTTPArchive>(),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::condition::Condition;
 use crate::helm::{HelmRelease, HelmReleaseStatus};
+use crate::helmfile::{Helmfile, HelmfileStatus};
 use crate::kustomize::{Kustomization, KustomizationStatus};
 use crate::source::{
     Bucket, BucketStatus, ExternalArtifact, ExternalArtifactStatus, GitRepository,
@@ -137,6 +138,25 @@ macro_rules! applier {
 
 applier!(HelmRelease, Kustomization);
 
+/// Health is Helm's business here, by its own rules.
+impl Applier for Helmfile {
+    fn depends_on(&self) -> &[DependencyReference] {
+        &self.spec.depends_on
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &[]
+    }
+
+    fn kube_config(&self) -> Option<&KubeConfigReference> {
+        self.spec.kube_config.as_ref()
+    }
+
+    fn service_account_name(&self) -> Option<&str> {
+        self.spec.service_account_name.as_deref()
+    }
+}
+
 macro_rules! reconciled {
     ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(
         impl Reconciled for $kind {
@@ -194,6 +214,7 @@ reconciled!(
     HelmChart HelmChartStatus,
     HelmRelease HelmReleaseStatus inventory,
     HelmRepository HelmRepositoryStatus,
+    Helmfile HelmfileStatus,
     Kustomization KustomizationStatus inventory,
     OCIRepository OCIRepositoryStatus
 );

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
+use crate::helmfile::Helmfile;
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
@@ -69,6 +70,7 @@ fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     check_kind::<Kustomization>("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     check_kind::<HelmRelease>("helm.toolkit.fluxcd.io/v2", "HelmRelease");
     check_kind::<HTTPArchive>("source.windlass.dev/v1alpha1", "HTTPArchive");
+    check_kind::<Helmfile>("helmfile.windlass.dev/v1alpha1", "Helmfile");
 }
 
 #[test]
@@ -85,6 +87,10 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
         })),
         minimal::<Bucket>(json!({ "bucketName": "a", "endpoint": "b", "interval": interval })),
         minimal::<HTTPArchive>(json!({ "url": "https://a/b.tgz", "interval": interval })),
+        minimal::<Helmfile>(json!({
+            "interval": interval,
+            "sourceRef": { "kind": "GitRepository", "name": "a" },
+        })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<HelmRelease>(json!({
             "chartRef": { "kind": "OCIRepository", "name": "a" },

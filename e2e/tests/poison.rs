@@ -195,6 +195,8 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "HelmRelease" => json!({"interval": "1m", "targetNamespace": "nowhere",
             "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}}),
         "HelmRepository" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a"}),
+        "Helmfile" => json!({"interval": "1m", "targetNamespace": "nowhere",
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "Kustomization" => json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "OCIRepository" => {

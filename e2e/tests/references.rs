@@ -165,6 +165,44 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     ("HelmRelease", "waitStrategy", NoObject, ""),
     ("HelmRepository", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
     ("HelmRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    ("Helmfile", "dependsOn", Dependency, r#"{"dependsOn": [{"name": "NAME"}]}"#),
+    (
+        "Helmfile",
+        "dependsOn[]",
+        Dependency,
+        r#"{"dependsOn": [{"name": "NAME", "readyExpr": "true"}]}"#,
+    ),
+    ("Helmfile", "driftDetection.ignore[].target", NoObject, ""),
+    ("Helmfile", "env[]", NoObject, ""),
+    ("Helmfile", "envFrom[]", Secret, r#"{"envFrom": [{"kind": "Secret", "name": "NAME"}]}"#),
+    ("Helmfile", "kubeConfig", Secret, r#"{"kubeConfig": {"secretRef": {"name": "NAME"}}}"#),
+    (
+        "Helmfile",
+        "kubeConfig.configMapRef",
+        Unsupported,
+        r#"{"kubeConfig": {"configMapRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "Helmfile",
+        "kubeConfig.secretRef",
+        Secret,
+        r#"{"kubeConfig": {"secretRef": {"name": "NAME", "key": "a"}}}"#,
+    ),
+    ("Helmfile", "serviceAccountName", Account, r#"{"serviceAccountName": "NAME"}"#),
+    (
+        "Helmfile",
+        "sourceRef",
+        Source("GitRepository"),
+        r#"{"sourceRef": {"kind": "GitRepository", "name": "NAME"}}"#,
+    ),
+    ("Helmfile", "suspendedReleases[]", NoObject, ""),
+    ("Helmfile", "valuesFrom", Secret, r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME"}]}"#),
+    (
+        "Helmfile",
+        "valuesFrom[]",
+        Secret,
+        r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME", "valuesKey": "a"}]}"#,
+    ),
     (
         "Kustomization",
         "decryption.secretRef",
@@ -335,6 +373,8 @@ fn base(kind: &str) -> Value {
             json!({"interval": "1h", "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}})
         }
         "HelmRepository" => json!({"interval": "1h", "url": "https://127.0.0.1:1/a"}),
+        "Helmfile" => json!({"interval": "1h", "path": "shop", "targetNamespace": "nowhere",
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "OCIRepository" => {
             json!({"interval": "1h", "url": "oci://127.0.0.1:1/a", "ref": {"tag": "latest"}})
         }
@@ -465,7 +505,12 @@ const FILES: [(&str, &str); 2] = [
 
 fn files() -> Vec<(&'static str, String)> {
     let files = FILES.map(|(path, text)| (path, text.to_owned()));
-    files.into_iter().chain([("deploy/map.yaml", config_map("of-deploy", "1"))]).collect()
+    let helmfile = "releases:\n- {name: app, chart: ../chart}\n";
+    let more = [
+        ("deploy/map.yaml", config_map("of-deploy", "1")),
+        ("shop/helmfile.yaml", helmfile.to_owned()),
+    ];
+    files.into_iter().chain(more).collect()
 }
 
 /// Runs every case and reports all failures together.

@@ -3,12 +3,12 @@
 //! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
 //! `helmfile`), rendering a release (`cli::template`).
 
-mod charts;
 mod deps;
 mod diff;
 mod files;
 mod flags;
 mod lint;
+mod logins;
 mod programs;
 mod remotes;
 

@@ -7,11 +7,11 @@ mod chart;
 mod finalize;
 mod owner;
 mod pause;
-mod report;
-mod status;
+pub(super) mod report;
+pub(super) mod status;
 mod template;
-mod values;
-mod wish;
+pub(super) mod values;
+pub(super) mod wish;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use reconcile::{Facts, Node, Rest};
 use release::Desired;
 
 use self::owner::{Held, ReleaseOwner};
+pub(super) use self::pause::released_parts;
 use self::wish::{Parts, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;

@@ -5,7 +5,7 @@
 
 mod oci_registry;
 mod resolve;
-mod wish;
+pub(super) mod wish;
 pub(crate) mod world;
 
 use std::fs::File;

@@ -14,6 +14,8 @@ pub(crate) struct Hub {
     queues: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
     /// Woken, and not yet running.
     queued: Mutex<BTreeSet<Node>>,
+    /// Parts of nodes that were woken since their node asked for them.
+    parts: Mutex<BTreeSet<Node>>,
     metrics: std::sync::Arc<Metrics>,
 }
 
@@ -21,7 +23,7 @@ impl Hub {
     /// A hub without queues.
     pub(crate) fn new(metrics: std::sync::Arc<Metrics>) -> Self {
         let (graph, queues, queued) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { graph, queues, queued, metrics }
+        Self { graph, queues, queued, parts: Mutex::default(), metrics }
     }
 
     /// Opens the queue of a kind: what is woken comes out of it. A kind has one queue.
@@ -35,8 +37,12 @@ impl Hub {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a node for reconciliation; a wake during a run makes it run once more.
+    /// Queues a node for reconciliation, or the node whose part it is; a wake during a run makes it run once more.
     pub(crate) fn wake(&self, node: &Node, why: WakeReason) {
+        if node.is_part() {
+            self.parts().insert(node.clone());
+        }
+        let node = &node.whole();
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(&node.kind) {
             self.metrics.woke(&node.kind, why);
@@ -46,6 +52,18 @@ impl Hub {
             // A closed queue means that the process is shutting down.
             queue.send(node.clone()).unwrap_or_default();
         }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeSet<Node>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The parts of a node that were woken since this was asked last.
+    pub(crate) fn woken_parts(&self, whole: &Node) -> BTreeSet<Node> {
+        let mut parts = self.parts();
+        let of_it = parts.iter().filter(|part| part.whole() == *whole).cloned().collect();
+        parts.retain(|part| part.whole() != *whole);
+        of_it
     }
 
     fn queued(&self) -> MutexGuard<'_, BTreeSet<Node>> {
@@ -81,6 +99,7 @@ impl Hub {
     /// A node is gone.
     pub(crate) fn forget(&self, node: &Node) {
         self.leaves_queue(node);
+        self.parts().retain(|part| part.whole() != *node);
         self.graph().forget(node);
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crds::helm::HelmRelease;
+use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
 use crds::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
@@ -24,7 +25,7 @@ use super::permit::Permits;
 use super::remotes::Remotes;
 use super::run::run_kind;
 use super::target::Targets;
-use super::{helm_release, kustomization};
+use super::{helm_release, helmfile, kustomization};
 use crate::cluster::Cluster;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -86,6 +87,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<HelmChart>().providing::<HelmChart>(),
     Kind::of::<HelmRelease>().owning(helm_release::OWNERSHIP),
     Kind::of::<HelmRepository>().providing::<HelmRepository>(),
+    Kind::of::<Helmfile>().owning(helmfile::OWNERSHIP).optional(),
     Kind::of::<Kustomization>().owning(kustomization::OWNERSHIP),
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
 ];

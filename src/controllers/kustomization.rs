@@ -3,14 +3,14 @@
 //! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `substitution`), where a run may
 //! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
 
-mod bases;
+pub(super) mod bases;
 mod build;
 mod finalize;
 mod generated;
 mod manifests;
 mod pause;
 mod report;
-mod resolve;
+pub(super) mod resolve;
 mod retry;
 mod substitution;
 mod wish;
@@ -25,7 +25,7 @@ use crds::Artifact;
 use crds::kustomize::Kustomization;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::Resource as _;
+use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{DependencyState, Edge, Facts, Node, Rest, Retries, Time, reason};
 use tree::Trace;
@@ -157,7 +157,7 @@ impl Applied for Kustomization {
     type Came = Came;
 
     fn source(&self) -> Option<Node> {
-        Some(resolve::source_node(self))
+        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
     }
 
     fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
@@ -258,7 +258,9 @@ impl Session {
         timeouts: Timeouts,
     ) -> Ended {
         let requeue = self.context.settings.requeue_dependency;
-        let artifact = match resolve::artifact(&self.context, object, self.in_future(requeue)) {
+        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let retry_at = self.in_future(requeue);
+        let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
             Ok(artifact) => artifact,
             Err(rest) => return Ended::early(object, rest),
         };

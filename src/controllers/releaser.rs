@@ -19,6 +19,7 @@ mod observe;
 pub(crate) mod postrender;
 mod prepare;
 pub(crate) mod preview;
+pub(crate) mod rival;
 pub(crate) mod storage;
 pub(crate) mod world;
 mod write;
@@ -58,6 +59,11 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// The marks on the objects of its releases.
     const OWNERSHIP: Ownership;
 
+    /// Labels that objects get when they are applied, beside those of their manifests.
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The status of the release, as decisions see it.
     fn status(&self) -> Status;
 
@@ -79,8 +85,9 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Whether somebody asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Another owner that has the release of a record, by the uid in the record's journal: its node, and what to do.
-    fn rival(&self, uid: &str, last: &Record) -> Option<(Node, String)>;
+    /// Another owner that has the release of a record: its node, and what to do. The uid is that of the record's journal,
+    /// if it has one.
+    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)>;
 
     /// Tells of an event that belongs to no status.
     fn announce(&self, event: Event);

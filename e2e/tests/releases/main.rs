@@ -9,6 +9,7 @@ mod bad_input;
 mod crds;
 mod drift;
 mod flux_cli;
+mod helmfiles;
 mod hooks;
 mod install_and_upgrade;
 mod interop;

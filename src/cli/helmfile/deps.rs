@@ -1,13 +1,15 @@
 //! `windlass helmfile deps`: the versions of charts in repositories, chosen and locked.
 //!
-//! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories (`charts.rs`).
+//! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories
+//! (`controllers::helmfile`).
 
 use anyhow::Context as _;
 use helmfile::{Plan, Printed, Unlocked};
 
 use super::Outcome;
-use super::charts::Charts;
+use super::logins;
 use crate::cli::connection::block_on;
+use crate::controllers::helmfile::charts::Charts;
 
 /// Writes the lock files of a plan.
 pub(super) fn run(plan: &Plan) -> Result<Outcome, String> {
@@ -19,7 +21,7 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome, String> {
         outcome.summary =
             "no release has a chart of a repository, so there is nothing to lock\n".to_owned();
     }
-    let mut charts = Charts::default();
+    let mut charts = logins::charts();
     for unlocked in &all.unlocked {
         let lock = block_on(lock(unlocked, &mut charts)).map_err(|error| format!("{error:#}"))?;
         std::fs::write(&unlocked.path, lock)

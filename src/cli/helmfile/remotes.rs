@@ -20,8 +20,9 @@ use sources::http::Tls;
 use tempfile::TempDir;
 use tree::{Entry, Files as _, Kind, Memory, RelPath};
 
-use super::charts::Charts;
+use super::logins;
 use crate::cli::connection::block_on;
+use crate::controllers::helmfile::charts::Charts;
 
 /// How long fetching a repository may take where the command has no limit.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -50,7 +51,7 @@ impl Remotes {
             folder,
             limit,
             known: Mutex::default(),
-            charts: Mutex::default(),
+            charts: Mutex::new(logins::charts()),
         })
     }
 }

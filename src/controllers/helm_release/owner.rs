@@ -10,14 +10,14 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Event as ReleaseEvent, Report, Status};
-use release::{Desired, Record, snapshot};
+use release::{Desired, Record};
 
 use super::{OWNERSHIP, report, status};
 use crate::controllers::context::Context;
-use crate::controllers::kind::{Controlled as _, node_named};
+use crate::controllers::kind::Controlled as _;
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::record::{Latest, status_of};
-use crate::controllers::releaser::Owner;
+use crate::controllers::releaser::{self, Owner};
 use crate::controllers::{hold, marks};
 use crate::events::Event;
 
@@ -144,20 +144,16 @@ impl Owner for ReleaseOwner {
         marks::is_asked(&*self.object())
     }
 
-    fn rival(&self, uid: &str, last: &Record) -> Option<(Node, String)> {
-        let all = self.context.store::<HelmRelease>().state();
-        let other = all.iter().find(|it| it.uid().as_deref() == Some(uid))?;
-        let known = status::read(other);
-        if !snapshot::latest(&known.history).is_some_and(|it| it.targets(last)) {
-            return None;
-        }
-        let (name, namespace) = (other.name_any(), other.namespace().unwrap_or_default());
+    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)> {
+        let node = releaser::rival::holder(&self.context, uid, last)?;
         let text = format!(
-            "release {} belongs to HelmRelease {namespace}/{name}; set another spec.releaseName or \
-             spec.targetNamespace in this one, or delete the other one",
-            last.full_name()
+            "release {} belongs to {} {}; set another spec.releaseName or spec.targetNamespace in this one, or remove \
+             it there",
+            last.full_name(),
+            node.kind,
+            node.namespaced_name()
         );
-        Some((node_named::<HelmRelease>(&namespace, &name), text))
+        Some((node, text))
     }
 
     fn announce(&self, event: Event) {

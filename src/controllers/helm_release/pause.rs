@@ -16,7 +16,7 @@ use reconcile::{Rest, Time, WindowState, reason};
 use release::phase::Gates;
 use release::plan::is_under_way;
 use release::snapshot::latest;
-use release::status::RELEASED;
+use release::status::{RELEASED, Status};
 
 use super::wish::{self, Parts, Timeouts};
 use super::{Ended, Session, chart, post_renderers, status};
@@ -127,19 +127,7 @@ impl Session {
         timeouts: &Timeouts,
         is_suspended: bool,
     ) -> Arc<Wish> {
-        let known = status::read(object);
-        let of = latest(&known.history);
-        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());
-        let version = of.map(|it| &it.chart_version);
-        let parts = Parts {
-            chart_name: text(of.map(|it| &it.chart_name)),
-            chart_version: text(attempted.filter(|_| is_suspended).or(version)),
-            app_version: text(of.map(|it| &it.app_version)),
-            oci_digest: text(of.map(|it| &it.oci_digest)),
-            config_digest: text(of.map(|it| &it.config_digest)),
-            artifact_digest: String::new(),
-        };
+        let parts = released_parts(&status::read(object), is_suspended);
         let settings = &self.context.settings;
         let options = ActionOptions::of(&object.spec, settings);
         Arc::new(Wish {
@@ -152,6 +140,22 @@ impl Session {
             ignore: Rules::default(),
             secrets: Masking::default(),
         })
+    }
+}
+
+/// What the release was made from that there is.
+pub(in crate::controllers) fn released_parts(known: &Status, is_suspended: bool) -> Parts {
+    let of = latest(&known.history);
+    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());
+    let version = of.map(|it| &it.chart_version);
+    Parts {
+        chart_name: text(of.map(|it| &it.chart_name)),
+        chart_version: text(attempted.filter(|_| is_suspended).or(version)),
+        app_version: text(of.map(|it| &it.app_version)),
+        oci_digest: text(of.map(|it| &it.oci_digest)),
+        config_digest: text(of.map(|it| &it.config_digest)),
+        artifact_digest: String::new(),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::events::{Event, Severity};
 const GROUP: &str = "helm.toolkit.fluxcd.io";
 
 /// An event as it is recorded.
-pub(super) fn event(of: &ReleaseEvent) -> Event {
+pub(in crate::controllers) fn event(of: &ReleaseEvent) -> Event {
     let severity = if of.warning { Severity::Error } else { Severity::Info };
     let facts = [
         ("revision", &of.revision),
@@ -38,7 +38,7 @@ pub(super) fn event(of: &ReleaseEvent) -> Event {
 }
 
 /// The status with what was decided, and what is under way.
-pub(super) fn progress(
+pub(in crate::controllers) fn progress(
     object: &HelmRelease,
     told: &Told,
     inventory: Option<ResourceInventory>,
@@ -85,26 +85,26 @@ fn running(text: &str) -> Option<Rest> {
 }
 
 /// How a run ended.
-pub(super) struct Run<'a> {
-    pub(super) rest: &'a Rest,
+pub(in crate::controllers) struct Run<'a> {
+    pub(in crate::controllers) rest: &'a Rest,
     /// What was wished for, if the run came that far.
-    pub(super) desired: Option<&'a Desired>,
+    pub(in crate::controllers) desired: Option<&'a Desired>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
-    pub(super) helm_chart: Option<&'a str>,
+    pub(in crate::controllers) helm_chart: Option<&'a str>,
     /// What the operation does that is under way, as its journal says.
-    pub(super) running: Option<&'a str>,
-    pub(super) now: Time,
+    pub(in crate::controllers) running: Option<&'a str>,
+    pub(in crate::controllers) now: Time,
 }
 
 /// What is written and told at the end of a run.
-pub(super) struct Report {
-    pub(super) before: HelmReleaseStatus,
-    pub(super) after: HelmReleaseStatus,
-    pub(super) event: Option<Event>,
+pub(in crate::controllers) struct Report {
+    pub(in crate::controllers) before: HelmReleaseStatus,
+    pub(in crate::controllers) after: HelmReleaseStatus,
+    pub(in crate::controllers) event: Option<Event>,
 }
 
 /// Derives status and event from where a run came to rest.
-pub(super) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
+pub(in crate::controllers) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
     let before = status_of(object);
     let known = status::read(object);
     let had = conditions_of(&before.conditions);
@@ -150,7 +150,7 @@ fn run_event(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opt
 }
 
 /// A line in the log.
-pub(super) fn log(object: &HelmRelease, event: &Event) {
+pub(in crate::controllers) fn log(object: &HelmRelease, event: &Event) {
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     let (why, text) = (&event.reason, &event.message);
     match event.severity {

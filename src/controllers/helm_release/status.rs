@@ -12,10 +12,10 @@ use release::status::{self, DRIFTED, RELEASED, REMEDIATED, Said, Status, TEST_SU
 use crate::controllers::record::{conditions_of, status_of, through};
 
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
+pub(in crate::controllers) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
 /// What decisions read of a status.
-pub(super) fn read(object: &HelmRelease) -> Status {
+pub(in crate::controllers) fn read(object: &HelmRelease) -> Status {
     let status = status_of(object);
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
@@ -65,7 +65,10 @@ fn said(conditions: &[Condition], kind: &str) -> Option<Said> {
 ///
 /// # Errors
 /// When a revision of the history has something that the definition does not allow.
-pub(super) fn write(status: &Status, of: &mut HelmReleaseStatus) -> Result<(), Rest> {
+pub(in crate::controllers) fn write(
+    status: &Status,
+    of: &mut HelmReleaseStatus,
+) -> Result<(), Rest> {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Some(history) = through(&status.history) else {
         let text = "the history of the release cannot be written to the status";
@@ -95,7 +98,7 @@ pub(super) fn write(status: &Status, of: &mut HelmReleaseStatus) -> Result<(), R
 }
 
 /// The conditions of our own that a status says, beside those that were there.
-pub(super) fn conditions<'a>(
+pub(in crate::controllers) fn conditions<'a>(
     status: &Status,
     had: &'a [Condition],
     generation: i64,
@@ -117,7 +120,7 @@ pub(super) fn conditions<'a>(
 }
 
 /// Whether the status has not come to rest, so that an operation may be under way.
-pub(super) fn is_reconciling(object: &HelmRelease) -> bool {
+pub(in crate::controllers) fn is_reconciling(object: &HelmRelease) -> bool {
     object.condition(reconcile::RECONCILING).is_some_and(|it| it.status == "True")
 }
 
@@ -125,7 +128,7 @@ pub(super) fn is_reconciling(object: &HelmRelease) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn check(object: &HelmRelease) -> Result<(), Rest> {
+pub(in crate::controllers) fn check(object: &HelmRelease) -> Result<(), Rest> {
     let history = serde_json::to_value(status_of(object).history).unwrap_or_default();
     serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
         let text = format!(
@@ -136,7 +139,7 @@ pub(super) fn check(object: &HelmRelease) -> Result<(), Rest> {
 }
 
 /// The generation of an object.
-pub(super) fn generation(object: &HelmRelease) -> i64 {
+pub(in crate::controllers) fn generation(object: &HelmRelease) -> i64 {
     object.meta().generation.unwrap_or_default()
 }
 

@@ -18,16 +18,16 @@ use crate::controllers::reference::References;
 use crate::controllers::source::world::blocking;
 
 /// The values could not be put together.
-pub(super) const VALUES_ERROR: Reason = Reason::new("ValuesError");
+pub(in crate::controllers) const VALUES_ERROR: Reason = Reason::new("ValuesError");
 
 /// The values of a release.
 pub(crate) struct Values {
     /// What the chart's own values are overridden with.
-    pub(super) map: Map,
+    pub(in crate::controllers) map: Map,
     /// Of the map, as the history holds it: `sha256:…`.
-    pub(super) digest: String,
+    pub(in crate::controllers) digest: String,
     /// Strings of Secrets, which must not be told.
-    pub(super) secrets: Masking,
+    pub(in crate::controllers) secrets: Masking,
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
@@ -36,7 +36,7 @@ type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>
 /// Reads what `valuesFrom` names and puts the values together.
 ///
 /// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
-pub(super) async fn read(
+pub(in crate::controllers) async fn read(
     object: &HelmRelease,
     references: &mut References,
 ) -> Result<Values, Rest> {

@@ -32,9 +32,9 @@ use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
-pub(super) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
+pub(in crate::controllers) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 /// Annotation that asks for failures to be forgotten, together with [`REQUESTED_AT`].
-pub(super) const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
+pub(in crate::controllers) const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 
 /// How long actions may take unless the spec says so.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -52,41 +52,41 @@ const RETRY: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeouts {
     /// Between two runs.
-    pub(super) interval: Duration,
+    pub(in crate::controllers) interval: Duration,
     /// How soon a run is repeated that failed outside of the release.
-    pub(super) retry: Duration,
+    pub(in crate::controllers) retry: Duration,
     /// For what has no time of its own.
-    pub(super) timeout: Duration,
+    pub(in crate::controllers) timeout: Duration,
     /// For each hook and each wait of an action.
-    pub(super) install: Duration,
-    pub(super) upgrade: Duration,
-    pub(super) rollback: Duration,
-    pub(super) test: Duration,
-    pub(super) uninstall: Duration,
+    pub(in crate::controllers) install: Duration,
+    pub(in crate::controllers) upgrade: Duration,
+    pub(in crate::controllers) rollback: Duration,
+    pub(in crate::controllers) test: Duration,
+    pub(in crate::controllers) uninstall: Duration,
     /// How long an action that is retried on failure waits for that.
-    pub(super) install_retry: Duration,
-    pub(super) upgrade_retry: Duration,
+    pub(in crate::controllers) install_retry: Duration,
+    pub(in crate::controllers) upgrade_retry: Duration,
 }
 
 /// What a release is made from, beside the spec.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Parts {
+pub(in crate::controllers) struct Parts {
     /// The chart's name.
-    pub(super) chart_name: String,
+    pub(in crate::controllers) chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
-    pub(super) chart_version: String,
+    pub(in crate::controllers) chart_version: String,
     /// The version of what the chart installs.
-    pub(super) app_version: String,
+    pub(in crate::controllers) app_version: String,
     /// The digest of the artifact, where a release is known by it.
-    pub(super) oci_digest: String,
+    pub(in crate::controllers) oci_digest: String,
     /// The digest of the values.
-    pub(super) config_digest: String,
+    pub(in crate::controllers) config_digest: String,
     /// The digest of the chart's artifact.
-    pub(super) artifact_digest: String,
+    pub(in crate::controllers) artifact_digest: String,
 }
 
 /// Fields that were given and have no support, in the spec's order.
-pub(super) fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
+pub(in crate::controllers) fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
     // No `..`: a new field must be thought about here. What is below a field is thought about where that is used.
     let HelmReleaseSpec {
         chart,
@@ -123,7 +123,7 @@ pub(super) fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without the cluster and expressions.
-pub(super) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
+pub(in crate::controllers) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
@@ -133,7 +133,7 @@ pub(super) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
 }
 
 /// The fields in which a difference is no drift.
-pub(super) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Rest> {
+pub(in crate::controllers) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Rest> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
 }
@@ -175,7 +175,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
 }
 
 /// Where the release is and what it is called, as the spec says.
-pub(super) fn target(object: &HelmRelease) -> Target {
+pub(in crate::controllers) fn target(object: &HelmRelease) -> Target {
     let spec = &object.spec;
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
@@ -189,7 +189,7 @@ pub(super) fn target(object: &HelmRelease) -> Target {
 }
 
 /// What is wanted of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
-pub(super) fn desired(
+pub(in crate::controllers) fn desired(
     object: &HelmRelease,
     parts: Parts,
     timeouts: &Timeouts,

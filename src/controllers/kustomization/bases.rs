@@ -35,7 +35,7 @@ pub(super) struct Fetched {
 /// The permits of a build: one among those who build, or one among those who ask servers.
 ///
 /// Nobody who builds waits for a permit among those who ask, so the two cannot wait for each other.
-pub(super) struct BuildPermits {
+pub(in crate::controllers) struct BuildPermits {
     building: Permits,
     reaching: Permits,
     namespace: String,
@@ -47,7 +47,7 @@ pub(super) struct BuildPermits {
 
 impl BuildPermits {
     /// The permits of a build that has one already; another is waited for until `cancel`.
-    pub(super) fn new(
+    pub(in crate::controllers) fn new(
         context: &Context,
         namespace: &str,
         building: Permit,
@@ -66,7 +66,7 @@ impl BuildPermits {
     /// Asks servers without a permit among those who build: others go on meanwhile, however slow a server is.
     ///
     /// What was fetched stays in memory, so the permit among those who ask is kept to the end of the build.
-    fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
+    pub(in crate::controllers) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.0 = None;
         if self.held.1.is_none() {
             self.held.1 = self.wait_for(&self.reaching);

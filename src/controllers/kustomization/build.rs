@@ -58,7 +58,8 @@ impl Session {
             return Ok(Built::Wish(wish));
         }
         // Another shard's artifact comes over the network, and a permit is for work.
-        let elsewhere = resolve::is_elsewhere(&self.context, object);
+        let source = &object.spec.source_ref;
+        let elsewhere = resolve::is_elsewhere(&self.context, &self.node.namespace, source);
         let fetch = || {
             let files = self.files(object, artifact);
             self.telling(object, "Fetching manifests", &artifact.revision, timeouts, files)
@@ -131,7 +132,8 @@ impl Session {
         object: &Kustomization,
         artifact: &Artifact,
     ) -> Result<Arc<tree::Memory>, Rest> {
-        let is_elsewhere = resolve::is_elsewhere(&self.context, object);
+        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
         artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|why| {
             let text = format!("artifact of revision {}: {why}", artifact.revision);
             Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())

@@ -32,7 +32,8 @@ impl Session {
         if marks::is_asked(object) {
             self.memory().verify_at = None;
         }
-        let artifact = resolve::artifact(&self.context, object, self.began).ok();
+        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let artifact = resolve::artifact(&self.context, own, source, self.began).ok();
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
         if revision.is_some_and(|revision| awaits_health(object, revision)) {

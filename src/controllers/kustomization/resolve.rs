@@ -1,29 +1,30 @@
-//! What a Kustomization points at: its source's artifact, and what it depends on.
+//! What an applier of the files of a source points at: the source's artifact; and what a Kustomization depends on.
 
 use crds::Artifact;
-use crds::kustomize::Kustomization;
+use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
 use kube::core::ResourceExt as _;
 use reconcile::{DependencyState, Node, Rest, Time, Wake, reason};
 
 use crate::controllers::catalog::{Found, SOURCES};
 use crate::controllers::context::Context;
 
-/// The node of the source that a Kustomization names.
-pub(super) fn source_node(object: &Kustomization) -> Node {
-    let namespace = object.namespace().unwrap_or_default();
-    let source = &object.spec.source_ref;
-    let namespace = source.namespace.as_deref().unwrap_or(&namespace);
+/// The node of the source that an object of a namespace names.
+pub(in crate::controllers) fn source_node(
+    own: &str,
+    source: &CrossNamespaceSourceReference,
+) -> Node {
+    let namespace = source.namespace.as_deref().unwrap_or(own);
     Node::new(SOURCES, source.kind.as_str(), namespace, &source.name)
 }
 
 /// The artifact to build from, as the watch last saw it.
-pub(super) fn artifact(
+pub(in crate::controllers) fn artifact(
     context: &Context,
-    object: &Kustomization,
+    own: &str,
+    source: &CrossNamespaceSourceReference,
     retry_at: Time,
 ) -> Result<Artifact, Rest> {
-    let node = source_node(object);
-    let own = object.namespace().unwrap_or_default();
+    let node = source_node(own, source);
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
@@ -64,7 +65,11 @@ pub(super) fn stale(
 }
 
 /// Whether the source belongs to another shard, so that its artifact is in another process' store.
-pub(super) fn is_elsewhere(context: &Context, object: &Kustomization) -> bool {
-    let node = source_node(object);
+pub(in crate::controllers) fn is_elsewhere(
+    context: &Context,
+    own: &str,
+    source: &CrossNamespaceSourceReference,
+) -> bool {
+    let node = source_node(own, source);
     context.sources.find(&node, &context.settings).is_some_and(|source| source.is_elsewhere)
 }

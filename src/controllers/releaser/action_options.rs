@@ -97,6 +97,15 @@ impl ActionOptions {
 }
 
 impl ActionOptions {
+    /// The same, with values that are not validated if so.
+    pub(crate) fn skipping_schema(self, skips: bool) -> Self {
+        let of = |options: RevisionOptions| RevisionOptions {
+            skip_schema: options.skip_schema || skips,
+            ..options
+        };
+        Self { install: of(self.install), upgrade: of(self.upgrade), ..self }
+    }
+
     /// How a revision is made by an action.
     pub(super) fn of_action(&self, action: Action) -> &RevisionOptions {
         if action == Action::Install { &self.install } else { &self.upgrade }

@@ -31,6 +31,13 @@ pub(crate) struct Loaded {
     pub(super) templates: Mutex<Option<Templates>>,
 }
 
+impl Loaded {
+    /// A chart that comes from no artifact of its own.
+    pub(crate) fn of(chart: Chart) -> Self {
+        Self { chart, oci_digest: String::new(), templates: Mutex::default() }
+    }
+}
+
 /// Charts that were read, those that were used last.
 #[derive(Default)]
 pub(crate) struct Charts(Mutex<VecDeque<Kept>>);

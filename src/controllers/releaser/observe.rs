@@ -191,7 +191,7 @@ impl<O: Owner> World<O> {
     /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
     pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
         let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
-        let labelled = match own == Some(self.node.name.as_str()) {
+        let labelled = match own == Some(self.node.whole().name.as_str()) {
             true => Labelled::Yes,
             false => Labelled::No,
         };

@@ -221,7 +221,7 @@ impl<O: Owner> World<O> {
                     );
                     continue;
                 }
-                object.set_label(O::OWNERSHIP.name, &self.node.name);
+                object.set_label(O::OWNERSHIP.name, &self.node.whole().name);
                 object.set_label(O::OWNERSHIP.namespace, &self.node.namespace);
                 if self.apply_crd(&object, policy).await? {
                     written.push(object);

@@ -205,13 +205,21 @@ impl<O: Owner> World<O> {
             return Ok(Ok(known.clone()));
         }
         match members::of_record(&self.target.cluster, record).await {
-            Ok(members) => {
+            Ok(mut members) => {
+                self.label(&mut members);
                 let members = Arc::new(members);
                 self.known().members.insert(text, members.clone());
                 Ok(Ok(members))
             }
             Err(MemberError::Refused(text)) => Ok(Err(text)),
             Err(MemberError::Cluster(error)) => Err(self.no_answer(&error)),
+        }
+    }
+
+    /// Puts the labels of the owner on objects.
+    pub(super) fn label(&self, members: &mut [Member]) {
+        for (key, value) in self.owner.labels() {
+            members.iter_mut().for_each(|member| member.object.set_label(key, &value));
         }
     }
 
@@ -264,12 +272,15 @@ impl<O: Owner> World<O> {
     fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
         let desired = self.desired();
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
-        let Some(journal) = last.journal.as_ref().filter(|it| it.owner != desired.owner) else {
-            return Ok(());
+        let uid = last.journal.as_ref().map(|journal| journal.owner.as_str());
+        let known = self.owner.status();
+        // Of what nobody here has operated on, the status of its owner says whose it is.
+        let is_ours = match uid {
+            Some(uid) => uid == desired.owner,
+            None => snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record)),
         };
-        let Some((node, text)) = self.owner.rival(&journal.owner, &last.record) else {
-            return Ok(());
-        };
+        let rival = if is_ours { None } else { self.owner.rival(uid, &last.record) };
+        let Some((node, text)) = rival else { return Ok(()) };
         Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
     }
 

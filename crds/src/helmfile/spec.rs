@@ -1,0 +1,174 @@
+//! Helmfile: which helmfile of which source, and how its releases are kept.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::HelmfileStatus;
+use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::helm::{DriftDetection, ValuesReference};
+use crate::kustomize::{CrossNamespaceSourceReference, DeletionPolicy};
+use crate::{
+    ConfigKind, DependencyReference, GoDuration, KubeConfigReference, Time, absent, schema,
+};
+
+const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
+
+custom_resource! {
+    /// A helmfile in a source, whose releases are installed and kept as it says.
+    Helmfile {
+        spec: HelmfileSpec,
+        status: HelmfileStatus,
+        api: "helmfile.windlass.dev" / "v1alpha1",
+        plural: "helmfiles",
+        short: ["hf"],
+        category: "fluxcd-appliers",
+        columns: [AGE, READY, STATUS, REVISION],
+    }
+}
+
+/// Which helmfile to read, with which environment and values, and how to keep its releases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct HelmfileSpec {
+    /// The source that holds the helmfile.
+    pub source_ref: CrossNamespaceSourceReference,
+
+    /// The helmfile in the source, or the directory of a `helmfile.yaml`, `helmfile.yaml.gotmpl` or
+    /// `helmfile.d`. Defaults to the root of the source.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+
+    /// The environment of the helmfile. Defaults to `default`.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+
+    /// Which releases to keep: each selector lists labels as `helmfile --selector` does, and a release
+    /// is kept if one of the selectors matches. Defaults to all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<String>,
+
+    /// State values, above those of the environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::anything")]
+    pub values: Option<Value>,
+
+    /// ConfigMaps and Secrets with state values, below `values`; later ones are above earlier ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values_from: Vec<ValuesReference>,
+
+    /// Environment variables that templates see. Those of the controller are not visible to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<EnvironmentVariable>,
+
+    /// ConfigMaps and Secrets whose keys are environment variables, below `env`; later ones are above
+    /// earlier ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_from: Vec<EnvironmentSource>,
+
+    /// How often to compare the cluster with the helmfile, and repositories of charts with its version
+    /// ranges.
+    pub interval: GoDuration,
+
+    /// How long to wait after a failure before the next attempt. Defaults to `interval`, at most a
+    /// minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_interval: Option<GoDuration>,
+
+    /// How long the operation of a release may take that has no `timeout` in the helmfile. Defaults to
+    /// five minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<GoDuration>,
+
+    /// Whether to suspend reconciliation, until this is unset.
+    #[serde(default, skip_serializing_if = "absent::is_false")]
+    pub suspend: bool,
+
+    /// Releases that are not changed while the others go on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspended_releases: Vec<SuspendedRelease>,
+
+    /// Whether releases that are no longer in the helmfile are uninstalled.
+    #[serde(default, skip_serializing_if = "absent::is_false")]
+    pub prune: bool,
+
+    /// What happens to the releases when this object is deleted. Defaults to `MirrorPrune`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+
+    /// The ServiceAccount to impersonate when releases are installed.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+
+    /// The cluster of the releases. Defaults to the one in which this object lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kube_config: Option<KubeConfigReference>,
+
+    /// The namespace of releases that name none. Defaults to that of this object.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub target_namespace: Option<String>,
+
+    /// The Helmfiles that have to be ready first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<DependencyReference>,
+
+    /// Whether the objects of all releases have to be healthy, as with `wait: true` in the helmfile.
+    #[serde(default, skip_serializing_if = "absent::is_false")]
+    pub wait: bool,
+
+    /// What to do when the cluster differs from a release. Without it, differences are corrected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift_detection: Option<DriftDetection>,
+}
+
+/// An environment variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentVariable {
+    /// The name of the variable.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// Its value.
+    #[serde(default)]
+    pub value: String,
+}
+
+/// A ConfigMap or Secret whose keys are environment variables, in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentSource {
+    /// The kind of the object.
+    pub kind: ConfigKind,
+
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// Whether the object may be missing.
+    #[serde(default, skip_serializing_if = "absent::is_false")]
+    pub optional: bool,
+}
+
+/// A release that is not changed for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SuspendedRelease {
+    /// The name of the release.
+    #[schemars(length(min = 1, max = 53))]
+    pub name: String,
+
+    /// The namespace of the release. Defaults to every namespace.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+
+    /// Why it is suspended, for people.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+
+    /// When it goes on by itself. Without it, when this entry is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}

@@ -1,0 +1,40 @@
+//! Logins of registries that are on this machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use sources::charts::repository::Reach;
+use sources::oci::Keyring;
+
+use crate::controllers::helmfile::charts::Charts;
+
+/// Repositories and registries, asked as who runs this.
+pub(super) fn charts() -> Charts {
+    Charts::new(Reach::default(), Arc::default(), Some(logins))
+}
+
+/// What `helm registry login` and `docker login` left, in the first file that is there. Credential helpers are not run.
+fn logins() -> anyhow::Result<Keyring> {
+    let variable =
+        |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let home = || variable("HOME");
+    let places = [
+        variable("HELM_REGISTRY_CONFIG"),
+        variable("XDG_CONFIG_HOME")
+            .or_else(|| home().map(|it| it.join(".config")))
+            .map(|it| it.join("helm/registry/config.json")),
+        variable("DOCKER_CONFIG")
+            .or_else(|| home().map(|it| it.join(".docker")))
+            .map(|it| it.join("config.json")),
+    ];
+    let mut logins = Keyring::default();
+    if let Some(path) = places.into_iter().flatten().find(|path| path.is_file()) {
+        let shown = path.display().to_string();
+        let text = std::fs::read(&path).with_context(|| shown.clone())?;
+        let data = BTreeMap::from([(".dockerconfigjson".to_owned(), text)]);
+        logins.add(&data).map_err(|_| anyhow!("{shown} is not a docker config"))?;
+    }
+    Ok(logins)
+}

@@ -1,0 +1,283 @@
+//! The rows of a Helmfile's status while its releases are kept, and a Helmfile as the owner of one of them.
+//!
+//! Many releases are kept at a time, and what is to be told of all of them goes into one write.
+//! Elsewhere: the machine (`releaser`), what a run says of the whole (`report.rs`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crds::ResourceInventory;
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, ReleaseRow, ReleaseState};
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Node, Rest, Wake};
+use release::status::{self as words, Report, Status};
+use release::{Desired, Record};
+
+use super::plan::Key;
+use super::{GROUP, OWNERSHIP, request};
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+use crate::controllers::helm_release::{report, status};
+use crate::controllers::kind::Controlled as _;
+use crate::controllers::object_watcher::Ownership;
+use crate::controllers::record::{Latest, status_of};
+use crate::controllers::releaser::{self, Owner};
+use crate::controllers::{hold, marks};
+use crate::events::Event;
+
+/// When a status is written again that could not be written.
+const SOON: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(super) struct Book {
+    pub(super) context: Arc<Context>,
+    latest: Arc<Latest<Helmfile>>,
+    pages: Mutex<Pages>,
+    /// One write at a time; whoever waits for it finds that it was about him, too.
+    writing: tokio::sync::Mutex<()>,
+}
+
+struct Pages {
+    /// The Helmfile as our last write left it.
+    object: Arc<Helmfile>,
+    rows: Vec<ReleaseRow>,
+    /// What is told once it is written.
+    events: Vec<Event>,
+    /// Counts changes, and which of them are written.
+    changed: u64,
+    written: u64,
+}
+
+impl Book {
+    pub(super) fn new(
+        context: Arc<Context>,
+        latest: Arc<Latest<Helmfile>>,
+        object: Arc<Helmfile>,
+    ) -> Self {
+        let rows = status_of(&*object).releases;
+        let pages = Pages { object, rows, events: Vec::new(), changed: 0, written: 0 };
+        Self { context, latest, pages: Mutex::new(pages), writing: tokio::sync::Mutex::default() }
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The Helmfile as our last write left it.
+    pub(super) fn object(&self) -> Arc<Helmfile> {
+        self.pages().object.clone()
+    }
+
+    /// All rows, in their order.
+    pub(super) fn rows(&self) -> Vec<ReleaseRow> {
+        self.pages().rows.clone()
+    }
+
+    /// What is told at the end of the run.
+    pub(super) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.pages().events)
+    }
+
+    pub(super) fn row(&self, key: &Key) -> Option<ReleaseRow> {
+        self.pages().rows.iter().find(|row| is_of(row, key)).cloned()
+    }
+
+    /// Replaces all rows.
+    pub(super) fn set_rows(&self, rows: Vec<ReleaseRow>) {
+        let mut pages = self.pages();
+        if pages.rows != rows {
+            pages.rows = rows;
+            pages.changed += 1;
+        }
+    }
+
+    /// Changes a row that is there.
+    pub(super) fn update(&self, key: &Key, change: impl FnOnce(&mut ReleaseRow)) {
+        let mut pages = self.pages();
+        let Some(row) = pages.rows.iter_mut().find(|row| is_of(row, key)) else { return };
+        let before = row.clone();
+        change(row);
+        if *row != before {
+            pages.changed += 1;
+        }
+    }
+
+    pub(super) fn remove(&self, key: &Key) {
+        let mut pages = self.pages();
+        pages.rows.retain(|row| !is_of(row, key));
+        pages.changed += 1;
+    }
+
+    /// Tells of something at the next write.
+    pub(super) fn tell(&self, event: Event) {
+        self.pages().events.push(event);
+    }
+
+    /// Writes the rows as they are by now, unless that was done since this was asked.
+    ///
+    /// # Errors
+    /// The API server's refusal, and that the Helmfile is gone.
+    pub(super) async fn flush(&self) -> Result<(), Rest> {
+        let wanted = self.pages().changed;
+        let _writing = self.writing.lock().await;
+        let (object, rows, events, changed) = {
+            let mut pages = self.pages();
+            if pages.written >= wanted && pages.events.is_empty() {
+                return Ok(());
+            }
+            let events = std::mem::take(&mut pages.events);
+            (pages.object.clone(), pages.rows.clone(), events, pages.changed)
+        };
+        let before = status_of(&*object);
+        let after = crds::helmfile::HelmfileStatus { releases: rows, ..before.clone() };
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        let failed = |error: ClusterError| {
+            let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
+            Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
+        };
+        match written.map_err(failed)? {
+            Some(object) => {
+                let mut pages = self.pages();
+                pages.object = object;
+                pages.written = changed;
+            }
+            // It is gone for good, so nothing may be done in its name any more.
+            None => {
+                let text = "the Helmfile was deleted".to_owned();
+                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
+            }
+        }
+        for event in events {
+            self.announce(event);
+        }
+        Ok(())
+    }
+
+    /// Tells of an event at once.
+    pub(super) fn announce(&self, event: Event) {
+        let object = self.object();
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        tracing::info!(
+            controller_kind = "Helmfile",
+            name,
+            namespace,
+            reason = event.reason,
+            "{}",
+            event.message
+        );
+        self.context.events.announce(&*object, Helmfile::CONTROLLER, event);
+    }
+}
+
+fn is_of(row: &ReleaseRow, key: &Key) -> bool {
+    row.name == key.name && row.namespace == key.namespace
+}
+
+/// An event of a release, as it is told of its Helmfile: facts have the prefix of its group.
+pub(super) fn event(of: &words::Event) -> Event {
+    let event = report::event(of);
+    let fact = |(key, value): (String, String)| {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        (format!("{GROUP}/{name}"), value)
+    };
+    Event { metadata: event.metadata.into_iter().map(fact).collect(), ..event }
+}
+
+/// A Helmfile as the owner of one of its releases.
+pub(super) struct ReleaseOwner {
+    pub(super) book: Arc<Book>,
+    pub(super) key: Key,
+    /// What asks for the release, as it is known by now.
+    pub(super) release: Mutex<Arc<HelmRelease>>,
+}
+
+impl ReleaseOwner {
+    /// What asks for the release, as it is known by now.
+    pub(super) fn release(&self) -> Arc<HelmRelease> {
+        self.release.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Owner for ReleaseOwner {
+    const KIND: &'static str = "Helmfile";
+    const OWNERSHIP: Ownership = OWNERSHIP;
+
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let object = self.book.object();
+        vec![
+            (OWNERSHIP.name, object.name_any()),
+            (OWNERSHIP.namespace, object.namespace().unwrap_or_default()),
+        ]
+    }
+
+    fn status(&self) -> Status {
+        status::read(&self.release())
+    }
+
+    async fn tell(
+        &self,
+        told: &Report,
+        inventory: Option<ResourceInventory>,
+        desired: &Desired,
+    ) -> Result<(), Rest> {
+        let release = self.release();
+        let now = jiff::Timestamp::now();
+        let (_, after) = report::progress(&release, told, inventory, desired, now)?;
+        let kept = request::kept(&after);
+        let release = HelmRelease { status: Some(after), ..HelmRelease::clone(&release) };
+        *self.release.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(release);
+        let progress = told.progress.as_ref().map(|progress| progress.text.clone());
+        self.book.update(&self.key, |row| {
+            row.status = kept;
+            if let Some(text) = progress {
+                row.message = Some(text);
+                if row.state != ReleaseState::Uninstalling {
+                    row.state = ReleaseState::Progressing;
+                }
+            }
+        });
+        told.events.iter().for_each(|told| self.book.tell(event(told)));
+        // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
+        // journal has it until then.
+        if told.ended.is_some() { Ok(()) } else { self.book.flush().await }
+    }
+
+    async fn settle(&self) -> Result<(), Rest> {
+        self.book.flush().await
+    }
+
+    fn is_overtaken(&self, desired: &Desired) -> bool {
+        let object = self.book.object();
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let Some(now) = self.book.context.seen::<Helmfile>(&namespace, &name) else {
+            return false;
+        };
+        let is_deleted = now.meta().deletion_timestamp.is_some();
+        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
+        let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
+        now.uid().unwrap_or_default() == desired.owner
+            && (is_newer
+                || (is_deleted && object.meta().deletion_timestamp.is_none())
+                || (is_suspended && !desired.suspended && !desired.deleted))
+    }
+
+    fn is_asked(&self) -> bool {
+        marks::is_asked(&*self.book.object())
+    }
+
+    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)> {
+        let node = releaser::rival::holder(&self.book.context, uid, last)?;
+        let text = format!(
+            "release {} belongs to {} {}; give it another name or namespace in the helmfile, or remove it there",
+            last.full_name(),
+            node.kind,
+            node.namespaced_name()
+        );
+        Some((node, text))
+    }
+
+    fn announce(&self, event: Event) {
+        self.book.announce(event);
+    }
+}

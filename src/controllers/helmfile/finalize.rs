@@ -1,0 +1,92 @@
+//! A Helmfile that is deleted: its releases go with it, by policy, those that others need last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::helmfile::Helmfile;
+use objects::Masking;
+
+use super::book::Book;
+use super::keep::Run;
+use super::plan::Key;
+use super::wish::{self, Timeouts};
+use super::{Came, Ended, Session, report};
+use crate::cluster::ClusterError;
+use crate::controllers::applier::Leaving;
+use crate::controllers::hold;
+use crate::events::{Event, Severity};
+
+impl Session {
+    /// The object goes: so do its releases, by policy.
+    pub(super) async fn finalize(
+        &self,
+        object: &Arc<Helmfile>,
+    ) -> Result<Leaving<Helmfile>, ClusterError> {
+        let rows = object.status.as_ref().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let stays = !wish::uninstalls(&object.spec) || hold::is_suspended(&**object, self.began);
+        if stays || rows.is_empty() {
+            return Ok(Leaving::Done(object.clone()));
+        }
+        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let target = match self.finalize_target(object).await? {
+            Ok(Some(target)) => target,
+            Ok(None) => return Ok(Leaving::Done(object.clone())),
+            Err(rest) => {
+                let ended = Ended::early(object, rest);
+                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+            }
+        };
+        let leaving: Vec<Key> = rows
+            .iter()
+            .map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() })
+            .collect();
+        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let (book, secrets) = (Arc::new(book), Masking::default());
+        let run = Run {
+            object,
+            target: &target,
+            timeouts: &timeouts,
+            book: &book,
+            secrets: &secrets,
+            woken: self.context.hub.woken_parts(&self.node),
+            now: self.began,
+        };
+        let Some(outcomes) = self.uninstall(&leaving, &run).await else {
+            return Ok(Leaving::Anew);
+        };
+        if outcomes.is_empty() {
+            for event in book.take_events() {
+                book.announce(event);
+            }
+            return Ok(Leaving::Done(book.object()));
+        }
+        let rest = report::rest("", &book.rows(), &outcomes);
+        let mut ended = Ended::early(&book.object(), rest);
+        ended.came = Came { book: Some(book), ..Came::default() };
+        Ok(Leaving::Later(Box::new(ended), Some(timeouts)))
+    }
+}
+
+/// What is told when `subject` is gone, without which nobody can remove the releases of a leaving Helmfile.
+pub(super) fn left_behind(subject: &str) -> Event {
+    Event {
+        severity: Severity::Error,
+        reason: release::status::UNINSTALL_FAILED.as_str().to_owned(),
+        message: format!(
+            "unable to uninstall the releases: {subject} not found; they are left in the cluster"
+        ),
+        metadata: BTreeMap::new(),
+    }
+}
+
+/// What is told of a release that left the helmfile and stays.
+pub(super) fn given_up(key: &Key) -> Event {
+    Event {
+        severity: Severity::Info,
+        reason: "ReleaseLeft".to_owned(),
+        message: format!(
+            "release {key} is no longer in the helmfile and stays in the cluster, because spec.prune is not set"
+        ),
+        metadata: BTreeMap::new(),
+    }
+}

@@ -1,0 +1,464 @@
+//! Keeping the releases of a plan: which of them may be operated on now, many at a time; then those that left.
+//!
+//! Elsewhere: one release (`releaser`), what is asked of it (`request.rs`), what is said of it (`book.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, ReleaseRow, ReleaseState, SuspendedRelease};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use reconcile::{Node, Rest, Time, Wake, WindowState};
+use release::Desired;
+use release::phase::Gates;
+
+use super::book::{Book, ReleaseOwner};
+use super::plan::{Key, Planned, PlannedRelease};
+use super::wish::Timeouts;
+use super::{Session, request};
+use crate::controllers::helm_release::{report, status, wish};
+use crate::controllers::releaser::action_options::ActionOptions;
+use crate::controllers::releaser::postrender::PostRenderers;
+use crate::controllers::releaser::{Wish, drive};
+use crate::controllers::target::Target;
+use crate::controllers::{helm_release, marks, window};
+use objects::Masking;
+
+/// How many releases of one Helmfile are operated on at a time.
+const AT_ONCE: usize = 8;
+
+/// What is remembered of a release between runs.
+#[derive(Default)]
+pub(super) struct Remembered {
+    pub(super) drive: drive::Memory,
+    last: Mutex<Option<Last>>,
+}
+
+/// How a release was left.
+#[derive(Clone)]
+struct Last {
+    /// [`request::digest`] of what it was kept as.
+    digest: String,
+    generation: Option<i64>,
+    rest: Rest,
+}
+
+impl Remembered {
+    fn last(&self) -> Option<Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_last(&self, last: Option<Last>) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+}
+
+/// How far a release came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is as the helmfile says.
+    Kept,
+    /// It rests, and is not yet so.
+    Rests(Rest),
+    /// What it needs is not there.
+    Waits(Vec<Key>),
+    /// It is suspended by itself, and is there as the helmfile said once or is not.
+    Suspended {
+        /// Whether it was kept before.
+        is_there: bool,
+    },
+}
+
+/// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
+pub(super) type Outcomes = BTreeMap<Key, Outcome>;
+
+/// What all releases of a run have in common.
+pub(super) struct Run<'r> {
+    pub(super) object: &'r Arc<Helmfile>,
+    pub(super) target: &'r Arc<Target>,
+    pub(super) timeouts: &'r Timeouts,
+    pub(super) book: &'r Arc<Book>,
+    pub(super) secrets: &'r Masking,
+    /// Parts that were woken since the last run.
+    pub(super) woken: BTreeSet<Node>,
+    pub(super) now: Time,
+}
+
+/// Whether a release is suspended by itself, and by which entry.
+pub(super) fn suspension<'s>(
+    object: &'s Helmfile,
+    key: &Key,
+    now: Time,
+) -> Option<&'s SuspendedRelease> {
+    object.spec.suspended_releases.iter().find(|entry| {
+        entry.name == key.name
+            && entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+            && entry.until.as_ref().is_none_or(|until| until.0 > now)
+    })
+}
+
+/// When the next suspension of a release ends.
+pub(super) fn next_end(object: &Helmfile, now: Time) -> Option<Time> {
+    let ends =
+        object.spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
+    ends.filter(|end| *end > now).min()
+}
+
+impl Session {
+    /// The node of a release, under which its objects are watched.
+    pub(super) fn part(&self, key: &Key) -> Node {
+        self.node.part(&key.to_string())
+    }
+
+    fn remembered(&self, key: &Key) -> Arc<Remembered> {
+        self.memory().releases.entry(key.clone()).or_default().clone()
+    }
+
+    /// Nothing is remembered or watched of a release any more.
+    pub(super) fn forget(&self, key: &Key, target: &Target) {
+        target.watcher().forget(&self.part(key));
+        self.memory().releases.remove(key);
+    }
+
+    /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
+    pub(super) fn enter(&self, planned: &Planned, book: &Book) {
+        let known = book.rows();
+        let mut rows = Vec::with_capacity(planned.releases.len());
+        for release in &planned.releases {
+            let of_it = known
+                .iter()
+                .find(|row| row.name == release.key.name && row.namespace == release.key.namespace);
+            let new = || ReleaseRow {
+                name: release.key.name.clone(),
+                namespace: release.key.namespace.clone(),
+                ..ReleaseRow::default()
+            };
+            let mut row = of_it.cloned().unwrap_or_else(new);
+            row.needs = release.needs.iter().map(Key::to_string).collect();
+            rows.push(row);
+        }
+        let is_planned = |row: &ReleaseRow| {
+            rows.iter().any(|it| it.name == row.name && it.namespace == row.namespace)
+        };
+        let left: Vec<_> = known.iter().filter(|row| !is_planned(row)).cloned().collect();
+        rows.extend(left);
+        book.set_rows(rows);
+    }
+
+    /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
+    pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_>) -> Option<Outcomes> {
+        let mut outcomes = Outcomes::new();
+        let mut left: Vec<&PlannedRelease> = planned.releases.iter().collect();
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let mut waiting = Vec::new();
+            for release in left {
+                let needs = planned.needs_of(release);
+                let unknown = needs.iter().any(|need| !outcomes.contains_key(*need));
+                if unknown || under_way.len() >= AT_ONCE {
+                    waiting.push(release);
+                    continue;
+                }
+                let missing = missing(&needs, &outcomes);
+                let is_under_way = self.remembered(&release.key).drive.under_way() == Some(true);
+                if missing.is_empty() || is_under_way {
+                    under_way.push(async move { (release, self.keep_one(release, run).await) });
+                } else {
+                    let names: Vec<String> = missing.iter().map(Key::to_string).collect();
+                    run.book.update(&release.key, |row| {
+                        row.state = ReleaseState::Waiting;
+                        row.message = Some(format!("waiting for {}", names.join(", ")));
+                    });
+                    outcomes.insert(release.key.clone(), Outcome::Waits(missing));
+                }
+            }
+            left = waiting;
+            match under_way.next().await {
+                Some((release, outcome)) => {
+                    outcomes.insert(release.key.clone(), outcome?);
+                }
+                None => {
+                    // The plan rejected cycles, so nothing is left.
+                    let waits = |release: &PlannedRelease| {
+                        (release.key.clone(), Outcome::Waits(release.needs.clone()))
+                    };
+                    outcomes.extend(left.into_iter().map(waits));
+                    return Some(outcomes);
+                }
+            }
+        }
+    }
+
+    async fn keep_one(&self, planned: &PlannedRelease, run: &Run<'_>) -> Option<Outcome> {
+        let (key, node) = (&planned.key, self.part(&planned.key));
+        let spec = request::spec(run.object, key, &planned.operation, run.timeouts);
+        let digest = request::digest(planned, &spec);
+        let remembered = self.remembered(key);
+        let row = run.book.row(key);
+        let suspended = suspension(run.object, key, run.now);
+        let as_before = remembered.last().filter(|last| {
+            last.digest == digest
+                && last.generation == run.object.metadata.generation
+                && !marks::is_asked(&**run.object)
+                && !run.woken.contains(&node)
+        });
+        if let Some(outcome) = as_before.and_then(|last| self.unchanged(&last, &node, run)) {
+            return Some(outcome);
+        }
+        if let Some(entry) = suspended {
+            let is_under_way = remembered.drive.under_way() == Some(true)
+                || row.as_ref().is_some_and(|row| row.state == ReleaseState::Progressing);
+            if is_under_way {
+                let made = self.wish(run, key, spec.clone(), None, row.as_ref(), (true, false));
+                let (wish, made) = match made {
+                    Ok(made) => made,
+                    Err(rest) => return Some(Outcome::Rests(rest)),
+                };
+                let (rest, _) = self.drive(run, key, wish, made, &remembered).await?;
+                if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED)
+                {
+                    return Some(Outcome::Rests(rest));
+                }
+            }
+            run.target.watcher().release_objects(&node);
+            remembered.set_last(None);
+            run.book.update(key, |row| {
+                row.state = ReleaseState::Suspended;
+                row.message = Some(told(entry));
+            });
+            let is_there = row.is_some_and(|row| row.digest.is_some());
+            return Some(Outcome::Suspended { is_there });
+        }
+        let made = self.wish(run, key, spec, Some(planned), row.as_ref(), (false, false));
+        let (wish, made) = match made {
+            Ok(made) => made,
+            Err(rest) => return Some(Outcome::Rests(rest)),
+        };
+        let (rest, _) = self.drive(run, key, wish, made, &remembered).await?;
+        let settled = rest.is_settled();
+        let version = &planned.chart.chart.metadata;
+        let chart = format!("{}-{}", version.name, version.version);
+        run.book.update(key, |row| {
+            if settled {
+                row.digest = Some(digest.clone());
+                row.chart = Some(chart);
+            }
+        });
+        let generation = run.object.metadata.generation;
+        remembered.set_last(Some(Last { digest, generation, rest: rest.clone() }));
+        Some(if settled { Outcome::Kept } else { Outcome::Rests(rest) })
+    }
+
+    /// How a release was left, if nothing can have changed since.
+    fn unchanged(&self, last: &Last, node: &Node, run: &Run<'_>) -> Option<Outcome> {
+        match &last.rest {
+            Rest::Settled(..) => run.target.watcher().is_calm(node).then_some(Outcome::Kept),
+            Rest::Stalled(..) => Some(Outcome::Rests(last.rest.clone())),
+            rest => {
+                let due = rest.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
+                (!due).then(|| Outcome::Rests(rest.clone()))
+            }
+        }
+    }
+
+    /// What is wished for a release: of a plan, or that it stops or goes.
+    fn wish(
+        &self,
+        run: &Run<'_>,
+        key: &Key,
+        spec: crds::helm::HelmReleaseSpec,
+        planned: Option<&PlannedRelease>,
+        row: Option<&ReleaseRow>,
+        (is_suspended, is_leaving): (bool, bool),
+    ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
+        let object = request::as_helm_release(run.object, key, spec, row, is_leaving);
+        let (timeouts, ignore) = request::checked(&object)?;
+        let settings = &self.context.settings;
+        let parts = match planned {
+            Some(planned) => request::parts(planned),
+            None => helm_release::released_parts(&status::read(&object), is_suspended),
+        };
+        let desired = wish::desired(&object, parts, &timeouts, is_suspended, settings);
+        let options = ActionOptions::of(&object.spec, settings);
+        let options = match planned {
+            Some(planned) => options.skipping_schema(planned.skips_schema),
+            None => options,
+        };
+        let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
+        let wish = Wish {
+            desired: Desired { gates: self.gates(run.object), ..desired },
+            options,
+            values: planned.map(|planned| planned.values.clone()).unwrap_or_default(),
+            chart: planned.map(|planned| planned.chart.clone()),
+            post: Arc::new(post),
+            expressions: self.expressions.clone(),
+            ignore,
+            secrets: run.secrets.clone(),
+        };
+        Ok((Arc::new(wish), object))
+    }
+
+    /// Does for a release what the machine says until it rests, and writes down how it is; nothing where the Helmfile
+    /// changed meanwhile.
+    async fn drive(
+        &self,
+        run: &Run<'_>,
+        key: &Key,
+        wish: Arc<Wish>,
+        object: HelmRelease,
+        remembered: &Remembered,
+    ) -> Option<(Rest, Arc<HelmRelease>)> {
+        let owner = Arc::new(ReleaseOwner {
+            book: run.book.clone(),
+            key: key.clone(),
+            release: Mutex::new(Arc::new(object)),
+        });
+        let node = self.part(key);
+        let at = (run.target, &node);
+        let driven = drive::drive(&self.context, at, &owner, &wish, &remembered.drive).await?;
+        let object = owner.release();
+        let said = report::report(
+            &object,
+            &report::Run {
+                rest: &driven.rest,
+                desired: Some(&wish.desired),
+                helm_chart: None,
+                running: driven.running.as_deref(),
+                now: jiff::Timestamp::now(),
+            },
+        );
+        let known = status::read(&object);
+        let revision = request::latest_version(&known);
+        run.book.update(key, |row| {
+            row.status = request::kept(&said.after);
+            row.revision = revision;
+            let is_leaving = row.state == ReleaseState::Uninstalling;
+            let text = Some(wish.masked(driven.rest.text()));
+            (row.state, row.message) = match &driven.rest {
+                _ if is_leaving => (row.state, text),
+                Rest::Settled(..) => (ReleaseState::Ready, None),
+                Rest::Running(..) => (ReleaseState::Progressing, text),
+                Rest::Blocked(..) => (ReleaseState::Waiting, text),
+                Rest::Failed(..) | Rest::Stalled(..) => (ReleaseState::Failed, text),
+            };
+        });
+        Some((driven.rest, object))
+    }
+
+    /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
+    /// in the answer.
+    pub(super) async fn stop_all(&self, run: &Run<'_>) -> Option<Outcomes> {
+        let rows = run.book.rows();
+        let open = rows.iter().filter(|row| super::report::is_under_way(row));
+        let open: Vec<Key> = open
+            .map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() })
+            .collect();
+        let mut outcomes = Outcomes::new();
+        for key in open {
+            let spec = request::spec(run.object, &key, &request::unplanned(), run.timeouts);
+            let row = run.book.row(&key);
+            let made = self.wish(run, &key, spec, None, row.as_ref(), (true, false));
+            let (wish, object) = match made {
+                Ok(made) => made,
+                Err(rest) => {
+                    outcomes.insert(key, Outcome::Rests(rest));
+                    continue;
+                }
+            };
+            let remembered = self.remembered(&key);
+            let (rest, _) = self.drive(run, &key, wish, object, &remembered).await?;
+            if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
+                outcomes.insert(key, Outcome::Rests(rest));
+            }
+        }
+        Some(outcomes)
+    }
+
+    /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
+    /// gone yet is in the answer.
+    pub(super) async fn uninstall(&self, leaving: &[Key], run: &Run<'_>) -> Option<Outcomes> {
+        for key in leaving {
+            run.book.update(key, |row| row.state = ReleaseState::Uninstalling);
+        }
+        let mut outcomes = Outcomes::new();
+        let mut left: BTreeSet<Key> = leaving.iter().cloned().collect();
+        loop {
+            let rows = run.book.rows();
+            let needed = |key: &Key| {
+                let id = key.to_string();
+                rows.iter().any(|row| {
+                    row.needs.contains(&id)
+                        && leaving
+                            .iter()
+                            .any(|it| it.name == row.name && it.namespace == row.namespace)
+                })
+            };
+            let ready: Vec<Key> =
+                left.iter().filter(|key| !needed(key)).take(AT_ONCE).cloned().collect();
+            if ready.is_empty() {
+                let waits = |key: Key| (key, Outcome::Waits(Vec::new()));
+                outcomes.extend(left.into_iter().map(waits));
+                return Some(outcomes);
+            }
+            let gone =
+                ready.iter().map(|key| async move { (key, self.uninstall_one(key, run).await) });
+            for (key, rest) in futures::future::join_all(gone).await {
+                left.remove(key);
+                match rest? {
+                    Rest::Settled(..) => {
+                        run.book.remove(key);
+                        self.forget(key, run.target);
+                    }
+                    rest => drop(outcomes.insert(key.clone(), Outcome::Rests(rest))),
+                }
+            }
+        }
+    }
+
+    async fn uninstall_one(&self, key: &Key, run: &Run<'_>) -> Option<Rest> {
+        let spec = request::spec(run.object, key, &request::unplanned(), run.timeouts);
+        let row = run.book.row(key);
+        let made = self.wish(run, key, spec, None, row.as_ref(), (false, true));
+        let (wish, object) = match made {
+            Ok(made) => made,
+            Err(rest) => return Some(rest),
+        };
+        let remembered = self.remembered(key);
+        Some(self.drive(run, key, wish, object, &remembered).await?.0)
+    }
+
+    /// What holds releases at their phases: windows.
+    fn gates(&self, object: &Helmfile) -> Gates {
+        let closes = match window::state(object, self.began) {
+            None => None,
+            Some(WindowState::Open { until, .. }) => until,
+            Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
+        };
+        Gates { closes }
+    }
+}
+
+/// What a release needs that is not there yet.
+fn missing(needs: &[&Key], outcomes: &Outcomes) -> Vec<Key> {
+    let is_there = |need: &&&Key| {
+        // One that is suspended is as good as it was when it was suspended.
+        matches!(
+            outcomes.get(**need),
+            Some(Outcome::Kept | Outcome::Suspended { is_there: true }) | None
+        )
+    };
+    needs.iter().filter(|need| !is_there(need)).map(|need| Key::clone(need)).collect()
+}
+
+/// How the suspension of a release is told.
+fn told(entry: &SuspendedRelease) -> String {
+    let mut text = "suspended by spec.suspendedReleases".to_owned();
+    if let Some(until) = &entry.until {
+        text.push_str(&format!(" until {}", until.0.strftime("%Y-%m-%dT%H:%M:%SZ")));
+    }
+    if let Some(reason) = &entry.reason {
+        text.push_str(&format!(": {reason}"));
+    }
+    text
+}

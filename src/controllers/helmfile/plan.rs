@@ -1,0 +1,376 @@
+//! From the files of a source to releases: charts, values, needs.
+//!
+//! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), fetching charts
+//! (`charts.rs`), values (`values.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use golang::value::Map;
+use helm::capabilities::{Capabilities, KubeVersion};
+use helm::chart::{File, load};
+use helm::env::Env;
+use helm::render::{Mode, Release};
+use helm::template::{Request, render, text};
+use helmfile::{
+    Address, Chart, Fetch, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
+    Wanted, World,
+};
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+use tree::{Entry, Files as _, Memory, RelPath};
+
+use super::charts::Charts;
+use super::files::Beside;
+use super::values;
+use crate::cluster::capabilities::Served;
+use crate::controllers::kustomization::bases::BuildPermits;
+use crate::controllers::releaser::chart::Loaded;
+use crate::time_limit::TimeLimit;
+
+/// A release: its namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a plan is made from.
+pub(super) struct Inputs {
+    pub(super) source: Arc<Memory>,
+    /// `spec.path`.
+    pub(super) path: String,
+    pub(super) environment: String,
+    pub(super) selectors: Vec<String>,
+    /// State values as YAML.
+    pub(super) values: Vec<u8>,
+    pub(super) variables: BTreeMap<String, String>,
+    /// The namespace of releases that name none.
+    pub(super) namespace: String,
+    /// What the cluster is, for charts that are made of other charts.
+    pub(super) served: Arc<Served>,
+}
+
+/// What fetching takes.
+pub(super) struct Reaching {
+    pub(super) charts: Charts,
+    pub(super) permits: BuildPermits,
+    pub(super) runtime: Handle,
+}
+
+/// What a helmfile asks for.
+pub(super) struct Planned {
+    /// Those that are needed first.
+    pub(super) releases: Vec<PlannedRelease>,
+    /// Releases that must not be there, whether or not others that left are pruned.
+    pub(super) unwanted: Vec<Key>,
+    /// Functions that drew randomness or the time.
+    pub(super) drawn: Vec<&'static str>,
+    /// What a person has to know of it.
+    pub(super) warnings: Vec<String>,
+}
+
+/// A release as a helmfile asks for it.
+pub(super) struct PlannedRelease {
+    pub(super) key: Key,
+    pub(super) needs: Vec<Key>,
+    pub(super) chart: Arc<Loaded>,
+    /// The digest of the files of the chart.
+    pub(super) chart_digest: String,
+    pub(super) values: Map,
+    pub(super) values_digest: String,
+    pub(super) operation: Operation,
+    pub(super) skips_schema: bool,
+    /// The number of its helmfile: those before it come first, as helmfile does it.
+    pub(super) helmfile: usize,
+}
+
+impl Planned {
+    /// What has to be there before a release: what it needs, and all releases of helmfiles before its own.
+    pub(super) fn needs_of<'p>(&'p self, release: &'p PlannedRelease) -> Vec<&'p Key> {
+        let before = self.releases.iter().filter(|it| it.helmfile < release.helmfile);
+        release.needs.iter().chain(before.map(|it| &it.key)).collect()
+    }
+}
+
+/// What a plan costs at most in charts: releases share one if it has the same files.
+const MOST_RELEASES: usize = 2_000;
+
+/// Makes a plan.
+///
+/// # Errors
+/// What is wrong with the helmfile, a chart or values, for a person.
+pub(super) fn plan(
+    inputs: Inputs,
+    reaching: Reaching,
+    stop: &Stop,
+    limit: Arc<TimeLimit>,
+) -> Result<Planned, String> {
+    let files = Arc::new(Beside::new(inputs.source.clone()));
+    let state = files.put("state", [("values.yaml", inputs.values.as_slice())])?;
+    let (directory, file) = place(&files, &inputs.path)?;
+    let now = jiff::Timestamp::now();
+    let utc = Zone::fixed("UTC", 0);
+    let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
+    let random = Arc::new(crate::random::fill);
+    let fetching = Fetching { files: files.clone(), reaching: Mutex::new(reaching), limit };
+    let world = World::new(files.clone(), inputs.variables, now.clone(), utc, random)
+        .with_stop(stop.clone())
+        .with_fetch(Arc::new(fetching));
+    let settings = Settings {
+        file,
+        environment: inputs.environment,
+        selectors: inputs.selectors,
+        state_values_files: vec![format!("{state}/values.yaml")],
+        ..Settings::default()
+    };
+    let world = Arc::new(world);
+    let plan = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+    let options = Options {
+        purpose: Purpose::Apply,
+        skip_needs: !settings.selectors.is_empty(),
+        ..Options::default()
+    };
+    let helm = Rendered { served: inputs.served, now, stop: stop.clone() };
+    let all = plan.renderings(&options, &helm).map_err(|error| error.to_string())?;
+    if all.releases.len() > MOST_RELEASES {
+        let number = all.releases.len();
+        return Err(format!(
+            "the helmfile has {number} releases, and a Helmfile may have {MOST_RELEASES}: divide it with \
+             spec.selectors"
+        ));
+    }
+    let releases = releases(&all.releases, &inputs.namespace, &files)?;
+    let unwanted = all.unwanted.iter().map(|release| Key {
+        namespace: match release.namespace.is_empty() {
+            true => inputs.namespace.clone(),
+            false => release.namespace.clone(),
+        },
+        name: release.name.clone(),
+    });
+    let unwanted = unwanted.collect();
+    Ok(Planned { releases, unwanted, drawn: world.drawn(), warnings: all.warnings })
+}
+
+/// The working directory and the helmfile in it; an empty one for the default ones.
+fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
+    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    match files.entry(&at) {
+        Some(Entry::Dir) => Ok((format!("/{}", at.as_str()), String::new())),
+        Some(Entry::File { .. }) => {
+            let (directory, file) = at.as_str().rsplit_once('/').unwrap_or(("", at.as_str()));
+            Ok((format!("/{directory}"), file.to_owned()))
+        }
+        None => Err(format!("`{path}` is not in the source: correct spec.path")),
+    }
+}
+
+fn releases(
+    all: &[Rendering],
+    namespace: &str,
+    files: &Beside,
+) -> Result<Vec<PlannedRelease>, String> {
+    let key = |release: &Rendering| Key {
+        namespace: match release.namespace.is_empty() {
+            true => namespace.to_owned(),
+            false => release.namespace.clone(),
+        },
+        name: release.name.clone(),
+    };
+    let ids: BTreeMap<&str, Key> =
+        all.iter().map(|release| (release.id.as_str(), key(release))).collect();
+    let mut charts: BTreeMap<String, Arc<Loaded>> = BTreeMap::new();
+    let mut known: BTreeSet<Key> = BTreeSet::new();
+    let mut releases = Vec::with_capacity(all.len());
+    for release in all {
+        let failed = |error: String| format!("release \"{}\": {error}", release.name);
+        let key = key(release);
+        if !release.kube_context.is_empty() {
+            return Err(failed(format!(
+                "kubeContext `{}` is not supported: set spec.kubeConfig of the Helmfile and select the releases of \
+                 each cluster by spec.selectors",
+                release.kube_context
+            )));
+        }
+        if !known.insert(key.clone()) {
+            return Err(failed(format!("there are two releases {key}: give one another name")));
+        }
+        let (chart, chart_digest) = chart(release, files, &mut charts).map_err(failed)?;
+        let merged = values::merged(&release.values, &release.flags, files);
+        let (values, more) = merged.map_err(failed)?;
+        let values_digest =
+            helm::values::digest(&values).map_err(|error| failed(error.to_string()))?;
+        // Those that selectors leave out are kept by others.
+        let needs = release.needs.iter().filter_map(|id| ids.get(id.as_str()).cloned()).collect();
+        releases.push(PlannedRelease {
+            key,
+            needs,
+            chart,
+            chart_digest,
+            values,
+            values_digest,
+            operation: release.operation.clone(),
+            skips_schema: more.skips_schema,
+            helmfile: release.helmfile,
+        });
+    }
+    Ok(releases)
+}
+
+/// The chart of a release, read once for all that have it.
+fn chart(
+    release: &Rendering,
+    files: &Beside,
+    known: &mut BTreeMap<String, Arc<Loaded>>,
+) -> Result<(Arc<Loaded>, String), String> {
+    let (place, parts, archive) = match &release.chart {
+        Chart::Files { place, files } => (place.clone(), files.clone(), None),
+        Chart::Path(path) => {
+            let at = RelPath::parse(path.trim_start_matches('/'));
+            let at = at.map_err(|error| error.to_string())?;
+            let read = |error: tree::TreeError| format!("{path}: {error}");
+            match files.entry(&at) {
+                Some(Entry::File { .. }) => {
+                    (path.clone(), Vec::new(), Some(files.read(&at).map_err(read)?))
+                }
+                _ => (path.clone(), files.chart(&at).map_err(read)?, None),
+            }
+        }
+    };
+    let mut hash = Sha256::new();
+    for file in &parts {
+        hash.update((file.name.len() as u64).to_le_bytes());
+        hash.update(&file.name);
+        hash.update((file.data.len() as u64).to_le_bytes());
+        hash.update(&file.data);
+    }
+    if let Some(archive) = &archive {
+        hash.update(archive);
+    }
+    let digest = format!("sha256:{}", hex::encode(hash.finalize()));
+    if let Some(known) = known.get(&digest) {
+        return Ok((known.clone(), digest));
+    }
+    let loaded = match archive {
+        Some(archive) => load::archive_file(&place, &archive),
+        None => load::folder(&place, parts),
+    };
+    let chart = loaded.map_err(|error| error.to_string())?.chart;
+    helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
+    let loaded = Arc::new(Loaded::of(chart));
+    known.insert(digest.clone(), loaded.clone());
+    Ok((loaded, digest))
+}
+
+/// Fetches charts of repositories and registries, and puts them beside the source.
+struct Fetching {
+    files: Arc<Beside>,
+    reaching: Mutex<Reaching>,
+    limit: Arc<TimeLimit>,
+}
+
+impl Fetch for Fetching {
+    fn fetch(&self, _: &Address) -> Result<String, String> {
+        Err("addresses are not fetched for a Helmfile: put the files into the source".to_owned())
+    }
+
+    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+        let Wanted { url, name, range, .. } = chart;
+        let id = hex::encode(Sha256::digest([url, name, range].map(String::as_str).join("\n")));
+        let place = format!("/.windlass/{id}/{name}");
+        let at =
+            RelPath::parse(place.trim_start_matches('/')).map_err(|error| error.to_string())?;
+        let mut reaching = self.reaching.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.files.entry(&at).is_some() {
+            return Ok(place);
+        }
+        let Reaching { charts, permits, runtime } = &mut *reaching;
+        let archive = self
+            .limit
+            .pause(|| permits.while_asking(|| runtime.block_on(charts.archive(chart))))
+            .map_err(|error| format!("{error:#}"))?;
+        let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
+        let parts: Vec<(String, File)> =
+            parts.into_iter().map(|file| (format!("{name}/{}", file.name), file)).collect();
+        self.files.put(&id, parts.iter().map(|(path, file)| (path.as_str(), &*file.data)))?;
+        Ok(place)
+    }
+}
+
+/// Renders charts of which other charts are made.
+struct Rendered {
+    served: Arc<Served>,
+    now: Time,
+    stop: Stop,
+}
+
+impl Helm for Rendered {
+    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let nothing = Beside::new(Arc::default());
+        let includes = request.flags.iter().any(|flag| flag == "--include-crds");
+        let flags: Vec<String> =
+            request.flags.iter().filter(|flag| *flag != "--include-crds").cloned().collect();
+        let (values, more) = values::merged(request.values, &flags, &nothing)?;
+        let loaded = load::folder(request.place, request.files.to_vec());
+        let namespace = flags.iter().position(|flag| flag == "--namespace");
+        let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();
+        let local = Zone::fixed("UTC", 0);
+        let Served { version, major, minor, api_versions } = &*self.served;
+        let capabilities = Capabilities {
+            kube_version: KubeVersion {
+                version: version.clone(),
+                normalized: String::new(),
+                major: major.clone(),
+                minor: minor.clone(),
+            },
+            api_versions: api_versions.clone(),
+            ..Capabilities::default()
+        };
+        let env = Env {
+            now: self.now.clone(),
+            local,
+            random: Arc::new(crate::random::fill),
+            capabilities: Arc::new(capabilities),
+            cluster: None,
+            stop: self.stop.clone(),
+            names: None,
+        };
+        let request = Request {
+            chart: loaded.map_err(|error| error.to_string())?.chart,
+            values: &values,
+            release: Release {
+                name: request.name.to_owned(),
+                namespace,
+                revision: 1,
+                is_upgrade: false,
+            },
+            mode: Mode::default(),
+            skip_schema: more.skips_schema,
+            sub_notes: false,
+            templates: None,
+            post_render: None,
+        };
+        let rendered = render(request, &env, &mut Vec::new()).map_err(|error| error.to_string())?;
+        let mut written: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut write = |path: &str, content: &[u8]| {
+            written.entry(path.to_owned()).or_default().extend(text([(path, content)]));
+        };
+        if includes {
+            for crd in helm::chart::crds(&rendered.chart) {
+                write(&crd.path, &crd.file.data);
+            }
+        }
+        rendered.manifests.iter().for_each(|it| write(&it.path, it.content.as_bytes()));
+        rendered.hooks.iter().for_each(|it| write(&it.path, it.manifest.as_bytes()));
+        Ok(written.into_iter().collect())
+    }
+}

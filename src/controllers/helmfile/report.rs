@@ -1,0 +1,186 @@
+//! What is said of a Helmfile at the end of a run, as status and event. Pure.
+//!
+//! Elsewhere: what is said of each release (`book.rs`), conditions (`reconcile`).
+
+use std::collections::BTreeMap;
+
+use crds::Status as _;
+use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseRow, ReleaseState};
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
+
+use super::GROUP;
+use super::keep::{Outcome, Outcomes};
+use crate::controllers::kind::REQUESTED_AT;
+use crate::controllers::marks;
+use crate::controllers::record::{conditions_of, listed, status_of};
+use crate::events::{Event, Severity};
+
+/// Whether the same helmfile and values can give something else: it draws randomness or the time.
+pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";
+
+/// Conditions that this kind sets; others in the status are kept.
+pub(super) const OWNED: [&str; 1] = [NON_DETERMINISTIC];
+
+/// The helmfile calls functions that draw randomness or the time.
+const DRAWS: Reason = Reason::new("DrawsValues");
+
+/// A release failed.
+const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
+
+/// How many releases are named where many are meant.
+const NAMED: usize = 3;
+
+/// Where the whole rests, by where its releases do.
+pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Rest {
+    let of = |key: &str| rows.iter().find(|row| format!("{}/{}", row.namespace, row.name) == key);
+    let mut wake = Wake::default();
+    for outcome in outcomes.values() {
+        if let Outcome::Rests(rest) = outcome
+            && let Some(at) = rest.wake().and_then(Wake::earliest)
+        {
+            wake = wake.and_at(at);
+        }
+    }
+    let (mut failed, mut running, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, outcome) in outcomes {
+        match outcome {
+            Outcome::Rests(Rest::Failed(..) | Rest::Stalled(..)) => failed.push(key.to_string()),
+            Outcome::Rests(Rest::Running(..)) => running.push(key.to_string()),
+            Outcome::Rests(Rest::Blocked(..)) | Outcome::Waits(_) => waiting.push(key.to_string()),
+            Outcome::Suspended { is_there: false } => waiting.push(key.to_string()),
+            Outcome::Rests(Rest::Settled(..)) | Outcome::Kept | Outcome::Suspended { .. } => {}
+        }
+    }
+    let waits = match waiting.len() {
+        0 => String::new(),
+        1 => format!("; {} waits", waiting[0]),
+        number => format!("; {number} releases wait: {}", named(&waiting)),
+    };
+    if let Some(first) = failed.first() {
+        let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("failed");
+        let others = match failed.len() {
+            1 => String::new(),
+            number => {
+                format!("; {} other releases failed, too: {}", number - 1, named(&failed[1..]))
+            }
+        };
+        return Rest::Failed(
+            RELEASE_FAILED,
+            format!("release {first}: {why}{others}{waits}"),
+            wake,
+        );
+    }
+    if !running.is_empty() {
+        let text = match running.len() {
+            1 => format!("release {} is in progress{waits}", running[0]),
+            number => format!("{number} releases are in progress: {}{waits}", named(&running)),
+        };
+        return Rest::Running(reason::PROGRESSING, text, wake);
+    }
+    if let Some(first) = waiting.first() {
+        let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");
+        return Rest::Blocked(
+            reason::DEPENDENCY_NOT_READY,
+            format!("release {first}: {why}"),
+            wake,
+        );
+    }
+    Rest::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
+}
+
+fn named(keys: &[String]) -> String {
+    let few = keys.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if keys.len() > NAMED { format!("{few} and {} more", keys.len() - NAMED) } else { few }
+}
+
+/// How a run ended.
+pub(super) struct Run<'r> {
+    pub(super) rest: &'r Rest,
+    /// The revision of the source; empty if the run did not get that far.
+    pub(super) revision: &'r str,
+    /// The rows as they are by now, if the run changed any.
+    pub(super) rows: Option<Vec<ReleaseRow>>,
+    /// Functions of the helmfile that draw randomness or the time, if it was read.
+    pub(super) drawn: Option<&'r [&'static str]>,
+    pub(super) now: Time,
+}
+
+/// The status before and after, and what is told.
+pub(super) fn report(
+    object: &Helmfile,
+    run: Run<'_>,
+) -> (HelmfileStatus, HelmfileStatus, Option<Event>) {
+    let before = status_of(object);
+    let mut after = before.clone();
+    let had = conditions_of(&before.conditions);
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions =
+        Conditions::since(&had, generation, run.now, &OWNED).marked(&marks::of(object, run.now));
+    let conditions = match run.drawn {
+        None => conditions.keep(NON_DETERMINISTIC),
+        Some([]) => conditions,
+        Some(drawn) => {
+            let text = format!(
+                "the helmfile uses {}: what it gives is kept until its source or its spec changes",
+                drawn.join(", ")
+            );
+            conditions.set(NON_DETERMINISTIC, Status::True, DRAWS, &text)
+        }
+    };
+    after.conditions = listed(conditions.finish(run.rest));
+    if let Some(rows) = run.rows {
+        after.releases = rows;
+    }
+    let under_way = matches!(run.rest, Rest::Running(..));
+    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    if !run.revision.is_empty() {
+        after.last_attempted_revision = Some(run.revision.to_owned());
+    }
+    if run.rest.is_settled() {
+        after.last_applied_revision = Some(run.revision.to_owned()).filter(|it| !it.is_empty());
+    }
+    if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
+        after.set_observed_generation(generation);
+    }
+    let event = event(&before, &after, &run.rest.clone(), run.revision);
+    (before, after, event)
+}
+
+/// What is told of the whole: what each release did is told by it.
+fn event(
+    before: &HelmfileStatus,
+    after: &HelmfileStatus,
+    rest: &Rest,
+    revision: &str,
+) -> Option<Event> {
+    let was = before.conditions.iter().find(|it| it.type_ == reconcile::READY);
+    let is_said = was.is_some_and(|it| it.message == rest.text());
+    let (severity, is_told) = match rest {
+        Rest::Running(..) => return None,
+        Rest::Settled(..) => {
+            let is_new = before.last_applied_revision != after.last_applied_revision;
+            let is_well_again = was.is_some_and(|it| it.status == "False");
+            (Severity::Info, is_new || is_well_again)
+        }
+        Rest::Blocked(..) => (Severity::Info, !is_said),
+        Rest::Failed(..) | Rest::Stalled(..) => (Severity::Error, !is_said),
+    };
+    let metadata = match revision.is_empty() {
+        true => BTreeMap::new(),
+        false => BTreeMap::from([(format!("{GROUP}/revision"), revision.to_owned())]),
+    };
+    is_told.then(|| Event {
+        severity,
+        reason: rest.reason().as_str().to_owned(),
+        message: rest.text().to_owned(),
+        metadata,
+    })
+}
+
+/// Whether a row says that an operation may be under way.
+pub(super) fn is_under_way(row: &ReleaseRow) -> bool {
+    matches!(row.state, ReleaseState::Progressing | ReleaseState::Uninstalling)
+}

@@ -1,0 +1,196 @@
+//! A release of a helmfile as the release machine keeps it: as if a HelmRelease asked for it. Pure.
+//!
+//! Elsewhere: what the spec of a HelmRelease means (`helm_release`), what becomes of its status (`book.rs`).
+
+use apply::ignore::Rules;
+use crds::helm::{
+    ActionStrategy, ChartNameChangeStrategy, CrdsPolicy, DeletionPropagation, DriftDetection,
+    DriftDetectionMode, HelmRelease, HelmReleaseSpec, HelmReleaseStatus, Install,
+    InstallRemediation, InstallStrategy, Rollback, ServerSideApplyMode, Uninstall, Upgrade,
+    UpgradeRemediation, UpgradeStrategy,
+};
+use crds::helmfile::{Helmfile, ReleaseRow};
+use crds::{GoDuration, Time};
+use helmfile::Operation;
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake};
+use release::snapshot;
+use release::status::Status;
+use sha2::{Digest as _, Sha256};
+
+use super::plan::{Key, PlannedRelease};
+use super::wish::Timeouts;
+use crate::controllers::helm_release::{status, wish};
+use crate::controllers::kind::REQUESTED_AT;
+
+/// How operations on a release are done that is no longer in the helmfile.
+pub(super) fn unplanned() -> Operation {
+    Operation::default()
+}
+
+/// The spec of the HelmRelease that would ask for the same.
+pub(super) fn spec(
+    helmfile: &Helmfile,
+    key: &Key,
+    operation: &Operation,
+    timeouts: &Timeouts,
+) -> HelmReleaseSpec {
+    let seconds = |seconds: Option<u64>| seconds.map(|it| GoDuration::from(format!("{it}s")));
+    let duration = |it| GoDuration::from(reconcile::format_duration(it));
+    let wait = operation.wait || helmfile.spec.wait;
+    let retry = Some(duration(timeouts.retry));
+    let (disable_wait, disable_wait_for_jobs) = (!wait, !(wait && operation.wait_for_jobs));
+    let crds = operation.skips_crds.then_some(CrdsPolicy::Skip);
+    let (name, rolls_back) = match operation.rolls_back {
+        true => (ActionStrategy::RemediateOnFailure, true),
+        false => (ActionStrategy::RetryOnFailure, false),
+    };
+    let retry_interval = retry.filter(|_| !rolls_back);
+    let drift = helmfile
+        .spec
+        .drift_detection
+        .clone()
+        .unwrap_or(DriftDetection { mode: Some(DriftDetectionMode::Enabled), ignore: Vec::new() });
+    HelmReleaseSpec {
+        interval: helmfile.spec.interval.clone(),
+        release_name: Some(key.name.clone()),
+        target_namespace: Some(key.namespace.clone()),
+        storage_namespace: Some(key.namespace.clone()),
+        timeout: Some(seconds(operation.timeout).unwrap_or_else(|| duration(timeouts.timeout))),
+        max_history: Some(i64::try_from(operation.history).unwrap_or_default()),
+        drift_detection: Some(drift),
+        install: Some(Install {
+            strategy: Some(InstallStrategy { name, retry_interval: retry_interval.clone() }),
+            // Helm tries again whenever somebody asks it to.
+            remediation: rolls_back
+                .then(|| InstallRemediation { retries: -1, ..InstallRemediation::default() }),
+            disable_take_ownership: !operation.takes_ownership,
+            disable_wait,
+            disable_wait_for_jobs,
+            disable_openapi_validation: operation.skips_openapi,
+            crds,
+            create_namespace: operation.creates_namespace,
+            server_side_apply: operation.server_side,
+            ..Install::default()
+        }),
+        upgrade: Some(Upgrade {
+            strategy: Some(UpgradeStrategy { name, retry_interval }),
+            remediation: rolls_back
+                .then(|| UpgradeRemediation { retries: -1, ..UpgradeRemediation::default() }),
+            disable_take_ownership: !operation.takes_ownership,
+            disable_wait,
+            disable_wait_for_jobs,
+            disable_openapi_validation: operation.skips_openapi,
+            force: operation.force,
+            cleanup_on_fail: operation.cleans_up,
+            crds,
+            server_side_apply: operation.server_side.map(|is_on| match is_on {
+                true => ServerSideApplyMode::Enabled,
+                false => ServerSideApplyMode::Disabled,
+            }),
+            // Helm upgrades to a chart of another name in place.
+            chart_name_change_strategy: Some(ChartNameChangeStrategy::InPlaceUpdate),
+            ..Upgrade::default()
+        }),
+        rollback: Some(Rollback {
+            disable_wait,
+            disable_wait_for_jobs,
+            cleanup_on_fail: operation.cleans_up,
+            force: operation.force,
+            ..Rollback::default()
+        }),
+        uninstall: Some(Uninstall {
+            timeout: seconds(operation.deletion_timeout),
+            disable_wait: !operation.waits_for_deletion,
+            deletion_propagation: match operation.cascade.as_str() {
+                "foreground" => Some(DeletionPropagation::Foreground),
+                "orphan" => Some(DeletionPropagation::Orphan),
+                _ => None,
+            },
+            ..Uninstall::default()
+        }),
+        ..HelmReleaseSpec::default()
+    }
+}
+
+/// The HelmRelease that would ask for a release of a Helmfile, with what is known of the release.
+pub(super) fn as_helm_release(
+    helmfile: &Helmfile,
+    key: &Key,
+    spec: HelmReleaseSpec,
+    known: Option<&ReleaseRow>,
+    is_leaving: bool,
+) -> HelmRelease {
+    let mut release = HelmRelease::new(&key.name, spec);
+    let meta = &mut release.metadata;
+    meta.namespace = helmfile.namespace();
+    meta.uid = helmfile.uid();
+    meta.generation = helmfile.metadata.generation;
+    meta.deletion_timestamp = is_leaving.then(|| Time(jiff::Timestamp::now()));
+    if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
+        let annotations = meta.annotations.get_or_insert_default();
+        annotations.insert(REQUESTED_AT.to_owned(), requested.clone());
+    }
+    let mut status = known.map(|row| row.status.clone()).unwrap_or_default();
+    // What was asked of the whole was asked of each.
+    let asked = helmfile.status.as_ref().and_then(|it| it.last_handled_reconcile_at.clone());
+    status.last_handled_reconcile_at = asked;
+    release.status = Some(status);
+    release
+}
+
+/// What a status keeps of a release: without what is the Helmfile's.
+pub(super) fn kept(status: &HelmReleaseStatus) -> HelmReleaseStatus {
+    HelmReleaseStatus { last_handled_reconcile_at: None, helm_chart: None, ..status.clone() }
+}
+
+/// A digest of all that a release is kept as: while it stays the same there is nothing new to do.
+pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec) -> String {
+    let spec = serde_json::to_vec(spec).unwrap_or_default();
+    let skips = if planned.skips_schema { "skips the schema" } else { "" };
+    let mut hash = Sha256::new();
+    for part in [
+        planned.chart_digest.as_bytes(),
+        planned.values_digest.as_bytes(),
+        skips.as_bytes(),
+        spec.as_slice(),
+    ] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    format!("sha256:{}", hex::encode(hash.finalize()))
+}
+
+/// The newest revision that is known.
+pub(super) fn latest_version(known: &Status) -> Option<i64> {
+    snapshot::latest(&known.history).map(|it| it.version)
+}
+
+/// What a release is made from.
+pub(super) fn parts(planned: &PlannedRelease) -> wish::Parts {
+    let metadata = &planned.chart.chart.metadata;
+    wish::Parts {
+        chart_name: metadata.name.clone(),
+        chart_version: metadata.version.clone(),
+        app_version: metadata.app_version.clone(),
+        oci_digest: String::new(),
+        config_digest: planned.values_digest.clone(),
+        artifact_digest: planned.chart_digest.clone(),
+    }
+}
+
+/// The durations and the rules of such a spec.
+///
+/// # Errors
+/// What cannot be read, of the Helmfile's `driftDetection` or of a row of its status.
+pub(super) fn checked(release: &HelmRelease) -> Result<(wish::Timeouts, Rules), Rest> {
+    status::check(release).map_err(|rest| {
+        Rest::Failed(
+            rest.reason(),
+            format!("release {}: {}", release.name_any(), rest.text()),
+            Wake::default(),
+        )
+    })?;
+    let timeouts = wish::check(&release.spec)?;
+    Ok((timeouts, wish::ignore(&release.spec)?))
+}

@@ -1,0 +1,75 @@
+//! The values of a release: its values files and flags, merged as Helm merges them.
+//!
+//! Elsewhere: which these are (engine `helmfile`), what each flag means (`helm::strvals`).
+
+use golang::value::{Map, Str};
+use helm::chart::read_values;
+use helm::strvals::{Mode, set};
+use helm::values::over;
+use tree::{Files, RelPath};
+
+/// The flags of a release that are about more than values.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct More {
+    /// Whether values are not validated against the schema of the chart.
+    pub(super) skips_schema: bool,
+}
+
+/// The values of a release, from values files (later ones above earlier ones) and flags of `helm template`.
+///
+/// # Errors
+/// Values that cannot be read, and a flag that only a program could follow.
+pub(super) fn merged(
+    values_files: &[Vec<u8>],
+    flags: &[String],
+    files: &dyn Files,
+) -> Result<(Map, More), String> {
+    let mut all = Map::default();
+    for text in values_files {
+        let read = read_values(text).map_err(|error| format!("failed to parse values: {error}"))?;
+        all = over(&all, &read);
+    }
+    let mut more = More::default();
+    let mut sets: [Vec<&str>; 3] = Default::default();
+    let mut rest = flags.iter();
+    while let Some(flag) = rest.next() {
+        let mut value = || rest.next().map(String::as_str).ok_or(format!("{flag} has no value"));
+        match flag.as_str() {
+            "--set" => sets[0].push(value()?),
+            "--set-string" => sets[1].push(value()?),
+            "--set-file" => sets[2].push(value()?),
+            // What the cluster is and where the release is are known better here.
+            "--namespace" | "--kube-version" | "--api-versions" => drop(value()?),
+            "--skip-schema-validation" => more.skips_schema = true,
+            // Hosts are looked up only if the flag of the process allows it.
+            "--enable-dns" => {}
+            other => {
+                return Err(format!(
+                    "the flag `{other}` of `helmDefaults.args` or of the release is not supported: use the key of \
+                     the helmfile or the values instead"
+                ));
+            }
+        }
+    }
+    let [typed, strings, of_files] = sets;
+    for text in typed {
+        let done = set(&all, text, Mode::Typed);
+        done.map_err(|error| format!("failed parsing --set data: {error}"))?;
+    }
+    for text in strings {
+        let done = set(&all, text, Mode::Strings);
+        done.map_err(|error| format!("failed parsing --set-string data: {error}"))?;
+    }
+    for text in of_files {
+        let mut from = |path: &str| read(files, path).map(Str::from);
+        let done = set(&all, text, Mode::File(&mut from));
+        done.map_err(|error| format!("failed parsing --set-file data: {error}"))?;
+    }
+    Ok((all, more))
+}
+
+fn read(files: &dyn Files, path: &str) -> Result<Vec<u8>, String> {
+    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    let read = files.read(&at).map_err(|error| format!("open {path}: {error}"))?;
+    Ok(read.to_vec())
+}

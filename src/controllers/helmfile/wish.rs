@@ -1,0 +1,148 @@
+//! What a Helmfile asks for, checked and with its defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crds::ConfigKind;
+use crds::helm::{HelmRelease, HelmReleaseSpec};
+use crds::helmfile::{Helmfile, HelmfileSpec};
+use crds::kustomize::DeletionPolicy;
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake};
+
+use crate::controllers::helm_release::values::{self, Values};
+use crate::controllers::ignore_rules::ignored;
+use crate::controllers::reference::References;
+
+/// What `envFrom` names cannot be read.
+const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
+
+/// How long an operation may take of which nobody says it.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The longest that what failed waits for its next attempt unless the spec says so.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The durations of a spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(super) interval: Duration,
+    pub(super) retry: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// Checks what can be checked without the cluster.
+pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
+    let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
+        let Some(text) = given else { return Ok(default) };
+        reconcile::parse_duration(text.as_str()).map_err(|error| {
+            Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+        })
+    };
+    let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
+    let retry = interval.clamp(SHORTEST_INTERVAL, RETRY);
+    let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
+    ignored("spec.driftDetection.ignore", rules)?;
+    Ok(Timeouts {
+        interval,
+        retry: read("spec.retryInterval", spec.retry_interval.as_ref(), retry)?
+            .max(SHORTEST_INTERVAL),
+        timeout: read("spec.timeout", spec.timeout.as_ref(), TIMEOUT)?,
+    })
+}
+
+impl Timeouts {
+    /// For a Helmfile that goes and whose spec cannot be read.
+    pub(super) fn for_finalize() -> Self {
+        Self { interval: RETRY, retry: SHORTEST_INTERVAL, timeout: TIMEOUT }
+    }
+}
+
+/// Whether releases go with their Helmfile.
+pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
+    match spec.deletion_policy.unwrap_or_default() {
+        DeletionPolicy::MirrorPrune => spec.prune,
+        DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
+        DeletionPolicy::Orphan => false,
+    }
+}
+
+/// What a spec names, as it was read.
+pub(crate) struct Named {
+    /// State values as YAML.
+    pub(super) values: Vec<u8>,
+    /// Environment variables.
+    pub(super) variables: BTreeMap<String, String>,
+    /// Strings of Secrets, which must not be told.
+    pub(super) secrets: Masking,
+}
+
+/// Reads what `valuesFrom` and `envFrom` name.
+pub(super) async fn read(object: &Helmfile, references: &mut References) -> Result<Named, Rest> {
+    let spec = &object.spec;
+    let namespace = object.namespace().unwrap_or_default();
+    let variables = variables(object, references, &namespace).await;
+    // State values are put together as those of a HelmRelease are.
+    let mut like = HelmRelease::new(
+        &object.name_any(),
+        HelmReleaseSpec {
+            values: spec.values.clone(),
+            values_from: spec.values_from.clone(),
+            ..HelmReleaseSpec::default()
+        },
+    );
+    like.metadata.namespace = Some(namespace);
+    let Values { map, secrets, .. } = values::read(&like, references).await?;
+    let text = helm::values::yaml(&map)
+        .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
+    let (variables, hidden) = variables?;
+    Ok(Named { values: text.into(), variables, secrets: secrets.with(hidden) })
+}
+
+/// The environment variables, and those of them that came from Secrets.
+async fn variables(
+    object: &Helmfile,
+    references: &mut References,
+    namespace: &str,
+) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Rest> {
+    let (mut all, mut hidden) = (BTreeMap::new(), Vec::new());
+    let mut problem = None;
+    // All of it is watched before any of it is missed.
+    for source in &object.spec.env_from {
+        let (kind, name) = (source.kind, &source.name);
+        let found = match kind {
+            ConfigKind::Secret => {
+                let found = references.secret(namespace, name).await;
+                found.map(|data| data.inspect(|data| hidden.extend(data.values().cloned())))
+            }
+            ConfigKind::ConfigMap => {
+                let bytes = |data: BTreeMap<String, String>| {
+                    data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
+                };
+                references.config_map(namespace, name).await.map(|data| data.map(bytes))
+            }
+        };
+        let subject = format!("{} '{namespace}/{name}' of spec.envFrom", kind.as_str());
+        match found {
+            Ok(Some(data)) => {
+                for (key, value) in data {
+                    match String::from_utf8(value) {
+                        Ok(text) => drop(all.insert(key, text)),
+                        Err(_) => {
+                            problem = Some(format!("{subject}: the key `{key}` is not UTF-8"));
+                        }
+                    }
+                }
+            }
+            Ok(None) if source.optional => {}
+            Ok(None) => problem = Some(format!("{subject} not found")),
+            Err(error) => problem = Some(format!("{subject} could not be read: {error}")),
+        }
+    }
+    if let Some(text) = problem {
+        return Err(Rest::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
+    }
+    all.extend(object.spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
+    Ok((all, hidden))
+}
