@@ -53,6 +53,13 @@ impl Owner {
         let name = "helm.toolkit.fluxcd.io/name";
         Self { kind: helm_releases(), name, namespace: "helm.toolkit.fluxcd.io/namespace" }
     }
+
+    /// Helmfiles.
+    pub(crate) fn helmfile() -> Self {
+        let kind = kind("helmfile.windlass.dev/v1alpha1", "Helmfile");
+        let name = "helmfile.windlass.dev/name";
+        Self { kind, name, namespace: "helmfile.windlass.dev/namespace" }
+    }
 }
 
 /// The objects that belong to owners in a namespace, by the id that an inventory would have. Objects that are

@@ -54,10 +54,13 @@ pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a Value {
     conditions.into_iter().flatten().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// The ids in a Kustomization's inventory.
+/// The ids in the inventory of an object, or of the releases of a Helmfile.
 pub fn inventory(object: &DynamicObject) -> Vec<&str> {
-    let entries = object.data["status"]["inventory"]["entries"].as_array();
-    entries.into_iter().flatten().filter_map(|it| it["id"].as_str()).collect()
+    let status = &object.data["status"];
+    let releases = status["releases"].as_array().into_iter().flatten();
+    let parts = releases.map(|release| &release["status"]).chain([status]);
+    let entries = parts.filter_map(|part| part["inventory"]["entries"].as_array()).flatten();
+    entries.filter_map(|it| it["id"].as_str()).collect()
 }
 
 /// The revision that a commit of the branch `main` has in statuses.

@@ -3,6 +3,7 @@
 //! Here: the list, and what a scenario is played on. Elsewhere: the scenarios themselves.
 
 mod helm_release;
+mod helmfile;
 mod kustomization;
 
 use e2e::git_server::{Access, GitServer, Repository};
@@ -14,7 +15,11 @@ use crate::ownership::Owner;
 
 /// Every scenario.
 pub(super) fn all() -> Vec<fn() -> Box<dyn Scenario>> {
-    vec![|| Box::new(kustomization::Kustomizations), || Box::new(helm_release::HelmReleases)]
+    vec![
+        || Box::new(kustomization::Kustomizations),
+        || Box::new(helm_release::HelmReleases),
+        || Box::new(helmfile::Helmfiles),
+    ]
 }
 
 /// Work in acts. Each act is begun by a user, and done by windlass however often it dies.

@@ -1,0 +1,145 @@
+//! A Helmfile of three releases, one with hooks: installed in the order of its needs, one of them upgraded, one gone from the
+//! file, and all removed.
+//!
+//! Here: the files of each act, and when it is done. Elsewhere: what a scenario is (`super`).
+
+use anyhow::bail;
+use e2e::harness::Target;
+use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::release::hook;
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use kube::core::ApiResource;
+use serde_json::json;
+
+use super::{Scenario, Stage};
+use crate::ownership::{Owner, kind};
+
+/// See the module.
+pub(super) struct Helmfiles;
+
+const ACTS: [&str; 4] = ["install", "upgrade of one", "one leaves", "uninstall"];
+
+/// The source.
+const SOURCE: &str = "work";
+
+fn helmfile() -> Target {
+    Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop")
+}
+
+impl Scenario for Helmfiles {
+    fn name(&self) -> &'static str {
+        "helmfile"
+    }
+
+    fn acts(&self) -> &'static [&'static str] {
+        &ACTS
+    }
+
+    fn kinds(&self, _: &str) -> Vec<ApiResource> {
+        vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::helmfile()
+    }
+
+    fn records_first(&self) -> bool {
+        false
+    }
+
+    /// Every hook has another name for every version and event, so each may be created once.
+    fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
+        let counts = stage.story.creations(&["jobs"])?;
+        let twice = counts.into_iter().filter(|(_, count)| *count > 1);
+        Ok(twice.map(|(hook, count)| format!("hook {hook} was created {count} times")).collect())
+    }
+
+    fn may_delete(&self, act: usize, _: &str, name: &str) -> bool {
+        let is_hook = name.starts_with("hook-");
+        match act {
+            0 | 1 => is_hook,
+            2 => is_hook || name.contains("extra"),
+            _ => true,
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a mut Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+        begin(act, stage).boxed_local()
+    }
+
+    fn is_done<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
+        is_done(act, stage).boxed_local()
+    }
+}
+
+/// The files of the charts, and the helmfile of an act.
+fn files(act: usize) -> Vec<(String, String)> {
+    let value = if act == 0 { "1" } else { "2" };
+    let extra = "- {name: extra, chart: ./plain, needs: [web]}\n";
+    let extra = if act < 2 { extra } else { "" };
+    let helmfile = format!(
+        "releases:\n- {{name: web, chart: ./web, wait: true, needs: [db], values: [{{value: \"{value}\"}}]}}\n\
+         - {{name: db, chart: ./plain}}\n{extra}"
+    );
+    let named = |name: &str, events: &str| {
+        let text = hook(&format!("hook-{name}-HERE"), events, 0, "hook-succeeded", Pods::Ready);
+        text.replace("HERE", "{{ .Release.Revision }}")
+    };
+    let value = config_map("web-settings", "HERE").replace("HERE", "{{ .Values.value }}");
+    let plain = config_map("NAME-settings", "1").replace("NAME", "{{ .Release.Name }}");
+    let files = [
+        ("helmfile.yaml", helmfile),
+        ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n".to_owned()),
+        ("web/templates/settings.yaml", value),
+        ("web/templates/web.yaml", deployment("web", Pods::Ready)),
+        ("web/templates/before.yaml", named("before", "pre-install,pre-upgrade")),
+        ("web/templates/goodbye.yaml", named("goodbye", "pre-delete")),
+        ("plain/Chart.yaml", "apiVersion: v2\nname: plain\nversion: 1.0.0\n".to_owned()),
+        ("plain/templates/settings.yaml", plain),
+    ];
+    files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
+}
+
+async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    match act {
+        0 => {
+            stage.commit(&files(0))?;
+            let url = stage.server.url(&stage.repository);
+            stage.story.git_repository(SOURCE, &url, json!({})).await?;
+            let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+                "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
+                    "sourceRef": {"kind": "GitRepository", "name": SOURCE}}});
+            stage.story.apply_value(object).await.map(drop)
+        }
+        1 | 2 => {
+            stage.commit(&files(act))?;
+            stage.request(SOURCE).await
+        }
+        3 => {
+            stage.story.delete(&helmfile()).await?;
+            stage.story.delete(&Target::git_repository(SOURCE)).await
+        }
+        _ => bail!("there is no act {act}"),
+    }
+}
+
+async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    let shop = stage.story.read(&helmfile()).await?;
+    if act == 3 {
+        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
+        return Ok(shop.is_none() && source.is_none());
+    }
+    let Some(shop) = shop else { return Ok(false) };
+    Ok(condition(&shop, "Ready")["status"] == "True"
+        && shop.data["status"]["lastAppliedRevision"] == stage.revision())
+}
