@@ -169,6 +169,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NAME")]
     pub(crate) default_kubeconfig_service_account: Option<String>,
 
+    /// Secret in windlass's namespace with the age keys for Kustomizations whose spec.decryption names no Secret
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sops_age_secret: Option<String>,
+
     /// Allow exec plugins in kubeconfigs of objects
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
@@ -303,6 +307,7 @@ impl Settings {
             &mut self.storage_adv_addr,
             &mut self.default_service_account,
             &mut self.default_kubeconfig_service_account,
+            &mut self.sops_age_secret,
         ] {
             *text = text.take().filter(|text| !text.is_empty());
         }

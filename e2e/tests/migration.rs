@@ -106,11 +106,12 @@ async fn obstacles(story: &Story) -> Result<()> {
         .kustomization(
             "sealed",
             "app",
-            json!({"decryption": {"provider": "sops"}, "suspend": true}),
+            json!({"decryption": {"provider": "sops", "serviceAccountName": "keys"}, "suspend": true}),
         )
         .await?;
     let text = migrate(story, "from-flux", &[], false)?;
-    let obstacle = format!("Kustomization/{}/sealed uses spec.decryption", story.namespace);
+    let obstacle =
+        format!("Kustomization/{}/sealed uses spec.decryption.serviceAccountName", story.namespace);
     ensure!(text.contains(&obstacle), "{text}");
     ensure!(text.contains("nothing was changed"), "{text}");
     story.delete(&Target::kustomization("sealed")).await?;

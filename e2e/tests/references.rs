@@ -206,7 +206,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     (
         "Kustomization",
         "decryption.secretRef",
-        Unsupported,
+        Secret,
         r#"{"decryption": {"provider": "sops", "secretRef": {"name": "NAME"}}}"#,
     ),
     (

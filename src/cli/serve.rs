@@ -33,6 +33,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
     telemetry::start(settings.log_level, settings.log_encoding)?;
     allow_many_files();
+    forbid_core_dumps();
     // Only fails when a provider was installed before, and nothing does that.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -49,6 +50,13 @@ fn allow_many_files() {
     match raised {
         Ok(most) => tracing::debug!(most, "raised the limit of open files"),
         Err(error) => tracing::info!(error = %error, "failed to raise the limit of open files"),
+    }
+}
+
+/// Decrypted Secrets and keys are in memory, and nowhere else.
+fn forbid_core_dumps() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+        tracing::info!(error = %error, "failed to forbid core dumps");
     }
 }
 

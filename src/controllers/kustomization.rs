@@ -1,12 +1,14 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `substitution`), where a run may
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `inputs`), where a run may
 //! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
 
 pub(super) mod bases;
 mod build;
+mod decryption;
 mod finalize;
 mod generated;
+mod inputs;
 mod manifests;
 mod pause;
 mod report;
@@ -31,8 +33,8 @@ use reconcile::{DependencyState, Edge, Facts, Node, Rest, Retries, Time, reason}
 use tree::Trace;
 
 use self::build::Built;
+use self::inputs::Inputs;
 use self::retry::Judged;
-use self::substitution::Substitution;
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
 use super::applier::{Applied, End, Leaving, Pace, Pending};
@@ -102,7 +104,7 @@ struct SettledBuild {
 impl Controlled for Kustomization {
     const CONTROLLER: &'static str = "kustomize-controller";
     const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY];
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, decryption::MAC];
 
     type Memory = applier::Memory<Self>;
 
@@ -153,7 +155,7 @@ impl Applied for Kustomization {
 
     type Own = Memory;
     type Timeouts = Timeouts;
-    type Named = Option<Substitution>;
+    type Named = Inputs;
     type Came = Came;
 
     fn source(&self) -> Option<Node> {
@@ -200,8 +202,8 @@ impl Applied for Kustomization {
         context: &Context,
         object: &Self,
         references: &mut References,
-    ) -> Result<Option<Substitution>, Rest> {
-        Substitution::read(context, object, references).await
+    ) -> Result<Inputs, Rest> {
+        Inputs::read(context, object, references).await
     }
 
     async fn reconcile(
@@ -281,12 +283,12 @@ impl Session {
         if let Some(rest) = self.gate(object, facts, revision).await {
             return early(object, revision, rest);
         }
-        let (target, substitution) = match self.named(object).await {
+        let (target, inputs) = match self.named(object).await {
             Ok(named) => named,
             Err(rest) => return early(object, revision, rest),
         };
         self.end_failed_wait(object);
-        let wish = match self.build(object, timeouts, artifact, &target, substitution).await {
+        let wish = match self.build(object, timeouts, artifact, &target, inputs).await {
             Ok(Built::Wish(wish)) => wish,
             Ok(Built::Unchanged(ended)) => return *ended,
             Err(rest) => return early(object, revision, rest),

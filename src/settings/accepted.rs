@@ -56,7 +56,8 @@ const NO_OOM: &str =
 const NO_IMAGES: &str = "image kinds are not supported yet";
 const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
 const NO_TOKENS: &str = "registry logins are shared and cached for 80% of their lifetime";
-const NO_SOPS: &str = "decryption is not supported yet";
+const NO_SOPS: &str =
+    "identities of clouds are not used for decryption yet; spec.decryption.secretRef is";
 const SSH: &str = "the allowed algorithms are fixed";
 const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
 
@@ -110,7 +111,6 @@ const FLAGS: &[Flag] = &[
         "sha256",
         "snapshot digests are SHA-256",
     ),
-    strict("sops-age-secret", Takes::Text, "", NO_SOPS),
     strict("sops-vault-configmap", Takes::Text, "", NO_SOPS),
     strict("ssh-hostkey-algos", Takes::Text, "", SSH),
     strict("ssh-kex-algos", Takes::Text, "", SSH),

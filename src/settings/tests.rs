@@ -216,7 +216,6 @@ fn a_flag_about_security_or_results_takes_what_is_done_and_nothing_else() {
         "--artifact-digest-algo=sha512",
         "--snapshot-digest-algo=blake3",
         "--default-decryption-service-account=tenant",
-        "--sops-age-secret=keys",
         "--sops-vault-configmap=vault",
         "--ssh-kex-algos=curve25519-sha256",
         "--ssh-hostkey-algos=ssh-ed25519",

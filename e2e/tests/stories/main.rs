@@ -9,6 +9,7 @@ mod bad_input;
 mod bucket;
 mod chart_places;
 mod crd_cr_namespace;
+mod decryption;
 mod deletion_policies;
 mod dependency_cycle;
 mod drift;

@@ -22,7 +22,11 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
     let story = Story::with_windlass("unsupported").await?;
     let remote = json!({"configMapRef": {"name": "cluster"}});
     let cases: [(&str, &str, Value); 2] = [
-        ("decryption", "spec.decryption", json!({"provider": "sops"})),
+        (
+            "decryption",
+            "spec.decryption.serviceAccountName",
+            json!({"provider": "sops", "serviceAccountName": "keys"}),
+        ),
         ("kubeConfig", "spec.kubeConfig.configMapRef", remote),
     ];
     let paths = cases.each_ref().map(|(field, ..)| format!("{}/a.yaml", field.to_lowercase()));

@@ -19,7 +19,10 @@ pub enum MacPolicy {
     /// It is not compared, as in Flux: objects are changed by a build before they are decrypted.
     #[default]
     Ignore,
-    /// A file with another MAC, or without one, is refused.
+    /// A file with another MAC, or without one, is refused; so is an entry of a Secret that is a file.
+    ///
+    /// Objects that are encrypted as a whole are not compared: a build changed them. Whoever decrypts those checks the
+    /// files that they came from by [`Decryptor::check`].
     Require,
 }
 
@@ -78,6 +81,22 @@ impl<'k> Decryptor<'k> {
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let documents = self.open(data, from)?;
         store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
+    }
+
+    /// Checks the MAC of a file that looks encrypted in some format; others pass.
+    ///
+    /// # Errors
+    /// The file does not decrypt, or its MAC is not that of its content; see [`Error`].
+    pub fn check(&self, data: &[u8]) -> Result<(), Error> {
+        let strict = self.with_mac(MacPolicy::Require);
+        let mut outcome = Ok(());
+        for format in Format::detect(data) {
+            match strict.open(data, format) {
+                Ok(_) => return Ok(()),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
     }
 
     fn open(&self, data: &[u8], from: Format) -> Result<Vec<Vec<Item>>, Error> {

@@ -173,10 +173,11 @@ mod tests {
     #[test]
     fn what_windlass_does_not_support_is_named_with_its_object() {
         assert_eq!(obstacle(&kustomization(json!({}))), None);
-        let text = obstacle(&kustomization(json!({"decryption": {"provider": "sops"}}))).unwrap();
+        let decryption = json!({"provider": "sops", "serviceAccountName": "keys"});
+        let text = obstacle(&kustomization(json!({"decryption": decryption}))).unwrap();
         assert_eq!(
             text,
-            "Kustomization/team/app uses spec.decryption, which this version of windlass does not support"
+            "Kustomization/team/app uses spec.decryption.serviceAccountName, which this version of windlass does not support"
         );
         let text = obstacle(&kustomization(json!({"prune": "yes"}))).unwrap();
         assert!(text.starts_with("Kustomization/team/app cannot be read: "), "{text}");

@@ -12,7 +12,7 @@ use reconcile::{Rest, Wake, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::bases::Bases;
-use super::substitution::Substitution;
+use super::inputs::Inputs;
 use super::wish::{self, Timeouts, Wish};
 use super::world::Verify;
 use super::{Ended, Session, early, resolve};
@@ -51,9 +51,9 @@ impl Session {
         timeouts: Timeouts,
         artifact: &Artifact,
         target: &Target,
-        substitution: Option<Substitution>,
+        beside: Inputs,
     ) -> Result<Built, Rest> {
-        let inputs = substitution.as_ref().map(|known| known.digest.clone()).unwrap_or_default();
+        let inputs = beside.digest();
         if let Some(wish) = self.waited_for(object, artifact, &inputs) {
             return Ok(Built::Wish(wish));
         }
@@ -92,8 +92,7 @@ impl Session {
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
                     let settings = &context.settings;
-                    let substitution = substitution.as_ref();
-                    wish::wish(&object, timeouts, &files, &revision, substitution, bases, settings)
+                    wish::wish(&object, timeouts, &files, &revision, &beside, bases, settings)
                 })
             })
         };

@@ -1,20 +1,22 @@
 //! The objects of an artifact's folder: its kustomization with what the spec adds, built.
 //!
-//! Elsewhere: the file that a build starts from (`generated.rs`), bases on other servers (`bases.rs`), what kustomizations
-//! mean (`kustomize`).
+//! Elsewhere: the file that a build starts from (`generated.rs`), files that are encrypted (`decryption.rs`), bases on other
+//! servers (`bases.rs`), what kustomizations mean (`kustomize`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::kustomize::KustomizationSpec;
 use golang::meter::{Meter, Stop};
 use kustomize::{Budget, InTree, Options, Restriction};
-use objects::Object;
+use objects::{Masking, Object};
 use sources::bases::without_credentials;
 use tree::{Entry, Files, Kind, RelPath, TreeError};
 
 use super::bases::Bases;
-use super::generated::{self, Generated};
+use super::decryption::Decryption;
+use super::generated;
 use crate::time_limit::TimeLimit;
 
 /// How many objects a build may have.
@@ -28,6 +30,8 @@ pub(super) enum Error {
     /// What kustomize says, without the passwords that addresses may have.
     #[error("kustomize build failed: {0}")]
     Build(String),
+    #[error("{0}")]
+    Decryption(String),
     #[error("{what}: {problem}")]
     NotAnObject { what: String, problem: objects::ObjectError },
     #[error("more than {MAX_OBJECTS} objects; split the directory")]
@@ -67,12 +71,21 @@ impl Account {
 pub(super) fn load(
     files: &dyn Files,
     spec: &KustomizationSpec,
+    decryption: Option<&Decryption>,
     bases: Bases,
     account: &Account,
+    secrets: &mut Masking,
 ) -> Result<Loaded, Error> {
     let generated = generated::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
-    let within = InTree(WithGenerated { files, generated });
+    let mut files = Over { files, over: BTreeMap::from([(generated.path, generated.content)]) };
+    if let Some(decryption) = decryption {
+        let (plain, hidden) =
+            decryption.files(&files, &generated.folder).map_err(Error::Decryption)?;
+        *secrets = std::mem::take(secrets).with(hidden);
+        files.over.extend(plain.into_iter().map(|(path, text)| (path, Arc::from(&**text))));
+    }
+    let within = InTree(files);
     // Parity(flux): files may come from everywhere in the artifact, and `openapi` adds to what is built in.
     let options = Options {
         restriction: Restriction::None,
@@ -94,36 +107,40 @@ pub(super) fn load(
     Ok(Loaded { objects, is_remote })
 }
 
-/// The artifact's files with one in the place of another, or added.
-struct WithGenerated<'f> {
+/// The artifact's files with others in the places of some, or added.
+struct Over<'f> {
     files: &'f dyn Files,
-    generated: Generated,
+    over: BTreeMap<RelPath, Arc<[u8]>>,
 }
 
-impl Files for WithGenerated<'_> {
+impl Files for Over<'_> {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
-        if *path == self.generated.path {
-            return Ok(self.generated.content.clone());
+        match self.over.get(path) {
+            Some(content) => Ok(content.clone()),
+            None => self.files.read(path),
         }
-        self.files.read(path)
     }
 
     fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
         let mut found = self.files.list(dir)?;
-        if let Some(name) = self.generated.path.name().filter(|_| *dir == self.generated.folder)
-            && let Err(at) = found.binary_search_by(|(known, _)| known.as_str().cmp(name))
-        {
-            found.insert(at, (name.to_owned(), Kind::File));
+        for path in self.over.keys().filter(|path| path.parent().as_ref() == Some(dir)) {
+            if let Some(name) = path.name()
+                && let Err(at) = found.binary_search_by(|(known, _)| known.as_str().cmp(name))
+            {
+                found.insert(at, (name.to_owned(), Kind::File));
+            }
         }
         Ok(found)
     }
 
     fn entry(&self, path: &RelPath) -> Option<Entry> {
-        if *path == self.generated.path {
-            let len = u64::try_from(self.generated.content.len()).unwrap_or(u64::MAX);
-            return Some(Entry::File { len, executable: false });
+        match self.over.get(path) {
+            Some(content) => {
+                let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
+                Some(Entry::File { len, executable: false })
+            }
+            None => self.files.entry(path),
         }
-        self.files.entry(path)
     }
 }
 

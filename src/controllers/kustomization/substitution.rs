@@ -10,6 +10,7 @@ use objects::{Masking, Object};
 use reconcile::{Rest, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
+use super::decryption::described;
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 
@@ -67,9 +68,11 @@ impl Substitution {
 
     /// Puts the variables into an object.
     ///
+    /// `is_secret` says that the object itself was decrypted.
+    ///
     /// # Errors
     /// Why the object cannot be built, as Flux says it; no value of a Secret is in it.
-    pub(super) fn apply(&self, object: Object) -> Result<Object, String> {
+    pub(super) fn apply(&self, object: Object, is_secret: bool) -> Result<Object, String> {
         let is_off = |said: Option<&str>| said == Some("disabled");
         if is_off(object.label(SWITCH)) || is_off(object.annotation(SWITCH)) {
             return Ok(object);
@@ -78,14 +81,12 @@ impl Substitution {
         if !has_variables && !self.is_always {
             return Ok(object);
         }
-        let gvk = object.gvk();
-        let group = if gvk.group.is_empty() { "[noGrp]" } else { &gvk.group };
-        let what = format!("{}.{}.{group}/{}", gvk.kind, gvk.version, object.name());
-        self.substitute(object)
+        let what = described(&object);
+        self.substitute(object, is_secret)
             .map_err(|why| format!("post build failed for '{what}': envsubst error: {why}"))
     }
 
-    fn substitute(&self, object: Object) -> Result<Object, String> {
+    fn substitute(&self, object: Object, is_secret: bool) -> Result<Object, String> {
         if let Some(invalid) = &self.invalid {
             return Err(invalid.to_string());
         }
@@ -96,7 +97,7 @@ impl Substitution {
         let value = goyaml::to_json(&done).map_err(|error| {
             let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
             // What YAML cannot make sense of may be a part of a value.
-            let problem = match self.has_secrets {
+            let problem = match self.has_secrets || is_secret {
                 true => "the result is not valid YAML",
                 false => error.problem(),
             };
@@ -189,7 +190,7 @@ mod tests {
         gathered.add_secrets([("b".to_owned(), b"sec\nret".to_vec())]);
         let done = gathered
             .finish(&spec(&[("a", "spec")]), true)
-            .apply(config_map(&json!({"x": "${a} ${b} ${c:=none}"})))
+            .apply(config_map(&json!({"x": "${a} ${b} ${c:=none}"})), false)
             .unwrap();
         assert_eq!(data_of(&done), json!({"x": "spec secret none"}));
     }
@@ -197,33 +198,35 @@ mod tests {
     #[test]
     fn a_value_may_become_a_number_unless_it_is_quoted() {
         let substitution = Gathered::default().finish(&spec(&[("n", "3")]), true);
-        let done = substitution.apply(config_map(&json!({"x": "${n}", "y": "n${n}"}))).unwrap();
+        let done =
+            substitution.apply(config_map(&json!({"x": "${n}", "y": "n${n}"})), false).unwrap();
         assert_eq!(data_of(&done), json!({"x": 3, "y": "n3"}));
     }
 
     #[test]
     fn a_variable_without_a_value_is_an_error_only_when_that_is_asked_for() {
         let object = || config_map(&json!({"x": "${gone}"}));
-        let strict = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object());
+        let strict = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object(), false);
         assert_eq!(
             strict.unwrap_err(),
             "post build failed for 'ConfigMap.v1.[noGrp]/settings': envsubst error: variable substitution failed: \
              variable not set (strict mode): \"gone\""
         );
-        let lenient = Gathered::default().finish(&spec(&[("a", "1")]), false).apply(object());
+        let lenient =
+            Gathered::default().finish(&spec(&[("a", "1")]), false).apply(object(), false);
         assert_eq!(data_of(&lenient.unwrap()), json!({"x": null}));
     }
 
     #[test]
     fn without_variables_nothing_is_touched_unless_always() {
         let object = || config_map(&json!({"x": "${gone:=there}"}));
-        let none = Gathered::default().finish(&spec(&[]), true).apply(object()).unwrap();
+        let none = Gathered::default().finish(&spec(&[]), true).apply(object(), false).unwrap();
         assert_eq!(data_of(&none), json!({"x": "${gone:=there}"}));
         let always = PostBuild {
             substitute_strategy: Some(SubstituteStrategy::Always),
             ..PostBuild::default()
         };
-        let done = Gathered::default().finish(&always, true).apply(object()).unwrap();
+        let done = Gathered::default().finish(&always, true).apply(object(), false).unwrap();
         assert_eq!(data_of(&done), json!({"x": "there"}));
     }
 
@@ -231,7 +234,8 @@ mod tests {
     fn an_object_that_opts_out_stays_as_it_is() {
         let mut object = config_map(&json!({"x": "${a}"}));
         object.set_annotation(SWITCH, "disabled");
-        let done = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object).unwrap();
+        let done =
+            Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object, false).unwrap();
         assert_eq!(data_of(&done), json!({"x": "${a}"}));
     }
 
@@ -239,7 +243,8 @@ mod tests {
     fn a_name_that_no_variable_can_have_is_told() {
         let mut gathered = Gathered::default();
         gathered.add_secrets([("db.password".to_owned(), b"hunter2".to_vec())]);
-        let error = gathered.finish(&spec(&[]), true).apply(config_map(&json!({}))).unwrap_err();
+        let error =
+            gathered.finish(&spec(&[]), true).apply(config_map(&json!({})), false).unwrap_err();
         assert!(error.contains("'db.password' var name is invalid"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -249,7 +254,7 @@ mod tests {
         let mut gathered = Gathered::default();
         gathered.add_secrets([("password".to_owned(), b"*hunter2".to_vec())]);
         let object = config_map(&json!({"x": "${password}"}));
-        let error = gathered.finish(&spec(&[]), true).apply(object).unwrap_err();
+        let error = gathered.finish(&spec(&[]), true).apply(object, false).unwrap_err();
         assert!(error.starts_with("post build failed for"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }

@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use tree::{Recorder, Trace};
 
 use super::bases::Bases;
+use super::inputs::Inputs;
 use super::manifests::{Account, Loaded};
-use super::substitution::Substitution;
-use super::{generated, manifests};
+use super::{decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
@@ -97,7 +97,9 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
         health_check_exprs: _,
         ignore: _,
     } = spec;
-    let given = [("spec.decryption", decryption.is_some())];
+    let has_account =
+        decryption.as_ref().is_some_and(|decryption| decryption.service_account_name.is_some());
+    let given = [("spec.decryption.serviceAccountName", has_account)];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
@@ -172,8 +174,8 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
     !settings.no_empty_builds && says.is_none_or(|says| says == "true")
 }
 
-/// Steps that substituting in an object costs, besides the account of its own that each text has.
-const SUBSTITUTION: u64 = 100_000;
+/// Steps that decrypting an object or substituting in it costs, besides accounts of their own.
+const PASS: u64 = 100_000;
 
 /// Builds what is declared at a revision.
 pub(super) fn wish(
@@ -181,47 +183,43 @@ pub(super) fn wish(
     timeouts: Timeouts,
     files: &tree::Memory,
     revision: &str,
-    substitution: Option<&Substitution>,
+    inputs: &Inputs,
     bases: Bases,
     settings: &Settings,
+) -> Result<Wish, Rest> {
+    let mut secrets = inputs.secrets();
+    let built = built(object, timeouts, files, revision, inputs, (bases, settings), &mut secrets);
+    // What cannot be read may be quoted, and may have been encrypted.
+    built.map_err(|rest| match rest {
+        Rest::Failed(why, text, wake) => Rest::Failed(why, secrets.mask(&text), wake),
+        other => other,
+    })
+}
+
+fn built(
+    object: &Kustomization,
+    timeouts: Timeouts,
+    files: &tree::Memory,
+    revision: &str,
+    inputs: &Inputs,
+    (bases, settings): (Bases, &Settings),
+    secrets: &mut Masking,
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let recorder = Recorder::new(files);
     let account = Account::new(TIME_LIMIT);
+    let keys = inputs.decryption.as_ref();
     let Loaded { objects: loaded, is_remote } =
-        manifests::load(&recorder, spec, bases, &account).map_err(|error| refused(&error))?;
-    let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
-    let mut objects = Vec::with_capacity(loaded.len());
-    for mut manifest in loaded {
-        if manifest.get("sops").is_some_and(|sops| sops.get("mac").is_some()) {
-            let subject = manifest.id().subject();
-            return Err(failed(format!(
-                "{subject} is encrypted with SOPS; spec.decryption is not supported by this version of windlass"
-            )));
-        }
-        if let Some(substitution) = substitution {
-            let subject = manifest.id().subject();
-            let too_much = |exhausted| failed(format!("substitution in {subject}: {exhausted}"));
-            account.budget.with(|meter| meter.steps(SUBSTITUTION)).map_err(too_much)?;
-            manifest = substitution.apply(manifest).map_err(failed)?;
-            let weight: usize = manifest.fields().values().map(kustomize::weight_of_value).sum();
-            account.budget.with(|meter| meter.bytes(weight as u64)).map_err(too_much)?;
-        }
-        // The API server would repeat such a value in its refusal, and so publish it.
-        if let Some(key) = value_that_is_no_text(&manifest) {
-            let subject = manifest.id().subject();
-            return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
-        }
-        dress(&mut manifest, object);
-        objects.push(manifest);
-    }
+        manifests::load(&recorder, spec, keys, bases, &account, secrets)
+            .map_err(|error| refused(&error))?;
+    let trace = recorder.seen();
+    let objects = changed(loaded, object, inputs, (files, &trace), &account, secrets)?;
     let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
-    let secrets = substitution.map(|known| known.secrets.clone()).unwrap_or_default();
     let manifests = stages.iter().flat_map(|stage| &stage.objects);
-    let secrets = secrets.with_manifests(manifests.map(|manifest| &manifest.object));
+    let secrets = secrets.clone().with_manifests(manifests.map(|manifest| &manifest.object));
     let desired = Arc::new(Desired {
         own: own_id(object),
         stages,
@@ -236,17 +234,75 @@ pub(super) fn wish(
         retry: timeouts.retry,
     });
     let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
-    let inputs = substitution.map(|known| known.digest.clone()).unwrap_or_default();
     Ok(Wish {
         desired,
         digest,
-        trace: recorder.seen(),
+        trace,
         is_remote,
-        inputs,
+        inputs: inputs.digest(),
         ignore,
         health_versions,
         secrets,
     })
+}
+
+/// Does with the objects of a build what follows it: decrypts them, puts variables in, and what the spec adds.
+fn changed(
+    loaded: Vec<Object>,
+    object: &Kustomization,
+    inputs: &Inputs,
+    (files, trace): (&tree::Memory, &Trace),
+    account: &Account,
+    secrets: &mut Masking,
+) -> Result<Vec<Object>, Rest> {
+    let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
+    let mut hidden = Vec::new();
+    let decrypting = match &inputs.decryption {
+        Some(keys) => Some(keys.objects(files, trace).map_err(failed)?),
+        None => None,
+    };
+    let mut objects = Vec::with_capacity(loaded.len());
+    for mut manifest in loaded {
+        let subject = manifest.id().subject();
+        let count = |manifest: &Object, what: &str| {
+            let too_much = |exhausted| failed(format!("{what} {subject}: {exhausted}"));
+            let weight: usize = manifest.fields().values().map(kustomize::weight_of_value).sum();
+            let counted = account.budget.with(|meter| {
+                meter.steps(PASS)?;
+                meter.bytes(weight as u64)
+            });
+            counted.map_err(too_much)
+        };
+        let mut is_secret = false;
+        if let Some(decrypting) = &decrypting {
+            let revealed;
+            (manifest, revealed) = decrypting.decrypt(manifest).map_err(failed)?;
+            is_secret = !revealed.is_empty() || manifest.kind() == "Secret";
+            count(&manifest, "decryption of")?;
+            hidden.extend(revealed);
+        }
+        if decryption::is_still_encrypted(&manifest) {
+            return Err(failed(format!(
+                "{subject} is encrypted with SOPS; set spec.decryption, and name the Secret with the key there"
+            )));
+        }
+        if let Some(substitution) = &inputs.substitution {
+            manifest = substitution.apply(manifest, is_secret).map_err(|error| {
+                // The masking of the error needs what was decrypted so far.
+                *secrets = std::mem::take(secrets).with(std::mem::take(&mut hidden));
+                failed(error)
+            })?;
+            count(&manifest, "substitution in")?;
+        }
+        // The API server would repeat such a value in its refusal, and so publish it.
+        if let Some(key) = value_that_is_no_text(&manifest) {
+            return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
+        }
+        dress(&mut manifest, object);
+        objects.push(manifest);
+    }
+    *secrets = std::mem::take(secrets).with(hidden);
+    Ok(objects)
 }
 
 fn refused(error: &manifests::Error) -> Rest {
@@ -258,6 +314,7 @@ fn refused(error: &manifests::Error) -> Rest {
         ) => reason::ARTIFACT_FAILED,
         manifests::Error::Generated(_)
         | manifests::Error::Build(_)
+        | manifests::Error::Decryption(_)
         | manifests::Error::NotAnObject { .. }
         | manifests::Error::TooMuch => reason::BUILD_FAILED,
     };

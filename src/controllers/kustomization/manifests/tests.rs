@@ -20,9 +20,16 @@ fn spec(more: &Value) -> KustomizationSpec {
 
 fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
     let tree = Memory::from_files(files.iter().copied()).unwrap();
-    load(&tree, &spec(more), Bases::Refused, &Account::new(TIME_LIMIT))
-        .map(|all| all.objects.iter().map(|object| object.id().subject()).collect())
-        .map_err(|error| error.to_string())
+    load(
+        &tree,
+        &spec(more),
+        None,
+        Bases::Refused,
+        &Account::new(TIME_LIMIT),
+        &mut Masking::default(),
+    )
+    .map(|all| all.objects.iter().map(|object| object.id().subject()).collect())
+    .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -75,8 +82,15 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
     ];
     let tree = Memory::from_files(files).unwrap();
     let recorder = tree::Recorder::new(&tree);
-    load(&recorder, &spec(&json!({"path": "app"})), Bases::Refused, &Account::new(TIME_LIMIT))
-        .unwrap();
+    load(
+        &recorder,
+        &spec(&json!({"path": "app"})),
+        None,
+        Bases::Refused,
+        &Account::new(TIME_LIMIT),
+        &mut Masking::default(),
+    )
+    .unwrap();
     let trace = recorder.seen();
     let with = |path: &str, text: &str| {
         let changed =

@@ -1,0 +1,182 @@
+//! Encrypted Secrets, env files and patches become plain in the cluster, and nowhere else.
+//!
+//! The files were encrypted by sops; `e2e/conformance/trust` has them with their keys and what Flux makes of them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::{Story, Target, Windlass};
+use serde_json::{Value, json};
+
+/// The key that opens the recorded files, as it must not be told.
+const KEY: &str = "AGE-SECRET-KEY-1M7TH6FWAMNFQTZ4W5TVJWG4KFATFZNQ32YV2FV8ZHHM6NMEEPS7SPM7A45";
+
+/// A recorded case: its tree below a folder, and its keys.
+struct Recorded {
+    files: Vec<(String, String)>,
+    keys: Vec<(String, String)>,
+}
+
+fn recorded(name: &str, folder: &str) -> Result<Recorded> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/trust");
+    let cases = std::fs::read_to_string(root.join("cases.jsonl"))?;
+    let mut cases = cases.lines().map(serde_json::from_str::<Value>);
+    let case = cases
+        .find_map(|case| case.ok().filter(|case| case["name"] == name))
+        .with_context(|| format!("no case {name}"))?;
+    let (mut files, mut keys) = (Vec::new(), Vec::new());
+    for (path, content) in case["files"].as_object().context("files")? {
+        let content = content.as_str().context("content")?;
+        let content = match content.strip_prefix('@') {
+            Some(blob) => std::fs::read_to_string(root.join("blobs").join(format!("{blob}.b64")))?,
+            None => content.to_owned(),
+        };
+        let content = String::from_utf8(BASE64_STANDARD.decode(content.trim())?)?;
+        if let Some(key) = path.strip_prefix("keys/") {
+            keys.push((key.to_owned(), content));
+        } else {
+            let path = path.strip_prefix("tree/").unwrap_or("object.yaml");
+            files.push((format!("{folder}/{path}"), content));
+        }
+    }
+    Ok(Recorded { files, keys })
+}
+
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
+}
+
+async fn put_keys(story: &Story, name: &str, keys: &[(String, String)]) -> Result<()> {
+    let data: serde_json::Map<_, _> =
+        keys.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
+    story.apply(&secret.to_string()).await.map(drop)
+}
+
+fn decryption(path: &str, secret: &str) -> Value {
+    json!({"path": path, "decryption": {"provider": "sops", "secretRef": {"name": secret}}})
+}
+
+/// An entry of a Secret of the story, as it is read by a Pod.
+async fn entry(story: &Story, secret: &str, key: &str) -> Result<String> {
+    let target = Target::new("v1", "Secret", secret);
+    let data = &story.expect(&target).await?.data["data"][key];
+    let text = data.as_str().with_context(|| format!("{target} has no {key}"))?;
+    Ok(String::from_utf8(BASE64_STANDARD.decode(text)?)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sops_encrypted_is_plain_in_the_cluster() -> Result<()> {
+    let story = Story::with_windlass("decryption").await?;
+    let mut files = Vec::new();
+    for (case, folder) in [
+        ("build-resource-secret", "secret"),
+        ("build-env-hash", "env"),
+        ("build-patch-yaml", "patch"),
+    ] {
+        let recorded = recorded(case, folder)?;
+        put_keys(&story, "age", &recorded.keys).await?;
+        files.extend(recorded.files);
+    }
+    let pgp = recorded("res-secret-pgp", "pgp")?;
+    put_keys(&story, "pgp", &pgp.keys).await?;
+    files.extend(pgp.files);
+    let _upstream = story.follow("app", &borrowed(&files)).await?;
+    for (path, secret) in [("secret", "age"), ("env", "age"), ("patch", "age")] {
+        story.kustomization(path, "app", decryption(path, secret)).await?;
+        story.await_ready(&Target::kustomization(path)).await?;
+    }
+    let db = Target::new("v1", "Secret", "db");
+    ensure!(entry(&story, "db", "user").await? == "admin", "age");
+    ensure!(entry(&story, "db", "k").await? == "v1", "age");
+    // The suffix is that of the plain content.
+    ensure!(entry(&story, "s-m4kt5fh6g4", "B").await? == "two", "env");
+    let patched = story.expect(&Target::config_map("c")).await?;
+    ensure!(patched.data["data"]["a"] == "patched", "patch");
+
+    // The same Secret, encrypted for OpenPGP, is the same.
+    story.delete(&Target::kustomization("secret")).await?;
+    story.await_gone(&db, SOON).await?;
+    story.kustomization("pgp", "app", decryption("pgp", "pgp")).await?;
+    story.await_ready(&Target::kustomization("pgp")).await?;
+    ensure!(entry(&story, "db", "pass").await? == "123", "OpenPGP");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() -> Result<()> {
+    let story = Story::begin("decryption-keys").await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    let right = recorded("build-resource-secret", "app")?;
+    let wrong = recorded("build-resource-wrongkey", "app")?;
+    let _upstream = story.follow("app", &borrowed(&right.files)).await?;
+    let target = Target::kustomization("app");
+
+    // Without keys nothing is applied, encrypted or not.
+    story.kustomization("app", "app", json!({"path": "app"})).await?;
+    let told = story.await_failure(&target, "BuildFailed").await?;
+    ensure!(told.contains("set spec.decryption"), "{told}");
+    story.kustomization("app", "app", decryption("app", "sops-keys")).await?;
+    let told = await_told(&story, "cannot get sops decryption Secret").await?;
+    ensure!(told.contains(&format!("'{}/sops-keys': not found", story.namespace)), "{told}");
+    put_keys(&story, "sops-keys", &[("id.agekey".to_owned(), "none".to_owned())]).await?;
+    let told = await_told(&story, "failed to import 'id.agekey'").await?;
+    ensure!(!told.contains("none'"), "{told}");
+    put_keys(&story, "sops-keys", &wrong.keys).await?;
+    let told = await_told(&story, "cannot get sops data key").await?;
+    ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/db'"), "{told}");
+    let db = Target::new("v1", "Secret", "db");
+    ensure!(story.read(&db).await?.is_none(), "a Secret was applied that is still encrypted");
+
+    put_keys(&story, "sops-keys", &right.keys).await?;
+    story.await_ready(&target).await?;
+    ensure!(entry(&story, "db", "user").await? == "admin", "not decrypted");
+    let status = story.expect(&target).await?.data["status"].to_string();
+    let events = story.events("Kustomization", "app").await?.join("\n");
+    for told in [status, events, windlass.operator.log()?] {
+        ensure!(!told.contains(KEY) && !told.contains("AGE-SECRET-KEY"), "a key is told: {told}");
+    }
+    story.end().await
+}
+
+async fn await_told(story: &Story, part: &str) -> Result<String> {
+    let target = Target::kustomization("app");
+    let told = async || {
+        let object = story.expect(&target).await?;
+        let ready = condition(&object, "Ready");
+        let text = ready["message"].as_str().unwrap_or_default().to_owned();
+        Ok((ready["status"] == "False" && text.contains(part)).then_some(text))
+    };
+    story.await_until(part, SOON, told).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mac_counts_where_it_is_required() -> Result<()> {
+    let story = Story::with_windlass("decryption-mac").await?;
+    let Recorded { mut files, keys } = recorded("build-resource-secret", "app")?;
+    put_keys(&story, "sops-keys", &keys).await?;
+    let upstream = story.follow("app", &borrowed(&files)).await?;
+    story.kustomization("app", "app", decryption("app", "sops-keys")).await?;
+    let target = Target::kustomization("app");
+    let mac = |says: &str| json!({"metadata": {"annotations": {"windlass.dev/sops-mac": says}}});
+    story.merge(&target, mac("Require")).await?;
+    story.await_ready(&target).await?;
+
+    // An edit without sops is as in Flux, unless the MAC is required.
+    for (path, text) in &mut files {
+        if path.ends_with("s.yaml") {
+            *text = text.replace("type: Opaque", "type: example.com/forged");
+        }
+    }
+    upstream.push(&borrowed(&files)).await?;
+    let told = await_told(&story, "failed to verify sops data integrity").await?;
+    ensure!(told.starts_with("app/s.yaml: "), "{told}");
+    let db = Target::new("v1", "Secret", "db");
+    ensure!(story.expect(&db).await?.data["type"] == "Opaque", "the forged file was applied");
+    story.merge(&target, mac("Sometimes")).await?;
+    await_told(&story, "set it to Require or Ignore").await?;
+    story.end().await
+}

@@ -1,0 +1,266 @@
+//! SOPS: the keys that a spec names, and what is decrypted with them: files before the build, objects after it.
+//!
+//! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`).
+
+use std::collections::BTreeSet;
+
+use crds::kustomize::Kustomization;
+use kube::core::ResourceExt as _;
+use objects::Object;
+use reconcile::{Rest, Wake, reason};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy};
+use tree::{Files, Look, RelPath, Trace};
+
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+
+/// Annotation of a Kustomization: with `Require`, the MAC of everything that is decrypted has to be right.
+///
+/// Objects are changed by a build before they are decrypted, so with it they may be encrypted only as files.
+pub(super) const MAC: &str = "windlass.dev/sops-mac";
+
+/// Annotation of an object that is applied as it is, encrypted or not.
+const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
+
+/// What encrypted values begin with.
+const ENCRYPTED: &str = "ENC[";
+
+/// Keys to decrypt with.
+pub(crate) struct Decryption {
+    keys: Keys,
+    mac: MacPolicy,
+    /// Of all that a build depends on here.
+    pub(super) digest: String,
+}
+
+fn failed(text: String) -> Rest {
+    Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+}
+
+impl Decryption {
+    /// Reads the keys that a spec names; nothing when it asks for no decryption.
+    pub(super) async fn read(
+        context: &Context,
+        object: &Kustomization,
+        references: &mut References,
+    ) -> Result<Option<Self>, Rest> {
+        let Some(spec) = &object.spec.decryption else { return Ok(None) };
+        let mac = mac_policy(object)?;
+        let mut hash = Sha256::new();
+        hash.update(format!("{mac:?}"));
+        let own = object.namespace().unwrap_or_default();
+        let global = &context.settings.sops_age_secret;
+        let (namespace, name, is_global) = match (&spec.secret_ref, global) {
+            (Some(reference), _) => (own, reference.name.clone(), false),
+            (None, Some(name)) => (context.settings.runtime_namespace.clone(), name.clone(), true),
+            (None, None) => {
+                let digest = hex::encode(hash.finalize());
+                return Ok(Some(Self { keys: Keys::default(), mac, digest }));
+            }
+        };
+        let secret = format!("{namespace}/{name}");
+        let unreadable =
+            |why: &str| failed(format!("cannot get sops decryption Secret '{secret}': {why}"));
+        let found = references.secret(&namespace, &name).await;
+        let found = found.map_err(|error| unreadable(&error.to_string()))?;
+        let Some(data) = found else {
+            let advice = match is_global {
+                false => "create it, or correct spec.decryption.secretRef",
+                true => "--sops-age-secret names it; create it there",
+            };
+            return Err(unreadable(&format!("not found; {advice}")));
+        };
+        for (name, value) in &data {
+            for part in [name.as_bytes(), value] {
+                hash.update(part.len().to_le_bytes());
+                hash.update(part);
+            }
+        }
+        let entries = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+        let keys = match is_global {
+            false => Keys::import(&secret, entries),
+            true => Keys::import_age(&secret, entries),
+        };
+        let keys = keys.map_err(|error| failed(error.to_string()))?;
+        Ok(Some(Self { keys, mac, digest: hex::encode(hash.finalize()) }))
+    }
+
+    fn decryptor(&self) -> Decryptor<'_> {
+        Decryptor::new(&self.keys).with_mac(self.mac)
+    }
+
+    /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
+    pub(super) fn files(
+        &self,
+        files: &dyn Files,
+        folder: &RelPath,
+    ) -> Result<(Decrypted, Vec<Vec<u8>>), String> {
+        let decrypted = self
+            .decryptor()
+            .decrypt_sources(files, folder)
+            .map_err(|error| format!("error decrypting sources: {error}"))?;
+        let hidden = decrypted
+            .iter()
+            .flat_map(|(path, plain)| {
+                let encrypted = files.read(path).unwrap_or_default();
+                revealed_in_file(path, &encrypted, plain)
+            })
+            .collect();
+        Ok((decrypted, hidden))
+    }
+
+    /// What decrypts the objects of a build from the files that it read.
+    ///
+    /// # Errors
+    /// The MAC of one of these files has to be right, and is not.
+    pub(super) fn objects(&self, files: &dyn Files, trace: &Trace) -> Result<Objects<'_>, String> {
+        let decryptor = self.decryptor();
+        if self.mac == MacPolicy::Ignore {
+            return Ok(Objects { decryptor, checked: None });
+        }
+        let mut checked = BTreeSet::new();
+        for (path, _, _) in trace.iter().filter(|(_, look, _)| *look == Look::Read) {
+            let Ok(data) = files.read(path) else { continue };
+            decryptor.check(&data).map_err(|error| format!("{path}: {error}"))?;
+            checked.extend(encrypted_values(&data));
+        }
+        Ok(Objects { decryptor, checked: Some(checked) })
+    }
+}
+
+/// Decrypts the objects of a build.
+pub(super) struct Objects<'d> {
+    decryptor: Decryptor<'d>,
+    /// The encrypted values of files with a right MAC, if it has to be.
+    checked: Option<BTreeSet<Vec<u8>>>,
+}
+
+impl Objects<'_> {
+    /// An object without encryption, and what that hid.
+    ///
+    /// # Errors
+    /// Why it is not decrypted, in the words of Flux.
+    pub(super) fn decrypt(&self, object: Object) -> Result<(Object, Vec<Vec<u8>>), String> {
+        let subject = described(&object);
+        let failed =
+            |why: &dyn std::fmt::Display| format!("decryption failed for '{subject}': {why}");
+        if let Some(checked) = &self.checked
+            && is_still_encrypted(&object)
+            && object
+                .fields()
+                .values()
+                .flat_map(strings)
+                .any(|text| text.starts_with(ENCRYPTED) && !checked.contains(text.as_bytes()))
+        {
+            return Err(failed(&format!(
+                "it has encrypted values that are in no file of the artifact, so that their MAC cannot be checked as \
+                 {MAC} demands"
+            )));
+        }
+        let Value::Object(mut fields) = object.into_value() else {
+            return Err(failed(&"it is not a map"));
+        };
+        let before = Value::Object(fields.clone());
+        let change =
+            self.decryptor.decrypt_resource(&mut fields).map_err(|error| failed(&error))?;
+        let after = Value::Object(fields);
+        let hidden = match change {
+            Change::LeftAlone => Vec::new(),
+            Change::Decrypted => revealed(&before, &after),
+        };
+        Ok((Object::new(after).map_err(|error| failed(&error))?, hidden))
+    }
+}
+
+/// Every encrypted value in the text of a file.
+fn encrypted_values(data: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let starts = memchr::memmem::find_iter(data, ENCRYPTED.as_bytes()).collect::<Vec<_>>();
+    starts.into_iter().filter_map(|at| {
+        let rest = data.get(at..)?;
+        let end = memchr::memchr(b']', rest)?;
+        Some(rest.get(..=end)?.to_vec())
+    })
+}
+
+/// All strings in a value.
+fn strings(value: &Value) -> Vec<&str> {
+    let (mut found, mut open) = (Vec::new(), vec![value]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) => found.push(text.as_str()),
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => open.extend(members.values()),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn mac_policy(object: &Kustomization) -> Result<MacPolicy, Rest> {
+    match object.annotations().get(MAC).map(String::as_str) {
+        None | Some("Ignore") => Ok(MacPolicy::Ignore),
+        Some("Require") => Ok(MacPolicy::Require),
+        // What cannot be read does not weaken the check that was meant.
+        Some(other) => Err(Rest::Stalled(
+            reason::BUILD_FAILED,
+            format!("annotation {MAC}: `{other}` is unknown; set it to Require or Ignore"),
+        )),
+    }
+}
+
+/// `Kind.version.group/name`, as Flux names an object of a build.
+pub(super) fn described(object: &Object) -> String {
+    let gvk = object.gvk();
+    let group = if gvk.group.is_empty() { "[noGrp]" } else { &gvk.group };
+    format!("{}.{}.{group}/{}", gvk.kind, gvk.version, object.name())
+}
+
+/// Whether an object is encrypted, and not to be applied so.
+pub(super) fn is_still_encrypted(object: &Object) -> bool {
+    let is_encrypted = object.get("sops").is_some_and(|sops| sops.get("mac").is_some());
+    let switch = object.annotation(SWITCH);
+    is_encrypted && !switch.is_some_and(|says| says.eq_ignore_ascii_case("disabled"))
+}
+
+/// What was hidden in a file: its encrypted values; all of it where it is no map.
+fn revealed_in_file(path: &RelPath, encrypted: &[u8], plain: &[u8]) -> Vec<Vec<u8>> {
+    let is_map = matches!(Format::of_name(path.as_str()), Format::Yaml | Format::Json);
+    // Of several documents only the first would be read.
+    let is_single = memchr::memmem::find(plain, b"\n---").is_none();
+    if is_map
+        && is_single
+        && let (Ok(before), Ok(after)) = (goyaml::to_json(encrypted), goyaml::to_json(plain))
+        && before.is_object()
+    {
+        return revealed(&before, &after);
+    }
+    vec![plain.to_vec()]
+}
+
+/// The plain values in the places of encrypted ones.
+fn revealed(before: &Value, after: &Value) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut open = vec![(before, after)];
+    while let Some(pair) = open.pop() {
+        match pair {
+            (Value::Object(before), Value::Object(after)) => {
+                let both = before.iter().filter_map(|(key, value)| Some((value, after.get(key)?)));
+                open.extend(both);
+            }
+            (Value::Array(before), Value::Array(after)) => open.extend(before.iter().zip(after)),
+            (Value::String(before), after) if before.starts_with(ENCRYPTED) => {
+                found.push(match after {
+                    Value::String(text) => text.clone().into_bytes(),
+                    other => other.to_string().into_bytes(),
+                });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! What a build takes beside the artifact's files: variables and keys.
+
+use crds::kustomize::Kustomization;
+use objects::Masking;
+use reconcile::Rest;
+
+use super::decryption::Decryption;
+use super::substitution::Substitution;
+use crate::controllers::context::Context;
+use crate::controllers::reference::References;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Inputs {
+    pub(super) substitution: Option<Substitution>,
+    pub(super) decryption: Option<Decryption>,
+}
+
+impl Inputs {
+    /// Reads what a spec names.
+    pub(super) async fn read(
+        context: &Context,
+        object: &Kustomization,
+        references: &mut References,
+    ) -> Result<Self, Rest> {
+        // All of it is watched before any of it is missed.
+        let substitution = Substitution::read(context, object, references).await;
+        let decryption = Decryption::read(context, object, references).await;
+        Ok(Self { substitution: substitution?, decryption: decryption? })
+    }
+
+    /// Names the content of all of it; empty if there is none.
+    pub(super) fn digest(&self) -> String {
+        let substitution = self.substitution.as_ref().map(|it| it.digest.as_str());
+        let decryption = self.decryption.as_ref().map(|it| it.digest.as_str());
+        match (substitution, decryption) {
+            (None, None) => String::new(),
+            (Some(one), None) | (None, Some(one)) => one.to_owned(),
+            (Some(one), Some(other)) => format!("{one} {other}"),
+        }
+    }
+
+    /// What of it is shown to nobody.
+    pub(super) fn secrets(&self) -> Masking {
+        self.substitution.as_ref().map(|it| it.secrets.clone()).unwrap_or_default()
+    }
+}
