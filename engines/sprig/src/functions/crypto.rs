@@ -57,9 +57,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
 const SIGNING: usize = 200_000;
 const GENERATING: usize = 2_000_000;
 
-/// How many steps it takes to test whether a number of 2048 bits is a prime.
-const TESTING: usize = 100_000;
-
 /// How many bytes a certificate and its key take.
 const CERTIFICATE: usize = 8 << 10;
 
@@ -76,7 +73,7 @@ fn gen_private_key(
             call.work(10 * GENERATING)?;
             PrivateKey::rsa(KeySize::Rsa4096)?
         }
-        b"dsa" => PrivateKey::Dsa(dsa::generate(world, &mut || call.work(TESTING))?),
+        b"dsa" => PrivateKey::Dsa(dsa::generate(world, &mut |steps| call.work(steps))?),
         b"ecdsa" => PrivateKey::p256(world)?,
         b"ed25519" => PrivateKey::ed25519(world)?,
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
