@@ -1,14 +1,17 @@
-//! `windlass bootstrap git`: writes windlass's own manifests to a repository, installs them, and has windlass follow that
+//! `windlass bootstrap`: writes windlass's own manifests to a repository, installs them, and has windlass follow that
 //! repository from then on.
 //!
 //! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
 //! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
-//! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]).
+//! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]), services
+//! that host repositories ([`forge`]).
 
 mod credentials;
+mod forge;
 mod layout;
 mod repository;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +24,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::credentials::{Credentials, Given};
+use self::forge::{Forge, Hosted, Service};
 use self::layout::Layout;
 use self::repository::Repository;
 use super::connection::{Connection, Mark, block_on, print, say};
@@ -41,20 +45,19 @@ pub(super) struct Args {
 enum Provider {
     /// Use any Git server, over SSH or HTTPS
     Git(Box<Git>),
+    /// Use a repository of GitHub, which is created if there is none
+    #[command(name = "github")]
+    GitHub(Box<Hosted>),
+    /// Use a repository of GitLab, which is created if there is none
+    #[command(name = "gitlab")]
+    GitLab(Box<Hosted>),
+    /// Use a repository of Gitea or Forgejo, which is created if there is none
+    Gitea(Box<Hosted>),
 }
 
-/// The flags of `windlass bootstrap git`.
+/// Where windlass is in the repository, how it is followed, and who commits.
 #[derive(Debug, Clone, ClapArgs)]
-struct Git {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(flatten)]
-    manifests: Manifests,
-    #[command(flatten)]
-    given: Given,
-    /// URL of the repository, ssh:// or https://
-    #[arg(long, value_name = "URL")]
-    url: Url,
+struct Following {
     /// Branch of the repository
     #[arg(long, default_value = "main", value_name = "BRANCH")]
     branch: String,
@@ -64,12 +67,6 @@ struct Git {
     /// How often the repository is read
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = parse_duration)]
     interval: Duration,
-    /// Permit URLs that begin with http://
-    #[arg(long)]
-    allow_insecure_http: bool,
-    /// Assume that the generated deploy key has access to the repository
-    #[arg(short, long)]
-    silent: bool,
     /// Author of the commit
     #[arg(long, default_value = "windlass", value_name = "NAME")]
     author_name: String,
@@ -84,46 +81,100 @@ struct Git {
     ca_file: Option<PathBuf>,
 }
 
+impl Following {
+    /// The certificates of `--ca-file`.
+    fn ca(&self) -> anyhow::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        self.ca_file.as_ref().map(read).transpose()
+    }
+}
+
+/// The flags of `windlass bootstrap git`.
+#[derive(Debug, Clone, ClapArgs)]
+struct Git {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    #[command(flatten)]
+    given: Given,
+    /// URL of the repository, ssh:// or https://
+    #[arg(long, value_name = "URL")]
+    url: Url,
+    /// Permit URLs that begin with http://
+    #[arg(long)]
+    allow_insecure_http: bool,
+    /// Assume that the generated deploy key has access to the repository
+    #[arg(short, long)]
+    silent: bool,
+    #[command(flatten)]
+    following: Following,
+}
+
 /// Bootstraps a cluster.
 ///
 /// # Errors
 /// What is in the way, or what did not become ready in time.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let Provider::Git(args) = &args.provider;
-    credentials::check(&args.url, args.allow_insecure_http)?;
+    let (service, args) = match &args.provider {
+        Provider::Git(args) => {
+            credentials::check(&args.url, args.allow_insecure_http)?;
+            return block_on(bootstrap(args, None));
+        }
+        Provider::GitHub(args) => (Service::GitHub, args),
+        Provider::GitLab(args) => (Service::GitLab, args),
+        Provider::Gitea(args) => (Service::Gitea, args),
+    };
+    let forge = Forge::new(service, args)?;
+    block_on(bootstrap(&args.as_git(&forge)?, Some(&forge)))
+}
+
+/// The same for any server; a service is asked for the repository, and takes the key that was made.
+async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let components = args.manifests.yaml(namespace)?;
     let wanted = args.manifests.objects(namespace)?;
     args.manifests.can_manage_itself()?;
-    block_on(async {
-        let deadline = Instant::now() + args.connection.timeout;
-        let (cluster, version) = args.connection.open().await?;
-        super::check::is_supported(&version)?;
-        definitions::check(&cluster, &wanted, false).await?;
-        ensure_no_flux(&cluster, namespace).await?;
-        let ca = args.ca_file.as_ref().map(|path| {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-        });
-        let ca = ca.transpose()?;
-        let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca).await?;
-        if access.is_generated() && !args.silent && !std::io::stdin().is_terminal() {
-            bail!(
-                "a deploy key would be generated, and nobody is there to give it access: pass \
-                 --private-key-file, or --silent if the key in Secret {namespace}/{} gets access later",
-                args.given.secret_name
-            );
+    let layout = Layout::new(&args.following.path, namespace)?;
+    let deadline = Instant::now() + args.connection.timeout;
+    let (cluster, version) = args.connection.open().await?;
+    super::check::is_supported(&version)?;
+    definitions::check(&cluster, &wanted, false).await?;
+    ensure_no_flux(&cluster, namespace).await?;
+    let ca = args.following.ca()?;
+    let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca.clone()).await?;
+    let asks = forge.is_none() && !args.silent;
+    if access.is_generated() && asks && !std::io::stdin().is_terminal() {
+        bail!(
+            "a deploy key would be generated, and nobody is there to give it access: pass \
+             --private-key-file, or --silent if the key in Secret {namespace}/{} gets access later",
+            args.given.secret_name
+        );
+    }
+    let sync = layout.sync(args, &access);
+    let (objects, commit) = match forge {
+        Some(forge) => {
+            forge.ensure_repository().await?;
+            let given = forge.given(&args.given.secret_name);
+            let pushing = Credentials::of_http(&given, BTreeMap::new(), ca)?;
+            publish(args, (&forge.url()?, &pushing), &layout, &components, &sync).await?
         }
-        let layout = Layout::new(&args.path, namespace)?;
-        let sync = layout.sync(args, &access);
-        let (objects, commit) = publish(args, &access, &layout, &components, &sync).await?;
-        if let Some(key) = access.generated_key().filter(|_| !args.silent) {
-            await_access(key, &args.url)?;
+        None => publish(args, (&args.url, &access), &layout, &components, &sync).await?,
+    };
+    match (access.generated_key(), forge) {
+        (Some(key), Some(forge)) => {
+            let title = format!("{namespace}-{}-{}", args.following.branch, layout.shown());
+            forge.register(key, &title).await?;
         }
-        install_from(&cluster, args, &access, objects, deadline).await?;
-        await_commit(&cluster, namespace, &commit, deadline).await?;
-        say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
-        Ok(())
-    })
+        (Some(key), None) if asks => await_access(key, &args.url)?,
+        _ => {}
+    }
+    install_from(&cluster, args, &access, objects, deadline).await?;
+    await_commit(&cluster, namespace, &commit, deadline).await?;
+    say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
+    Ok(())
 }
 
 /// Two operators would write to the same objects.
@@ -139,27 +190,28 @@ async fn ensure_no_flux(cluster: &Cluster, namespace: &str) -> anyhow::Result<()
 /// Puts the files into the repository; returns what a build of them has, and the commit.
 async fn publish(
     args: &Git,
-    access: &Credentials,
+    (url, access): (&Url, &Credentials),
     layout: &Layout,
     components: &str,
     sync: &[Object],
 ) -> anyhow::Result<(Vec<Object>, String)> {
-    say(Mark::Action, &format!("cloning branch {} of {}", args.branch, args.url));
-    let repository = Repository::clone(&args.url, &args.branch, access, args.connection.timeout);
-    let repository = repository.await?;
+    let following = &args.following;
+    let branch = &following.branch;
+    say(Mark::Action, &format!("cloning branch {branch} of {url}"));
+    let repository = Repository::clone(url, branch, access, args.connection.timeout).await?;
     let changed = layout.write(repository.folder(), components, sync)?;
     let objects = layout.build(repository.folder(), sync)?;
     if changed.is_empty() {
         say(Mark::Success, "the repository is up to date");
     } else {
         let mut message = format!("Add windlass v{} manifests", env!("CARGO_PKG_VERSION"));
-        if let Some(appendix) = &args.commit_message_appendix {
+        if let Some(appendix) = &following.commit_message_appendix {
             message.push_str("\n\n");
             message.push_str(appendix);
         }
-        let author = (args.author_name.as_str(), args.author_email.as_str());
+        let author = (following.author_name.as_str(), following.author_email.as_str());
         repository.commit_and_push(&changed, author, &message).await?;
-        say(Mark::Success, &format!("pushed {} to branch {}", changed.join(", "), args.branch));
+        say(Mark::Success, &format!("pushed {} to branch {branch}", changed.join(", ")));
     }
     let commit = repository.head().await?;
     Ok((objects, commit))

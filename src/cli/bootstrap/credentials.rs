@@ -43,6 +43,24 @@ pub(super) struct Given {
     known_hosts_file: Option<PathBuf>,
 }
 
+impl Given {
+    /// A token of a service.
+    pub(super) fn token(secret_name: &str, token: &str) -> Self {
+        Self { password: Some(token.to_owned()), ..Self::key(secret_name) }
+    }
+
+    /// A deploy key, which is made if the Secret has none.
+    pub(super) fn key(secret_name: &str) -> Self {
+        Self {
+            secret_name: secret_name.to_owned(),
+            username: "git".to_owned(),
+            password: None,
+            private_key_file: None,
+            known_hosts_file: None,
+        }
+    }
+}
+
 /// What the cluster reads the repository with.
 pub(super) struct Credentials {
     /// The data of the Secret; empty if everybody may read the repository.
@@ -88,19 +106,14 @@ impl Credentials {
         ca: Option<String>,
     ) -> anyhow::Result<Self> {
         let kept = kept(cluster, namespace, &given.secret_name).await?;
-        let files = tempfile::Builder::new().prefix("windlass-credentials-").tempdir()?;
         match url.scheme() {
-            "ssh" => Self::of_ssh(url, given, &kept, files),
-            _ => Self::of_http(given, kept, ca, files),
+            "ssh" => Self::of_ssh(url, given, &kept),
+            _ => Self::of_http(given, kept, ca),
         }
     }
 
-    fn of_ssh(
-        url: &Url,
-        given: &Given,
-        kept: &BTreeMap<String, String>,
-        files: TempDir,
-    ) -> anyhow::Result<Self> {
+    fn of_ssh(url: &Url, given: &Given, kept: &BTreeMap<String, String>) -> anyhow::Result<Self> {
+        let files = private_folder()?;
         ensure!(given.password.is_none(), "--password is for https://: pass --private-key-file");
         let known_hosts = match (&given.known_hosts_file, kept.get("known_hosts")) {
             (Some(path), _) => read(path)?,
@@ -143,12 +156,16 @@ impl Credentials {
         Ok(Self { data, environment, is_generated, is_new, _files: files })
     }
 
-    fn of_http(
+    /// A password, for `https://`; without one what the Secret has, and whatever `git` finds by itself.
+    ///
+    /// # Errors
+    /// A key was given, or a file cannot be written.
+    pub(super) fn of_http(
         given: &Given,
         kept: BTreeMap<String, String>,
         ca: Option<String>,
-        files: TempDir,
     ) -> anyhow::Result<Self> {
+        let files = private_folder()?;
         ensure!(given.private_key_file.is_none(), "--private-key-file is for ssh://");
         let mut environment = Vec::new();
         let mut settings: Vec<(&str, String)> = Vec::new();
@@ -235,6 +252,10 @@ async fn kept(
         kept.insert(key.clone(), text);
     }
     Ok(kept)
+}
+
+fn private_folder() -> anyhow::Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("windlass-credentials-").tempdir()?)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

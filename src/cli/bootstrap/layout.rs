@@ -72,8 +72,8 @@ impl Layout {
     pub(super) fn sync(&self, args: &Git, access: &Credentials) -> Vec<Object> {
         let metadata = json!({"name": NAME, "namespace": args.connection.namespace});
         let mut spec = json!({
-            "interval": reconcile::format_duration(args.interval),
-            "ref": {"branch": args.branch},
+            "interval": reconcile::format_duration(args.following.interval),
+            "ref": {"branch": args.following.branch},
             "url": args.url.as_str(),
         });
         if access.has_secret() {

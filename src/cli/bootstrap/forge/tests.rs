@@ -1,0 +1,135 @@
+//! The requests of each service, against a server that answers as its documentation says.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+
+use super::*;
+
+/// A request: method, path, credentials, body.
+type Asked = (String, String, String, Value);
+
+#[derive(Clone, Default)]
+struct Double {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    has_repository: bool,
+    takes_keys: bool,
+}
+
+async fn answer(State(double): State<Double>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| {
+        let value = parts.headers.get(name);
+        value.map(|it| it.to_str().unwrap().to_owned())
+    };
+    let access = header("authorization").or_else(|| header("private-token")).unwrap_or_default();
+    let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
+    let bytes = axum::body::to_bytes(body, 10_000).await.unwrap();
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
+    double.asked.lock().unwrap().push((method.clone(), path.clone(), access, body));
+    let refused = (StatusCode::FORBIDDEN, r#"{"message": "not\u0007 allowed"}"#).into_response();
+    match method.as_str() {
+        "GET" if path.contains("/groups/") => r#"{"id": 42}"#.into_response(),
+        "GET" if double.has_repository => "{}".into_response(),
+        "GET" => (StatusCode::NOT_FOUND, r#"{"message": "Not Found"}"#).into_response(),
+        _ if path.contains("keys") && !double.takes_keys => refused,
+        _ => (StatusCode::CREATED, "{}").into_response(),
+    }
+}
+
+impl Double {
+    async fn serve(&self) -> Url {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Url::parse(&url).unwrap()
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+fn forge(service: Service, host: Url) -> Forge {
+    Forge {
+        service,
+        host,
+        owner: "acme".to_owned(),
+        repository: "fleet".to_owned(),
+        is_personal: false,
+        visibility: Visibility::Private,
+        read_only: true,
+        token: "t0ken".to_owned(),
+        tls: Tls::default(),
+    }
+}
+
+fn asked(method: &str, path: &str, access: &str, body: Value) -> Asked {
+    (method.to_owned(), path.to_owned(), access.to_owned(), body)
+}
+
+#[tokio::test]
+async fn a_repository_that_is_missing_is_created_and_takes_a_key() {
+    let double = Double { takes_keys: true, ..Double::default() };
+    let host = double.serve().await;
+    for (service, version, access) in
+        [(Service::GitHub, "v3", "Bearer t0ken"), (Service::Gitea, "v1", "token t0ken")]
+    {
+        let forge = forge(service, host.clone());
+        forge.ensure_repository().await.unwrap();
+        forge.register("ssh-ed25519 AAAA\n", "flux-system").await.unwrap();
+        let top = format!("/api/{version}");
+        let repository = json!({"name": "fleet", "private": true});
+        let key = json!({"title": "flux-system", "key": "ssh-ed25519 AAAA", "read_only": true});
+        assert_eq!(
+            double.asked(),
+            [
+                asked("GET", &format!("{top}/repos/acme/fleet"), access, Value::Null),
+                asked("POST", &format!("{top}/orgs/acme/repos"), access, repository),
+                asked("POST", &format!("{top}/repos/acme/fleet/keys"), access, key),
+            ]
+        );
+    }
+    let forge = Forge { owner: "acme/infra".to_owned(), ..forge(Service::GitLab, host) };
+    forge.ensure_repository().await.unwrap();
+    forge.register("ssh-ed25519 AAAA", "flux-system").await.unwrap();
+    let project = "/api/v4/projects/acme%2Finfra%2Ffleet";
+    let body = json!({
+        "name": "fleet", "path": "fleet", "visibility": "private", "namespace_id": 42,
+    });
+    let key = json!({"title": "flux-system", "key": "ssh-ed25519 AAAA", "can_push": false});
+    assert_eq!(
+        double.asked(),
+        [
+            asked("GET", project, "t0ken", Value::Null),
+            asked("GET", "/api/v4/groups/acme%2Finfra", "t0ken", Value::Null),
+            asked("POST", "/api/v4/projects", "t0ken", body),
+            asked("POST", &format!("{project}/deploy_keys"), "t0ken", key),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_repository_that_exists_is_left_as_it_is_and_a_refusal_says_what_to_do() {
+    let double = Double { has_repository: true, ..Double::default() };
+    let forge = forge(Service::GitHub, double.serve().await);
+    forge.ensure_repository().await.unwrap();
+    assert_eq!(double.asked().len(), 1);
+    let error = forge.register("ssh-ed25519 AAAA", "x").await.unwrap_err().to_string();
+    assert!(error.contains("403 Forbidden: not allowed"), "{error}");
+    assert!(error.contains("--token-auth") && !error.contains("t0ken"), "{error}");
+    let closed = Url::parse("http://127.0.0.1:1/").unwrap();
+    let error = self::forge(Service::Gitea, closed).ensure_repository().await.unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1/api/v1/repos/acme/fleet cannot be reached"));
+}
+
+#[test]
+fn urls_are_those_of_the_host() {
+    let forge = forge(Service::GitHub, Url::parse("https://github.com/").unwrap());
+    assert_eq!(forge.api(), "https://api.github.com/");
+    assert_eq!(forge.url().unwrap().as_str(), "https://github.com/acme/fleet.git");
+    assert_eq!(forge.ssh_url().unwrap().as_str(), "ssh://git@github.com/acme/fleet.git");
+}
