@@ -11,7 +11,7 @@ mod audit;
 mod bed;
 mod beside;
 mod build;
-mod chart_archive;
+pub(crate) mod chart_archive;
 mod figures;
 mod helm_releases;
 mod helmfile;

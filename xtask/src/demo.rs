@@ -1,12 +1,15 @@
 //! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
 //!
 //! Here: the order of the scenes, and what remains to be seen afterwards.
-//! Elsewhere: the scenes (`scene`), how they are shown (`narration`), the manifests (`repository/`, `fleet.yaml`),
-//! starting everything (`crate::installation`).
+//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`narration`, `picture`), the manifests
+//! (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`crate::installation`).
 
+mod incident;
 mod narration;
+mod picture;
 mod scene;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -25,6 +28,9 @@ pub(crate) struct Options {
     /// End after the last scene instead of waiting for Ctrl-C
     #[arg(long)]
     once: bool,
+    /// Write what was shown as an SVG to a file
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 /// The first commit of the repository.
@@ -60,6 +66,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         if let Err(error) = demo.play().await {
             return Err(demo.installation.explain(&error));
         }
+        if let Some(file) = &options.picture {
+            std::fs::write(file, picture::svg(&narration::said()))
+                .with_context(|| file.display().to_string())?;
+        }
         eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
         if !options.once {
             demo.invite()?;
@@ -81,6 +91,13 @@ impl Demo {
         self.installation.check()?;
         title("a suspended object waits; a resumed one catches up");
         self.a_suspended_object_waits(&commit).await?;
+        self.installation.check()?;
+        let servers = incident::Servers::start().await?;
+        title("a chart becomes a release, a bundle in S3 becomes objects");
+        self.a_chart_and_a_bundle(&servers).await?;
+        self.installation.check()?;
+        title("an incident: the release is suspended, everything else goes on");
+        self.an_incident(&servers).await?;
         self.installation.check()
     }
 

@@ -10,7 +10,7 @@ use tree::{Memory, RelPath};
 ///
 /// # Errors
 /// When a path is none.
-pub(super) fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let files = files.iter().map(|(path, text)| (format!("{name}/{path}"), text.clone()));
     let tree = Memory::from_files(files.collect::<Vec<_>>())?;
     let mut bytes = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec
 }
 
 /// SHA-256 as an index has it.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").ok();
         text

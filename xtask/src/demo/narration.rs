@@ -2,36 +2,53 @@
 //!
 //! Elsewhere: colours and steps of work (`crate::progress`).
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::progress::{bold, dim, green};
 
+/// What was said so far, without colours.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What was said so far, a line each.
+pub(super) fn said() -> Vec<String> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Says a line: as a terminal shows it, and as it is without colours.
+fn say(shown: &str, plain: String) {
+    eprintln!("{shown}");
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).push(plain);
+}
+
 /// Begins a scene.
 pub(super) fn title(text: &str) {
-    eprintln!("\n{} {}", bold("▶"), bold(text));
+    say("", String::new());
+    say(&format!("{} {}", bold("▶"), bold(text)), format!("▶ {text}"));
 }
 
 /// What a user would type.
 pub(super) fn command(line: &str) {
-    eprintln!("  {} {line}", dim("$"));
+    say(&format!("  {} {line}", dim("$")), format!("  $ {line}"));
 }
 
 /// What a program prints.
 pub(super) fn output(text: &str) {
     for line in text.trim_end().lines() {
-        eprintln!("    {line}");
+        let line = format!("    {line}");
+        say(&line, line.clone());
     }
 }
 
 /// Something that came true.
 pub(super) fn fact(text: &str) {
-    eprintln!("  {} {text}", green("✔"));
+    say(&format!("  {} {text}", green("✔")), format!("  ✔ {text}"));
 }
 
 /// Something that happened, and when.
 pub(super) fn moment(since: Instant, at: Instant, text: &str) {
-    let after = at.saturating_duration_since(since).as_secs_f64();
-    eprintln!("  {} {text}", dim(&format!("{after:>6.2} s")));
+    let after = format!("{:>6.2} s", at.saturating_duration_since(since).as_secs_f64());
+    say(&format!("  {} {text}", dim(&after)), format!("  {after} {text}"));
 }
 
 /// `63 ms`.

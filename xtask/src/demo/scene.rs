@@ -74,13 +74,16 @@ impl Order {
 
 impl Demo {
     /// Shows a command and runs it; what it prints is returned.
-    fn kubectl<Argument: AsRef<str>>(&self, arguments: &[Argument]) -> anyhow::Result<String> {
+    pub(super) fn kubectl<Argument: AsRef<str>>(
+        &self,
+        arguments: &[Argument],
+    ) -> anyhow::Result<String> {
         command(&typed(arguments));
         let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         self.installation.kubectl(&arguments)
     }
 
-    fn show(&self, arguments: &[&str]) -> anyhow::Result<()> {
+    pub(super) fn show(&self, arguments: &[&str]) -> anyhow::Result<()> {
         output(&self.kubectl(arguments)?);
         Ok(())
     }
