@@ -8,6 +8,7 @@ mod helmfile;
 mod install;
 mod migrate;
 mod serve;
+mod shell;
 mod template;
 mod time_limit;
 mod uninstall;
@@ -41,10 +42,17 @@ fn command() -> Command {
             of("check", CHECK)
                 .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
         )
+        .subcommand(
+            of("completion", COMPLETION)
+                .defer(|it| shell::Completion::augment_args(it).about(COMPLETION).long_about(None)),
+        )
         .subcommand(of("helmfile", HELMFILE).defer(helmfile::Flags::augment_args))
         .subcommand(
             of("install", INSTALL)
                 .defer(|it| install::Args::augment_args(it).about(INSTALL).long_about(None)),
+        )
+        .subcommand(
+            of("man", MAN).defer(|it| shell::Man::augment_args(it).about(MAN).long_about(None)),
         )
         .subcommand(
             of("migrate", MIGRATE)
@@ -67,8 +75,10 @@ fn command() -> Command {
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
+const COMPLETION: &str = "Print a script by which a shell completes commands and flags";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
+const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str = "Take a cluster over from Flux, or give it back";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
@@ -103,8 +113,12 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         // Its errors are worded as kustomize words them, so that scripts see no difference.
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
         Some(("check", given)) => check::run(&flags(given)?),
+        Some(("completion", given)) => {
+            shell::complete(flags(given)?, command()).map(|()| ExitCode::SUCCESS)
+        }
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
+        Some(("man", given)) => shell::man(&flags(given)?, command()).map(|()| ExitCode::SUCCESS),
         Some(("migrate", given)) => migrate::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),

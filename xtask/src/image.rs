@@ -7,14 +7,14 @@
 //! Here: the steps. Elsewhere: the root file system (`root`), the layout (`layout`), the list (`components`),
 //! `deploy/image/Dockerfile`, by which a workflow makes the same of its own base.
 
-mod components;
+pub(crate) mod components;
 mod layout;
 mod root;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::installation::{Installation, Serving, released};
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Some(program) => program.clone(),
         None => step("windlass, optimised", || build(&commit))?,
     };
-    let version = version_of(&program)?;
+    let version = said_by(&program)?.version;
     let out = crate::root().join(&options.out);
     let top = out.join("root");
     step("root file system", || root::make(&top, &program))?;
@@ -73,7 +73,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The commit of the checkout; with `-dirty` where files are not as it has them.
-fn commit() -> anyhow::Result<String> {
+///
+/// # Errors
+/// When the checkout has none.
+pub(crate) fn commit() -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(crate::root()).output();
         let output = output.context("git cannot be started")?;
@@ -87,7 +90,11 @@ fn commit() -> anyhow::Result<String> {
     Ok(commit)
 }
 
-fn build(commit: &str) -> anyhow::Result<PathBuf> {
+/// Builds the program, which is told its commit.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build(commit: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--package", "windlass"])
@@ -99,16 +106,25 @@ fn build(commit: &str) -> anyhow::Result<PathBuf> {
     released("windlass")
 }
 
-/// The version that a program says it has.
-fn version_of(program: &Path) -> anyhow::Result<String> {
+/// What a program says of itself.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Said {
+    /// With `v`.
+    #[serde(rename = "windlass")]
+    pub(crate) version: String,
+    /// As container images name it: `linux/amd64`.
+    pub(crate) platform: String,
+}
+
+/// Asks a program for its version and platform.
+///
+/// # Errors
+/// When it does not say them.
+pub(crate) fn said_by(program: &Path) -> anyhow::Result<Said> {
     let output = Command::new(program).args(["version", "--output", "json"]).output();
     let output = output.with_context(|| program.display().to_string())?;
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("{} says no version", program.display()))?;
-    match said["windlass"].as_str() {
-        Some(version) => Ok(version.to_owned()),
-        None => bail!("{} says no version", program.display()),
-    }
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{} says no version", program.display()))
 }
 
 /// Unpacks the layer of a layout and starts the program in it as a kubelet would, on a control plane.

@@ -14,6 +14,7 @@ mod corpus;
 mod crash;
 mod crds;
 mod demo;
+mod dist;
 mod fuzz;
 mod image;
 mod installation;
@@ -79,6 +80,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make the files of a release for this platform: archive, manifests, chart, list of components, checksums
+    Dist(dist::Options),
     /// Make the container image of windlass without a container engine, with the list of what it is made of
     Image(image::Options),
     /// Compare the rights of an installation with requests that stories recorded (`$WINDLASS_REQUESTS`)
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Command::Compare { command } => compare::run(&command),
         Command::Fuzz { command } => return ended(fuzz::run(&command)),
         Command::Crds { check } => crds::run(check),
+        Command::Dist(options) => dist::run(&options),
         Command::Image(options) => image::run(&options),
         Command::Rights { folder } => rights::check(&folder),
         Command::Crash(options) => crash::run(&options),

@@ -12,7 +12,7 @@ const PROGRAM: &str = "windlass";
 ///
 /// # Errors
 /// When cargo does not know them.
-pub(super) fn list(version: &str) -> anyhow::Result<Value> {
+pub(crate) fn list(version: &str) -> anyhow::Result<Value> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let metadata = MetadataCommand::new()
         .current_dir(crate::root())
