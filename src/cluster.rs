@@ -47,6 +47,8 @@ pub(crate) struct Cluster {
     watches: pool::Pool,
     /// For the Lease: never held up by anything else.
     leasing: Client,
+    /// For asking for reconciliations, whoever leads.
+    asking: Client,
     /// Whether this process may write.
     pub(crate) leadership: leadership::Leadership,
     /// Where kinds live.

@@ -6,6 +6,7 @@
 //! sources is shared). ARCHITECTURE.md lists the other modules in the order in which they use each other.
 //! Elsewhere: decisions (engines `reconcile`, `apply` and `release`, `sources::plan`), the client (`cluster`).
 
+pub(crate) mod alert;
 pub(crate) mod applier;
 pub(crate) mod artifact;
 pub(crate) mod bucket;
@@ -13,7 +14,9 @@ pub(crate) mod catalog;
 mod contest;
 pub(crate) mod context;
 mod crd_watch;
+pub(crate) mod delivery;
 pub(crate) mod egress;
+pub(crate) mod exchange;
 pub(crate) mod expressions;
 pub(crate) mod external_artifact;
 pub(crate) mod gate;
@@ -34,8 +37,11 @@ pub(crate) mod login;
 pub(crate) mod marks;
 pub(crate) mod object_watcher;
 pub(crate) mod oci_repository;
+mod own_kinds;
 pub(crate) mod permit;
 mod progress;
+pub(crate) mod provider;
+pub(crate) mod receiver;
 pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod releaser;

@@ -8,6 +8,7 @@ pub(crate) mod forward;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -86,6 +87,17 @@ pub(crate) struct Announcement {
     pub(crate) instance: Arc<str>,
 }
 
+impl Announcement {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let Subject { api_version, kind, namespace, name, uid, resource_version } = &self.about;
+        let about = [api_version, kind, namespace, name, uid, resource_version];
+        let metadata = self.event.metadata.iter().flat_map(|(key, value)| [key, value]);
+        let all = about.into_iter().chain([&self.event.reason, &self.event.message]);
+        all.chain(metadata).map(String::len).sum::<usize>() + size_of::<Self>()
+    }
+}
+
 /// Somebody who is told of events, one after the other.
 pub(crate) trait Sink: Send + 'static {
     /// What it is called in metrics and logs.
@@ -101,6 +113,9 @@ pub(crate) trait Sink: Send + 'static {
 /// longest messages that is some twenty MiB, usually a tenth of it; the queues share them.
 const WAITING: usize = 10_000;
 
+/// How many bytes they have at most: others may post events of any length.
+const WAITING_BYTES: usize = 64 << 20;
+
 /// Longest time for telling of what waits when the process ends.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -112,6 +127,8 @@ struct Lane {
     name: &'static str,
     takes_posted: bool,
     way: Sender<Arc<Announcement>>,
+    /// The length of what waits.
+    bytes: Arc<AtomicUsize>,
     worker: JoinHandle<()>,
 }
 
@@ -132,8 +149,9 @@ impl Events {
     /// From now on a sink is told, too.
     pub(crate) fn add<S: Sink>(&self, sink: S) {
         let (way, waiting) = channel(WAITING);
-        let worker = tokio::spawn(work(sink, waiting));
-        let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, worker };
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let worker = tokio::spawn(work(sink, waiting, bytes.clone()));
+        let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
     }
 
@@ -166,9 +184,12 @@ impl Events {
     /// Puts an event into the queues of those who take it; one that finds no room is counted and dropped.
     pub(crate) fn put(&self, told: Announcement) {
         let told = Arc::new(told);
+        let bytes = told.bytes();
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         for lane in lanes.iter().filter(|it| it.takes_posted || told.origin == Origin::Own) {
-            if lane.way.try_send(told.clone()).is_err() {
+            let waiting = lane.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if waiting > WAITING_BYTES || lane.way.try_send(told.clone()).is_err() {
+                lane.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.metrics.dropped_event(lane.name);
             }
         }
@@ -190,8 +211,13 @@ impl Events {
 }
 
 /// Tells a sink of events until no more can come.
-async fn work<S: Sink>(mut sink: S, mut waiting: Receiver<Arc<Announcement>>) {
+async fn work<S: Sink>(
+    mut sink: S,
+    mut waiting: Receiver<Arc<Announcement>>,
+    bytes: Arc<AtomicUsize>,
+) {
     while let Some(told) = waiting.recv().await {
+        bytes.fetch_sub(told.bytes(), Ordering::Relaxed);
         sink.tell(&told, waiting.is_closed()).await;
     }
 }
@@ -273,6 +299,20 @@ pub(crate) mod tests {
         assert!(text.contains("windlass_dropped_events_total{sink=\"own\"} 6"), "{text}");
         assert!(!text.contains("sink=\"all\""), "{text}");
         assert!(never.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn long_events_take_no_more_memory_than_there_is_room_for() {
+        let metrics = Metrics::new();
+        let events = Events::new("i", metrics.clone());
+        let (dead, _never) = sink::<true>(true);
+        events.add(dead);
+        let long = "x".repeat(1 << 20);
+        for _ in 0..100 {
+            events.put(Announcement { origin: Origin::Posted, ..announcement(&long) });
+        }
+        let text = metrics.text();
+        assert!(text.contains("windlass_dropped_events_total{sink=\"all\"} 37"), "{text}");
     }
 
     #[tokio::test]

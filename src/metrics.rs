@@ -77,6 +77,28 @@ struct EventLabels {
     outcome: EventOutcome,
 }
 
+/// What became of a notification, or of an attempt to send it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum NotificationOutcome {
+    /// The service took it.
+    Delivered,
+    /// It will be tried again.
+    Retried,
+    /// It was given up.
+    Failed,
+    /// There was no room for it.
+    Dropped,
+    /// The same was told a moment ago.
+    Repeated,
+    /// Its Alert or its Provider was deleted or suspended meanwhile.
+    Unwanted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NotificationLabels {
+    outcome: NotificationOutcome,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerbLabels {
     verb: &'static str,
@@ -124,6 +146,9 @@ pub(crate) struct Metrics {
     events: Family<EventLabels, Counter>,
     builds: Family<ObjectLabels, Counter>,
     dropped_events: Family<SinkLabels, Counter>,
+    notifications: Family<NotificationLabels, Counter>,
+    /// Notifications that wait for their Providers.
+    pub(crate) waiting_notifications: Gauge<i64, AtomicI64>,
 }
 
 fn duration_buckets() -> Histogram {
@@ -192,6 +217,18 @@ impl Metrics {
             "Events dropped because the queue of those who are told was full",
             dropped_events.clone(),
         );
+        let notifications = Family::default();
+        registry.register(
+            "windlass_notifications",
+            "Notifications and attempts to send them, by outcome",
+            notifications.clone(),
+        );
+        let waiting_notifications = Gauge::default();
+        registry.register(
+            "windlass_notifications_waiting",
+            "Notifications that wait until the service of their Provider takes them",
+            waiting_notifications.clone(),
+        );
         Arc::new(Self {
             registry,
             reconcile_duration,
@@ -205,6 +242,8 @@ impl Metrics {
             events,
             builds,
             dropped_events,
+            notifications,
+            waiting_notifications,
         })
     }
 
@@ -227,6 +266,11 @@ impl Metrics {
     /// Counts an event for which a queue had no room.
     pub(crate) fn dropped_event(&self, sink: &'static str) {
         self.dropped_events.get_or_create(&SinkLabels { sink }).inc();
+    }
+
+    /// Counts what became of a notification.
+    pub(crate) fn notified(&self, outcome: NotificationOutcome) {
+        self.notifications.get_or_create(&NotificationLabels { outcome }).inc();
     }
 
     /// Counts an event that was posted.

@@ -63,10 +63,19 @@ pub(crate) struct Settings {
     #[arg(long, default_value = ":9440", env = "HEALTH_ADDR", value_parser = parse_address)]
     pub(crate) health_addr: SocketAddr,
 
-    /// Address to which events are posted, such as that of Flux's notification-controller
+    /// Address to which events are posted, such as that of Flux's notification-controller. Then windlass itself neither
+    /// sends notifications nor receives webhooks
     #[arg(long, default_value = "", env = "EVENTS_ADDR", value_name = "URL", hide_default_value = true,
         value_parser = parse_events_addr)]
     pub(crate) events_addr: EventsAddr,
+
+    /// Address on which webhooks are received, unless --events-addr is set
+    #[arg(long = "receiverAddr", default_value = ":9292", value_name = "ADDRESS", value_parser = parse_address)]
+    pub(crate) receiver_addr: SocketAddr,
+
+    /// How long the same event is not sent again; 0 for no limit
+    #[arg(long, default_value = "5m", value_parser = parse_duration)]
+    pub(crate) rate_limit_interval: Duration,
 
     /// Watch all namespaces; `false` watches the namespace in `$RUNTIME_NAMESPACE` only
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
@@ -245,6 +254,11 @@ impl Settings {
     /// How many Kustomizations are built and applied at once.
     pub(crate) fn kustomizations_at_once(&self) -> u16 {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(APPLIERS)
+    }
+
+    /// Whether this process sends notifications and receives webhooks: who posts events elsewhere has it done there.
+    pub(crate) fn notifies(&self) -> bool {
+        self.events_addr.0.is_none()
     }
 
     /// Whether an object with these labels is in this process' part of the cluster.

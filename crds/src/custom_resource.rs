@@ -16,6 +16,8 @@ pub(crate) struct Names {
     pub(crate) short: &'static [&'static str],
     /// The category that the kind has besides `all` and `fluxcd`.
     pub(crate) category: &'static str,
+    /// Whether it has a status, which is a subresource then.
+    pub(crate) has_status: bool,
     pub(crate) columns: &'static [Column],
 }
 
@@ -54,13 +56,17 @@ pub(crate) struct Written<'a, Spec, Status> {
     pub(crate) status: Option<&'a Status>,
 }
 
-/// Declares the root object of a kind: the struct, and what kube asks of it.
+/// Declares the root object of a kind: the struct, and what kube asks of it. A kind may have no status.
 macro_rules! custom_resource {
+    (@has_status) => { false };
+    (@has_status $status:ty) => { true };
+    (@status_of $object:ident) => { None::<&()> };
+    (@status_of $object:ident $status:ty) => { $object.status.as_ref() };
     (
         $(#[$about:meta])*
         $kind:ident {
             spec: $spec:ty,
-            status: $status:ty,
+            $(status: $status:ty,)?
             api: $group:literal / $version:literal,
             plural: $plural:literal,
             short: [$($short:literal),*],
@@ -80,9 +86,11 @@ macro_rules! custom_resource {
             /// The desired state.
             pub spec: $spec,
 
-            /// The observed state. Written by the controller.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub status: Option<$status>,
+            $(
+                /// The observed state. Written by the controller.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub status: Option<$status>,
+            )?
         }
 
         impl $kind {
@@ -93,6 +101,7 @@ macro_rules! custom_resource {
                 plural: $plural,
                 short: &[$($short),*],
                 category: $category,
+                has_status: $crate::custom_resource::custom_resource!(@has_status $($status)?),
                 columns: &[$($column),+],
             };
 
@@ -111,7 +120,7 @@ macro_rules! custom_resource {
                     kind: stringify!($kind),
                     metadata: &self.metadata,
                     spec: &self.spec,
-                    status: self.status.as_ref(),
+                    status: $crate::custom_resource::custom_resource!(@status_of self $($status)?),
                 }
                 .serialize(to)
             }
@@ -164,17 +173,19 @@ macro_rules! custom_resource {
             }
         }
 
-        impl kube::core::object::HasStatus for $kind {
-            type Status = $status;
+        $(
+            impl kube::core::object::HasStatus for $kind {
+                type Status = $status;
 
-            fn status(&self) -> Option<&$status> {
-                self.status.as_ref()
-            }
+                fn status(&self) -> Option<&$status> {
+                    self.status.as_ref()
+                }
 
-            fn status_mut(&mut self) -> &mut Option<$status> {
-                &mut self.status
+                fn status_mut(&mut self) -> &mut Option<$status> {
+                    &mut self.status
+                }
             }
-        }
+        )?
 
         impl kube::CustomResourceExt for $kind {
             fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition

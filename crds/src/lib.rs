@@ -21,6 +21,7 @@ pub mod helm;
 pub mod helmfile;
 mod inventory;
 pub mod kustomize;
+pub mod notification;
 mod object;
 mod overlay;
 mod reference;
@@ -66,6 +67,7 @@ impl Kind {
 
 /// The list of kinds, in the order of the names of their CRDs.
 const KINDS: &[Kind] = &[
+    Kind::of::<notification::Alert>(),
     Kind::of::<source::Bucket>(),
     Kind::of::<source::ExternalArtifact>(),
     Kind::of::<source::GitRepository>(),
@@ -76,6 +78,8 @@ const KINDS: &[Kind] = &[
     Kind::of::<windlass::HTTPArchive>(),
     Kind::of::<kustomize::Kustomization>(),
     Kind::of::<source::OCIRepository>(),
+    Kind::of::<notification::Provider>(),
+    Kind::of::<notification::Receiver>(),
 ];
 
 /// Returns every CRD with the name of the file that holds it, in the order of those names.

@@ -8,6 +8,7 @@ use crate::condition::Condition;
 use crate::helm::{HelmRelease, HelmReleaseStatus};
 use crate::helmfile::{Helmfile, HelmfileStatus};
 use crate::kustomize::{Kustomization, KustomizationStatus};
+use crate::notification::{Alert, Provider, Receiver, ReceiverStatus};
 use crate::source::{
     Bucket, BucketStatus, ExternalArtifact, ExternalArtifactStatus, GitRepository,
     GitRepositoryStatus, HelmChart, HelmChartStatus, HelmRepository, HelmRepositoryStatus,
@@ -216,7 +217,8 @@ reconciled!(
     HelmRepository HelmRepositoryStatus,
     Helmfile HelmfileStatus,
     Kustomization KustomizationStatus inventory,
-    OCIRepository OCIRepositoryStatus
+    OCIRepository OCIRepositoryStatus,
+    Receiver ReceiverStatus
 );
 
 /// An ExternalArtifact belongs to another controller: nothing here runs for it.
@@ -257,6 +259,47 @@ impl Status for ExternalArtifactStatus {
 
     fn set_last_handled_reconcile_at(&mut self, _: &str) {}
 }
+
+/// What a kind without a status reports: nothing.
+impl Status for () {
+    fn conditions(&self) -> &[Condition] {
+        &[]
+    }
+
+    fn set_conditions(&mut self, _: Vec<Condition>) {}
+
+    fn observed_generation(&self) -> Option<i64> {
+        None
+    }
+
+    fn set_observed_generation(&mut self, _: i64) {}
+
+    fn last_handled_reconcile_at(&self) -> Option<&str> {
+        None
+    }
+
+    fn set_last_handled_reconcile_at(&mut self, _: &str) {}
+}
+
+macro_rules! without_status {
+    ($($kind:ident),+) => {$(
+        impl Reconciled for $kind {
+            type Status = ();
+
+            fn is_suspended(&self) -> bool {
+                self.spec.suspend
+            }
+
+            fn status(&self) -> Option<&()> {
+                None
+            }
+
+            fn set_status(&mut self, (): ()) {}
+        }
+    )+};
+}
+
+without_status!(Alert, Provider);
 
 macro_rules! source {
     ($($kind:ident $status:ident [$($leads:ident)*]),+) => {$(

@@ -48,7 +48,7 @@ pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
                 served: true,
                 storage: true,
                 subresources: Some(CustomResourceSubresources {
-                    status: Some(CustomResourceSubresourceStatus(json!({}))),
+                    status: names.has_status.then(|| CustomResourceSubresourceStatus(json!({}))),
                     ..CustomResourceSubresources::default()
                 }),
                 ..CustomResourceDefinitionVersion::default()

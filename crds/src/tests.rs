@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
 use crate::helmfile::Helmfile;
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
+use crate::notification::{Alert, Provider, Receiver};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
@@ -28,7 +29,7 @@ fn round_trip<K: DeserializeOwned + Serialize>(value: &Value) -> Value {
 /// Checks that an object without spec and status parses, and one with an unknown status field.
 fn check_kind<K>(api_version: &str, kind: &str)
 where
-    K: DeserializeOwned + Serialize + Resource<DynamicType = ()>,
+    K: DeserializeOwned + Serialize + Resource<DynamicType = ()> + CustomResourceExt,
 {
     let bare = parse::<K>(json!({ "metadata": { "name": "a", "namespace": "b" } }));
     assert_eq!(bare.name_any(), "a");
@@ -37,6 +38,10 @@ where
     assert_eq!(written["kind"], kind);
     assert_eq!(written.get("status"), None);
 
+    let has_status = K::crd().spec.versions[0]
+        .subresources
+        .as_ref()
+        .is_some_and(|subresources| subresources.status.is_some());
     let written = round_trip::<K>(&json!({
         "apiVersion": api_version,
         "kind": kind,
@@ -54,7 +59,9 @@ where
             }],
         },
     }));
-    assert_eq!(written["status"]["conditions"][0]["observedGeneration"], 3);
+    if has_status {
+        assert_eq!(written["status"]["conditions"][0]["observedGeneration"], 3);
+    }
     assert_eq!(written["status"].get("fieldOfTheFuture"), None);
 }
 
@@ -71,6 +78,9 @@ fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     check_kind::<HelmRelease>("helm.toolkit.fluxcd.io/v2", "HelmRelease");
     check_kind::<HTTPArchive>("source.windlass.dev/v1alpha1", "HTTPArchive");
     check_kind::<Helmfile>("helmfile.windlass.dev/v1alpha1", "Helmfile");
+    check_kind::<Alert>("notification.toolkit.fluxcd.io/v1beta3", "Alert");
+    check_kind::<Provider>("notification.toolkit.fluxcd.io/v1beta3", "Provider");
+    check_kind::<Receiver>("notification.toolkit.fluxcd.io/v1", "Receiver");
 }
 
 #[test]
@@ -90,6 +100,15 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
         minimal::<Helmfile>(json!({
             "interval": interval,
             "sourceRef": { "kind": "GitRepository", "name": "a" },
+        })),
+        minimal::<Alert>(json!({
+            "providerRef": { "name": "a" },
+            "eventSources": [{ "kind": "GitRepository", "name": "*" }],
+        })),
+        minimal::<Provider>(json!({ "type": "slack" })),
+        minimal::<Receiver>(json!({
+            "type": "generic",
+            "resources": [{ "kind": "GitRepository", "name": "a" }],
         })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<HelmRelease>(json!({

@@ -226,7 +226,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
     let story = Story::begin("excluded-by-lease").await?;
     let mut a = start(&story, "pod-a", SHORT).await?;
     await_leader(&story, "pod-a").await?;
-    for controller in ["source", "kustomize", "helm"] {
+    for controller in ["source", "kustomize", "helm", "notification"] {
         let lease: Lease = story.get(&format!("{controller}-controller-leader-election")).await?;
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
         ensure!(holder.as_deref() == Some("pod-a"), "{controller}: {holder:?}");

@@ -15,7 +15,7 @@ use e2e::harness::{Story, Target, Windlass};
 use serde_json::{Map, Value, json};
 
 /// How many poisonous objects there are.
-const COUNT: usize = 432;
+const COUNT: usize = 559;
 
 /// How many of a kind the API server has to take, or the nonsense is too wild to say anything.
 const FEWEST: usize = 10;
@@ -183,6 +183,8 @@ fn kinds(url: &str) -> Result<Vec<Kind>> {
 
 fn base(kind: &str, url: &str) -> Result<Value> {
     Ok(match kind {
+        "Alert" => json!({"providerRef": {"name": "a"},
+            "eventSources": [{"kind": "Kustomization", "name": "*"}]}),
         "Bucket" => {
             json!({"interval": "1m", "endpoint": "127.0.0.1:1", "bucketName": "a", "insecure": true})
         }
@@ -202,6 +204,9 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "OCIRepository" => {
             json!({"interval": "1m", "url": "oci://127.0.0.1:1/a", "insecure": true})
         }
+        "Provider" => json!({"type": "generic", "address": "http://127.0.0.1:1/a"}),
+        "Receiver" => json!({"type": "generic", "secretRef": {"name": "a"},
+            "resources": [{"kind": "GitRepository", "name": "app"}]}),
         other => anyhow::bail!("{other} has no spec to poison"),
     })
 }

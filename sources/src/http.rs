@@ -20,8 +20,7 @@ use url::Url;
 pub use budget::{Budgets, Busy};
 pub use cached::{Cached, Logins};
 pub use clients::Clients;
-pub(crate) use egress::refusal;
-pub use egress::{Egress, Refused, Rules};
+pub use egress::{Egress, Refused, Rules, refusal};
 pub use proxy::Proxy;
 pub(crate) use proxy::is_refusal_of_proxy;
 

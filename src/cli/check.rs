@@ -11,13 +11,12 @@ use serde_json::Value;
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::name;
 use crate::cluster::Cluster;
+use crate::cluster::candidate::REPLACED;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
 /// Selects what belongs to windlass.
 pub(super) const OURS: &str = "app.kubernetes.io/name=windlass";
-/// Controllers whose work windlass does.
-const REPLACED: [&str; 3] = ["source-controller", "kustomize-controller", "helm-controller"];
 
 /// The flags of `windlass check`.
 #[derive(Debug, Clone, ClapArgs)]

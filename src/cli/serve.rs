@@ -70,6 +70,10 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let artifacts_at = Listener::bind("artifacts and events", settings.storage_addr).await?;
     let health_at = Listener::bind("health", settings.health_addr).await?;
     let metrics_at = Listener::bind("metrics", settings.metrics_addr).await?;
+    let webhooks = match settings.notifies() {
+        true => Some(Listener::bind("webhooks", settings.receiver_addr).await?),
+        false => None,
+    };
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
     let readiness = Readiness::default();
@@ -110,7 +114,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     let leading = lead(candidate.as_mut(), tell);
     let impatient = stop.clone();
-    let process = Process { cluster, artifacts: store, events, hub, metrics, readiness };
+    let process = Process { cluster, artifacts: store, events, hub, metrics, readiness, webhooks };
     let work = async {
         kinds::run(settings, process, stop).await;
         for server in servers {

@@ -1,8 +1,8 @@
 //! A process that wants to act: the Leases that it has to hold for that, its own and those of the controllers that it
 //! replaces.
 //!
-//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux each act under a
-//! Lease of their own, so whoever holds these excludes them, by the API server's word. Their Deployments are a second
+//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, and its
+//! notification-controller where windlass sends notifications, each act under a Lease of their own, so whoever holds these excludes them, by the API server's word. Their Deployments are a second
 //! sign, of controllers that run without leader election.
 //!
 //! Here: in which order the Leases are taken, how they are kept, and how that is told. Elsewhere: one Lease (`lease`), what a
@@ -18,8 +18,16 @@ use super::leadership::Leadership;
 use super::lease::{Claim, Election, Lost, Outcome};
 use super::{Cluster, ClusterError};
 
-/// The controllers that must not act beside windlass: each has a Deployment of that name, and a Lease.
-const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "helm-controller"];
+/// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
+pub(crate) const REPLACED: [&str; 4] =
+    ["source-controller", "kustomize-controller", "helm-controller", NOTIFYING];
+/// The one that may act beside a windlass that sends no notifications.
+const NOTIFYING: &str = "notification-controller";
+
+/// The controllers of Flux that must not act beside this process.
+pub(crate) fn replaced(notifies: bool) -> Vec<&'static str> {
+    REPLACED.into_iter().filter(|name| notifies || *name != NOTIFYING).collect()
+}
 /// What marks a Deployment as one of Flux's.
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "flux");
 
@@ -30,6 +38,8 @@ pub(crate) struct Terms {
     pub(crate) own: Option<Election>,
     /// How Flux's Leases are held, but for their names; none where its controllers may act beside windlass.
     pub(crate) flux: Option<Election>,
+    /// Which of Flux's controllers these are.
+    pub(crate) replaced: Vec<&'static str>,
 }
 
 /// Where a process stands.
@@ -49,6 +59,7 @@ pub(crate) struct Candidate {
     own: Option<Claim>,
     /// Those of Flux's controllers.
     flux: Vec<Claim>,
+    replaced: Vec<&'static str>,
     deployments: Option<Api<Deployment>>,
     leadership: Leadership,
     retry: Duration,
@@ -68,12 +79,12 @@ impl Terms {
 impl Cluster {
     /// Puts this process up. Nothing is sent yet; none if it may act without.
     pub(crate) fn candidate(&self, terms: Terms) -> Option<Candidate> {
-        let Terms { own, flux } = terms;
+        let Terms { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
         let (retry, limit) = (times.retry, times.renew_deadline);
         let client = || self.leasing.clone();
         let claims = flux.iter().flat_map(|flux| {
-            CONTROLLERS.map(|name| {
+            replaced.iter().map(|name| {
                 let name = format!("{name}-leader-election");
                 Claim::new(Election { name, ..flux.clone() }, client())
             })
@@ -81,6 +92,7 @@ impl Cluster {
         Some(Candidate {
             own: own.map(|election| Claim::new(election, client())),
             flux: claims.collect(),
+            replaced: replaced.clone(),
             deployments: flux.map(|flux| Api::namespaced(client(), &flux.namespace)),
             leadership: self.leadership.clone(),
             retry,
@@ -170,7 +182,7 @@ impl Candidate {
     /// A controller of Flux that is not scaled to zero.
     async fn deployed(&self) -> Result<Option<String>, ClusterError> {
         let Some(api) = &self.deployments else { return Ok(None) };
-        for name in CONTROLLERS {
+        for name in &self.replaced {
             let Some(found) = api.get_opt(name).await? else { continue };
             let labels = found.metadata.labels.unwrap_or_default();
             let is_flux = labels.get(PART_OF.0).is_some_and(|part| part == PART_OF.1);
@@ -245,8 +257,8 @@ fn log(standing: &Standing) {
         Standing::Standby => tracing::info!("another process is the leader; waiting"),
         Standing::Excluded(by) => tracing::warn!(
             by,
-            "not acting, because a controller of Flux may work on the same objects: scale it to zero, or divide the \
-             objects by --watch-label-selector"
+            "not acting, because a controller of Flux may work on the same objects: scale it to zero, divide the objects \
+             by --watch-label-selector, or keep the notification-controller by --events-addr"
         ),
     }
 }

@@ -81,8 +81,10 @@ pub(crate) async fn connect(
     let anywhere = &Egress::Anywhere;
     let leasing = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
     let leasing = leasing.unary(None)?;
+    let asking = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let asking = asking.unary(None)?;
     let connection = Connection::new(config, None, anywhere, leadership, metrics)?;
-    Ok(Cluster::new(connection, leasing, identity.into())?)
+    Ok(Cluster::new(connection, [leasing, asking], identity.into())?)
 }
 
 /// How this process calls itself to the API server, so that its audit log tells replicas apart.
@@ -114,8 +116,8 @@ pub(crate) async fn connect_to(
     let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
     let connection =
         Connection::new(config, remote.proxy.as_ref(), egress, &home.leadership, metrics);
-    let (leasing, instance) = (home.leasing.clone(), home.instance.clone());
-    Cluster::new(connection.map_err(unusable)?, leasing, instance).map_err(unusable)
+    let beside = [home.leasing.clone(), home.asking.clone()];
+    Cluster::new(connection.map_err(unusable)?, beside, home.instance.clone()).map_err(unusable)
 }
 
 /// Why no connection can be made from a configuration.
@@ -279,7 +281,7 @@ where
 impl Cluster {
     fn new(
         connection: Connection,
-        leasing: Client,
+        [leasing, asking]: [Client; 2],
         instance: Arc<str>,
     ) -> Result<Self, ConnectionError> {
         let ourselves = connection.unary(None)?;
@@ -289,11 +291,18 @@ impl Cluster {
             own_watches: connection.watches(),
             watches: connection.watches(),
             leasing,
+            asking,
             leadership: connection.leadership.clone(),
             discovery: Arc::default(),
             instance,
             connection,
         })
+    }
+
+    /// The same cluster, for asking for reconciliations as anybody may who sees the objects: also outside of the term, since
+    /// it does not matter which process a webhook reaches.
+    pub(crate) fn asking(&self) -> Self {
+        Self { unary: self.asking.clone(), ..self.clone() }
     }
 
     /// The same cluster and connections, with requests in the name of another user.

@@ -17,6 +17,8 @@ use reconcile::{Rest, Wake, reason};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use threads::{Broken, run as on_thread};
+
 /// What the expressions of one run may use up together, after they were read: about half a second of a processor.
 const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crds::helm::HelmRelease;
 use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
+use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
 use crds::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
 };
@@ -16,12 +17,14 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::{Catalog, Provider};
 use super::context::Context;
 use super::crd_watch::follow_crds;
+use super::delivery::Delivery;
 use super::egress::Surroundings;
 use super::hub::Hub;
 use super::kept::ByType;
 use super::kind::Controlled;
 use super::object_watcher::{ObjectWatcher, Ownership};
 use super::permit::Permits;
+use super::receiver::hooks::hooks;
 use super::remotes::Remotes;
 use super::run::run_kind;
 use super::target::Targets;
@@ -29,7 +32,7 @@ use super::{helm_release, helmfile, kustomization};
 use crate::cluster::Cluster;
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::serve::Readiness;
+use crate::serve::{Listener, Readiness};
 use crate::settings::Settings;
 
 /// What the program has to know of a kind.
@@ -43,6 +46,8 @@ struct Kind {
     listed: fn(&ByType) -> BoxFuture<'_, bool>,
     /// Fields of an object that this version does not support.
     unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
+    /// Whether it is run under these flags.
+    is_run: fn(&Settings) -> bool,
     /// Whether the program is ready without it: its CRD need not be installed.
     is_optional: bool,
     /// Makes its artifacts known to whoever names one as a source.
@@ -58,6 +63,7 @@ impl Kind {
             run: |context, stop| run_kind::<K>(context, stop.cancelled_owned()).boxed(),
             listed: |kept| kept.listed::<K>().boxed(),
             unsupported: |object| Ok(serde_json::from_value::<K>(object)?.unsupported()),
+            is_run: |_| true,
             is_optional: false,
             provide: None,
             ownership: None,
@@ -76,10 +82,15 @@ impl Kind {
     const fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
+
+    const fn only(self, is_run: fn(&Settings) -> bool) -> Self {
+        Self { is_run, ..self }
+    }
 }
 
 /// The list. `crds::all` has their definitions; a test compares both.
 const KINDS: &[Kind] = &[
+    Kind::of::<Alert>().only(Settings::notifies).optional(),
     Kind::of::<Bucket>().providing::<Bucket>(),
     Kind::of::<ExternalArtifact>().providing::<ExternalArtifact>(),
     Kind::of::<GitRepository>().providing::<GitRepository>(),
@@ -90,6 +101,8 @@ const KINDS: &[Kind] = &[
     Kind::of::<Helmfile>().owning(helmfile::OWNERSHIP).optional(),
     Kind::of::<Kustomization>().owning(kustomization::OWNERSHIP),
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
+    Kind::of::<NotificationProvider>().only(Settings::notifies).optional(),
+    Kind::of::<Receiver>().only(Settings::notifies).optional(),
 ];
 
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
@@ -112,11 +125,13 @@ pub(crate) struct Process {
     pub(crate) hub: Arc<Hub>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
+    /// Where webhooks are received, unless another controller does it.
+    pub(crate) webhooks: Option<Listener>,
 }
 
 /// Runs every kind until `stop`.
 pub(crate) async fn run(settings: Settings, process: Process, stop: CancellationToken) {
-    let Process { cluster, artifacts, events, hub, metrics, readiness } = process;
+    let Process { cluster, artifacts, events, hub, metrics, readiness, webhooks } = process;
     let kept = Arc::new(ByType::default());
     let mut sources = Catalog::new(kept.clone());
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
@@ -148,14 +163,30 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
         sources,
         kept,
     });
-    let running = KINDS.iter().map(|kind| (kind.run)(context.clone(), stop.clone()));
+    let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
+    let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
     tokio::join!(
         join_all(running),
+        notify(&context, webhooks, &stop),
         until(&stop, tell_ready(&context, readiness)),
         until(&stop, surroundings.follow()),
         until(&stop, follow_crds(context.cluster.clone(), context.hub.clone())),
     );
     context.events.settle().await;
+}
+
+/// Sends notifications and receives webhooks until `stop`.
+async fn notify(context: &Arc<Context>, webhooks: Option<Listener>, stop: &CancellationToken) {
+    if !context.settings.notifies() {
+        return;
+    }
+    let delivery = Delivery::open(context.clone(), stop.clone()).await;
+    let served = async {
+        if let Some(listener) = webhooks {
+            listener.serve(hooks(context.clone()), stop.clone()).await;
+        }
+    };
+    tokio::join!(delivery.run(), served);
 }
 
 async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {

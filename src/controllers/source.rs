@@ -412,7 +412,7 @@ fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
 const SOONEST: Duration = Duration::from_secs(1);
 
 /// An interval with jitter; each object has its own, the same in every process.
-fn jittered<K: Sourced>(context: &Context, object: &K, interval: &str) -> Duration {
+pub(crate) fn jittered<K: OurKind>(context: &Context, object: &K, interval: &str) -> Duration {
     let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
     let percent = context.settings.interval_jitter_percentage;
     let seed = reconcile::seed(&object.uid().unwrap_or_default());

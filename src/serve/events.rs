@@ -1,7 +1,9 @@
 //! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
 //!
-//! Here: reading and answering. Elsewhere: who is told of them (`crate::events`); nobody is yet, since no notification kind
-//! runs.
+//! Here: reading and answering. Elsewhere: who is told of them (`crate::events`).
+//!
+//! Differs(flux): severities other than `error` are taken for `info`, which is all that controllers post; a repetition is
+//! answered like any other event, since who posts makes no difference between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -54,7 +54,6 @@ const FIXED: &str = "the limits for charts and indexes are fixed";
 const NO_OOM: &str =
     "the memory of each reconciliation is limited, and interrupted ones continue after a restart";
 const NO_IMAGES: &str = "image kinds are not supported yet";
-const NO_RECEIVERS: &str = "notifications and receivers are not supported yet";
 const NO_TOKENS: &str = "registry logins are shared and cached for 80% of their lifetime";
 const NO_SOPS: &str =
     "identities of clouds are not used for decryption yet; spec.decryption.secretRef is";
@@ -70,7 +69,12 @@ const FLAGS: &[Flag] = &[
         "artifact digests are SHA-256",
     ),
     strict("default-decryption-service-account", Takes::Text, "", NO_SOPS),
-    flag("export-http-path-metrics", Takes::Bool, "false", NO_RECEIVERS),
+    flag(
+        "export-http-path-metrics",
+        Takes::Bool,
+        "false",
+        "metrics of webhooks never have the path, which is a secret",
+    ),
     flag("gc-interval", Takes::Number, "10", NO_IMAGES),
     flag(
         "graceful-shutdown-timeout",
@@ -97,8 +101,6 @@ const FLAGS: &[Flag] = &[
     flag("oom-watch-interval", Takes::Duration, "500ms", NO_OOM),
     flag("oom-watch-max-memory-path", Takes::Text, "", NO_OOM),
     flag("oom-watch-memory-threshold", Takes::Number, "95", NO_OOM),
-    flag("rate-limit-interval", Takes::Duration, "5m", NO_RECEIVERS),
-    flag("receiverAddr", Takes::Text, ":9292", NO_RECEIVERS),
     flag(
         "reconciliation-timeout",
         Takes::Duration,

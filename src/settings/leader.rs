@@ -6,7 +6,7 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{Settings, parse_bool, parse_duration};
-use crate::cluster::candidate::Terms;
+use crate::cluster::candidate::{Terms, replaced};
 use crate::cluster::lease::Election;
 
 /// How a leader is elected.
@@ -39,8 +39,9 @@ pub(crate) struct LeaderElection {
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
 
-    /// Do not act while the source-, kustomize- or helm-controller of Flux does: with leader election their Leases are
-    /// acquired, too; without, windlass waits until nobody holds them. Without effect with --watch-label-selector
+    /// Do not act while the source-, kustomize- or helm-controller of Flux does, or without --events-addr its
+    /// notification-controller: with leader election their Leases are acquired, too; without, windlass waits until nobody
+    /// holds them. Without effect with --watch-label-selector
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     exclude_flux: bool,
@@ -109,6 +110,7 @@ impl Settings {
         Ok(Terms {
             own: flags.enable_leader_election.then_some(own),
             flux: excludes.then_some(flux),
+            replaced: replaced(self.notifies()),
         })
     }
 }
@@ -149,6 +151,13 @@ mod tests {
         assert_eq!(namespace(&["--flux-namespace=b"]).as_deref(), Some("b"));
         assert_eq!(namespace(&["--exclude-flux=false"]), None);
         assert_eq!(namespace(&["--watch-label-selector=operator=windlass"]), None);
+    }
+
+    #[test]
+    fn the_notification_controller_is_excluded_unless_events_are_posted_to_it() {
+        let count = |flags: &[&str]| settings(flags).terms().unwrap().replaced.len();
+        assert_eq!(count(&[]), 4);
+        assert_eq!(count(&["--events-addr=http://notification-controller/"]), 3);
     }
 
     #[test]

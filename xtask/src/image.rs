@@ -139,7 +139,8 @@ fn start(layout: &Path) -> anyhow::Result<()> {
     let line = format!(
         "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \
          exec chroot --userspec={user}:{user} {top} {} serve --kubeconfig=/kubeconfig --storage-path={} \
-         --storage-addr=127.0.0.1:0 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0'",
+         --storage-addr=127.0.0.1:0 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 \
+         --receiverAddr=127.0.0.1:0'",
         root::PROGRAM,
         root::STORAGE,
     );

@@ -11,7 +11,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 20] = [
+const STORIES: [&str; 21] = [
     "bed",
     "bootstrap",
     "bucket",
@@ -22,6 +22,7 @@ const STORIES: [&str; 20] = [
     "kinds",
     "leader",
     "migration",
+    "notifications",
     "oci",
     "poison",
     "references",

@@ -28,6 +28,7 @@ pub struct Windlass {
     health: String,
     artifacts: String,
     metrics: String,
+    webhooks: String,
 }
 
 impl Windlass {
@@ -45,12 +46,13 @@ impl Windlass {
     ) -> Result<Self> {
         create_crds(&bed.client().await?).await?;
         for _ in 0..3 {
-            let [storage, health, metrics] = free_ports()?;
+            let [storage, health, metrics, webhooks] = free_ports()?;
             let mut arguments = vec![
                 "serve".to_owned(),
                 format!("--storage-addr=127.0.0.1:{storage}"),
                 format!("--health-addr=127.0.0.1:{health}"),
                 format!("--metrics-addr=127.0.0.1:{metrics}"),
+                format!("--receiverAddr=127.0.0.1:{webhooks}"),
                 "--log-level=debug".to_owned(),
             ];
             arguments.extend(more.iter().map(|&flag| flag.to_owned()));
@@ -69,7 +71,8 @@ impl Windlass {
             let health = format!("http://127.0.0.1:{health}/readyz");
             let artifacts = format!("http://127.0.0.1:{storage}/");
             let metrics = format!("http://127.0.0.1:{metrics}/metrics");
-            let mut windlass = Self { operator, health, artifacts, metrics };
+            let webhooks = format!("http://127.0.0.1:{webhooks}");
+            let mut windlass = Self { operator, health, artifacts, metrics, webhooks };
             match windlass.await_ready().await {
                 Ok(()) => return Ok(windlass),
                 // Another program took a port between our look and its start.
@@ -111,6 +114,11 @@ impl Windlass {
     /// Where it serves artifacts and takes events.
     pub fn artifacts(&self) -> &str {
         &self.artifacts
+    }
+
+    /// Where it receives webhooks, without a path.
+    pub fn webhooks(&self) -> &str {
+        &self.webhooks
     }
 
     /// Its metrics as they are now.

@@ -58,6 +58,24 @@ impl Warning {
     }
 }
 
+/// An event with all its metadata, and where it goes.
+#[derive(Debug)]
+pub struct Route {
+    /// The event.
+    pub event: Event,
+    /// The Provider.
+    pub provider: Provider,
+}
+
+/// What [`route()`] decides.
+#[derive(Debug)]
+pub struct Routed {
+    /// Events to put on the Alert.
+    pub warnings: Vec<Warning>,
+    /// Where the event goes, if the Alert sends it.
+    pub route: Option<Route>,
+}
+
 /// What an Alert makes of an event.
 #[derive(Debug)]
 pub struct Verdict {
@@ -81,6 +99,25 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
+    /// The way of an event with all its metadata to a Provider, whatever the Alert thinks of it.
+    pub fn new(
+        event: Event,
+        provider: &Provider,
+        alert: &Alert,
+        now: i64,
+        secret: &dyn Fn(&str, &str) -> Option<Secret>,
+    ) -> Self {
+        let timeout = timeout(provider);
+        let (flow, masked) = deliver(&event, provider, alert, now, secret);
+        Self {
+            delivery: Delivery::new(flow, timeout),
+            timeout,
+            event,
+            provider: provider.metadata.name.clone(),
+            masked: masked.0,
+        }
+    }
+
     /// The warning for a delivery that failed, without the token of the Provider.
     pub fn warning(&self, failure: &Failure) -> Warning {
         let object = self.event.object.display();
@@ -125,23 +162,33 @@ pub fn dispatch(
     cluster: &dyn Cluster,
     settings: Settings,
 ) -> Verdict {
+    let Routed { warnings, route } = route(event, alert, cluster, settings);
+    let secret = |namespace: &str, name: &str| cluster.secret(namespace, name);
+    let dispatch = route.map(|Route { event, provider }| {
+        Dispatch::new(event, &provider, alert, settings.now, &secret)
+    });
+    Verdict { warnings, dispatch }
+}
+
+/// Decides whether an Alert sends an event whose metadata is clean, and where to. No Secret is read.
+pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Settings) -> Routed {
     let mut warnings = Vec::new();
     let wants = !alert.spec.suspend
         && is_from_source(event, alert, cluster, &mut warnings)
         && is_included(event, alert, &mut warnings)
         && !is_excluded(event, alert, &mut warnings);
     if !wants {
-        return Verdict { warnings, dispatch: None };
+        return Routed { warnings, route: None };
     }
     let mut event = event.clone();
     event.exclude_internal();
     match send(event.clone(), alert, cluster, settings, &mut warnings) {
-        Ok(dispatch) => Verdict { warnings, dispatch },
+        Ok(route) => Routed { warnings, route },
         Err(error) => {
             let object = event.object.display();
             let message = format!("failed to dispatch notification for {object}: {error}");
             warnings.push(Warning::new("NotificationDispatchFailed", message));
-            Verdict { warnings, dispatch: None }
+            Routed { warnings, route: None }
         }
     }
 }
@@ -245,7 +292,7 @@ fn send(
     cluster: &dyn Cluster,
     settings: Settings,
     warnings: &mut Vec<Warning>,
-) -> Result<Option<Dispatch>, String> {
+) -> Result<Option<Route>, String> {
     let (namespace, name) = (&alert.metadata.namespace, &alert.metadata.name);
     if settings.no_cross_namespace && event.object.namespace != *namespace {
         return Err(format!(
@@ -273,17 +320,7 @@ fn send(
         );
     }
     warnings.extend(event.combine_metadata(alert));
-    let timeout = timeout(&provider);
-    let (flow, masked) = deliver(&event, &provider, alert, settings.now, &|namespace, name| {
-        cluster.secret(namespace, name)
-    });
-    Ok(Some(Dispatch {
-        delivery: Delivery::new(flow, timeout),
-        timeout,
-        event,
-        provider: provider.metadata.name.clone(),
-        masked: masked.0,
-    }))
+    Ok(Some(Route { event, provider }))
 }
 
 fn timeout(provider: &Provider) -> Duration {
@@ -340,6 +377,5 @@ pub fn delivery(
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<Secret>,
 ) -> Delivery {
-    let (flow, _) = deliver(event, provider, alert, now, secret);
-    Delivery::new(flow, timeout(provider))
+    Dispatch::new(event.clone(), provider, alert, now, secret).delivery
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: decisions and texts, without network, clock or cluster. Elsewhere: sending, and reading objects (the program).
 //!
-//! * [`dispatch()`] decides what an [`Alert`] makes of an [`Event`]; [`delivery`] makes the conversation with a Provider.
+//! * [`route()`] decides where an [`Alert`] sends an [`Event`]; a [`Dispatch`] is the conversation with the Provider.
 //! * A [`Delivery`] says what to send, step by step; its driver sends it and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
 //!
@@ -28,7 +28,9 @@ mod text;
 
 pub use commit_status::commit_status;
 pub use credentials::Tls;
-pub use dispatch::{Cluster, Dispatch, Settings, Verdict, Warning, delivery, dispatch};
+pub use dispatch::{
+    Cluster, Dispatch, Route, Routed, Settings, Verdict, Warning, delivery, dispatch, route,
+};
 pub use event::{EVENT_GROUP, Event, NoEvent, ObjectReference};
 pub use http::{Delivery, Failure, MAX_ANSWER, Outcome, Request, Response, Stage, Step};
 pub use objects::{

@@ -130,7 +130,7 @@ impl Why {
 }
 
 /// The refusal at the bottom of a chain of errors, if it is one.
-pub(crate) fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Refused> {
+pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Refused> {
     let mut current = Some(error);
     while let Some(error) = current {
         if let Some(refused) = error.downcast_ref() {

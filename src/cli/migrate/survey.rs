@@ -8,11 +8,10 @@ use serde_json::Value;
 
 use super::super::install::name;
 use super::{list, replicas};
+use crate::cluster::candidate::REPLACED;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::kinds;
 
-/// Controllers of Flux whose work windlass does.
-const REPLACED: [&str; 3] = ["source-controller", "kustomize-controller", "helm-controller"];
 /// Selects what belongs to Flux.
 const FLUX: &str = "app.kubernetes.io/part-of=flux";
 /// The operator that keeps Flux as its own object says.

@@ -97,7 +97,7 @@ impl Threads {
 ///
 /// # Errors
 /// When there is no thread, or the work panics.
-pub(super) async fn run<T: Send + 'static>(
+pub(crate) async fn run<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Broken> {

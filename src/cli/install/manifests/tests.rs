@@ -82,6 +82,7 @@ fn the_ports_are_those_of_the_program() {
         ("http", port(settings.storage_addr)),
         ("http-prom", port(settings.metrics_addr)),
         ("healthz", port(settings.health_addr)),
+        ("http-webhook", port(settings.receiver_addr)),
     ];
     let objects = overlay("single");
     let ports = &pod(workloads(&objects)[0])["containers"][0]["ports"];
@@ -90,7 +91,8 @@ fn the_ports_are_those_of_the_program() {
     }
     let is_service = |object: &&Object| object.kind() == "Service";
     for service in objects.iter().filter(is_service) {
-        assert_eq!(service.get("spec").unwrap()["ports"][0]["targetPort"], "http");
+        let wanted = if service.name() == "webhook-receiver" { "http-webhook" } else { "http" };
+        assert_eq!(service.get("spec").unwrap()["ports"][0]["targetPort"], wanted);
     }
 }
 
@@ -281,6 +283,7 @@ fn the_values_of_the_chart_are_checked_and_have_their_effect() {
     let values = [
         "watchAllNamespaces=false",
         "sourceControllerService=false",
+        "notificationServices=false",
         "networkPolicies=false",
         "crds.install=false",
         "rbac.aggregate=false",

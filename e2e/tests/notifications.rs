@@ -1,0 +1,301 @@
+//! Notifications: services are told what happened, and webhooks ask for reconciliations.
+//!
+//! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
+//! keeps what it is sent. Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are
+//! posted to Flux's notification-controller (`restarts.rs`).
+
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use e2e::harness::flux::{SOON, revision};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
+
+/// A service that answers with a status and keeps what it answered with success.
+struct Service {
+    url: String,
+    status: Arc<AtomicU16>,
+    kept: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Service {
+    async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}/hook", listener.local_addr()?);
+        let status = Arc::new(AtomicU16::new(200));
+        let kept: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (answer, keep) = (status.clone(), kept.clone());
+        let take = async move |headers: HeaderMap, body: String| {
+            let status = answer.load(Ordering::SeqCst);
+            if status == 200 {
+                let mut body: Value = serde_json::from_str(&body).unwrap_or_default();
+                let component = headers.get("gotk-component").and_then(|it| it.to_str().ok());
+                body["component"] = component.into();
+                keep.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+            }
+            StatusCode::from_u16(status).unwrap_or_default()
+        };
+        let router = Router::new().route("/hook", post(take));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { url, status, kept })
+    }
+
+    fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// What it was sent about an object for a reason.
+    fn sent(&self, kind: &str, reason: &str) -> Vec<Value> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |it: &&Value| it["involvedObject"]["kind"] == kind && it["reason"] == reason;
+        kept.iter().filter(is_it).cloned().collect()
+    }
+
+    /// Waits until it was sent something about an object for a reason.
+    async fn awaits(&self, story: &Story, kind: &str, reason: &str) -> Result<Value> {
+        let what = format!("a notification of {kind} with {reason}");
+        story.await_until(&what, SOON, async || Ok(self.sent(kind, reason).pop())).await
+    }
+}
+
+async fn provider(story: &Story, url: &str, more: Value) -> Result<()> {
+    let mut spec = json!({"type": "generic", "address": url, "timeout": "1s"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let object = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": "service"}, "spec": spec});
+    story.apply_value(object).await.map(drop)
+}
+
+async fn alert(story: &Story, sources: Value, more: Value) -> Result<()> {
+    let mut spec = json!({"providerRef": {"name": "service"}, "eventSources": sources});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let object =
+        json!({"apiVersion": BETA, "kind": "Alert", "metadata": {"name": "alert"}, "spec": spec});
+    story.apply_value(object).await.map(drop)
+}
+
+/// Notifications that wait in the storage of windlass.
+fn waiting(windlass: &Windlass) -> Result<usize> {
+    Ok(std::fs::read_dir(windlass.storage().join(".notifications"))?.count())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
+    let story = Story::begin("alert").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    let sources = json!([{"kind": "Kustomization", "name": "*"}]);
+    let metadata = json!({"eventMetadata": {"cluster": "test-1", "summary": "the shop is down"}});
+    alert(&story, sources, metadata).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let first = service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
+    ensure!(first["severity"] == "info" && first["component"] == "kustomize-controller", "{first}");
+
+    let broken = upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
+    let failed = service.awaits(&story, "Kustomization", "BuildFailed").await?;
+    let about = &failed["involvedObject"];
+    ensure!(about["name"] == "app" && about["namespace"] == story.namespace, "{failed}");
+    ensure!(failed["severity"] == "error", "{failed}");
+    let expected = json!({"cluster": "test-1", "summary": "the shop is down", "revision": broken});
+    ensure!(failed["metadata"] == expected, "{failed}");
+
+    let healed = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    story.await_applied("app", &healed).await?;
+    let is_told = async || {
+        let all = service.sent("Kustomization", "ReconciliationSucceeded");
+        Ok(all.into_iter().find(|it| it["metadata"]["revision"] == healed))
+    };
+    story.await_until("the end of the failure to be told", SOON, is_told).await?;
+    ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "nobody asked for these");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Result<()> {
+    let story = Story::begin("alert-killed").await?;
+    let service = Service::start().await?;
+    service.answers(503);
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let token = "hunter2-the-token";
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "service"},
+            "stringData": {"address": format!("{}?key={token}", service.url)}}))
+        .await?;
+    provider(&story, &service.url, json!({"secretRef": {"name": "service"}})).await?;
+    alert(&story, json!([{"kind": "GitRepository", "name": "app"}]), json!({})).await?;
+    let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.await_ready(&Target::git_repository("app")).await?;
+    story.await_event("Provider", "service", "DeliveryFailed").await?;
+    let told = story.events("Provider", "service").await?.join("\n");
+    ensure!(told.contains("retrying in") && !told.contains(token), "{told}");
+    windlass.operator.kill()?;
+    ensure!(waiting(&windlass)? == 1, "nothing is kept");
+
+    service.answers(200);
+    windlass.resume().await?;
+    let artifact = service.awaits(&story, "GitRepository", "NewArtifact").await?;
+    ensure!(artifact["component"] == "source-controller", "{artifact}");
+    let is_sent = async || Ok((waiting(&windlass)? == 0).then_some(()));
+    story.await_until("nothing to wait", SOON, is_sent).await?;
+    let sent = service.sent("GitRepository", "NewArtifact");
+    ensure!(sent.len() == 1, "it was sent {} times", sent.len());
+    let log = windlass.operator.log()?;
+    ensure!(!log.contains(token), "the log has the credentials of the service");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<()> {
+    let story = Story::begin("alert-lockdown").await?;
+    let service = Service::start().await?;
+    let windlass = Windlass::start_for(&story, &["--no-cross-namespace-refs"]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    let sources = json!([
+        {"kind": "ImagePolicy", "name": "*", "namespace": "elsewhere"},
+        {"kind": "ImagePolicy", "name": "*"},
+    ]);
+    alert(&story, sources, json!({})).await?;
+    let event = |namespace: &str| {
+        json!({"involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": "ImagePolicy",
+                "name": "app", "namespace": namespace},
+            "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "a newer image",
+            "reason": "Succeeded", "reportingController": "image-reflector-controller"})
+    };
+    // The watch of Alerts may be a moment behind.
+    let post = async |namespace: &str, message: &str| {
+        let mut body = event(namespace);
+        body["message"] = message.into();
+        let http = reqwest::Client::new();
+        let answer = http.post(windlass.artifacts()).json(&body).send().await?;
+        ensure!(answer.status() == 202, "{}", answer.status());
+        anyhow::Ok(())
+    };
+    let mut count = 0;
+    let is_sent = async || {
+        count += 1;
+        post(&story.namespace, &format!("a newer image {count}")).await?;
+        Ok(service.sent("ImagePolicy", "Succeeded").pop())
+    };
+    story.await_until("an event of the same namespace", SOON, is_sent).await?;
+    post("elsewhere", "a secret image").await?;
+    story.await_event("Alert", "alert", "cross-namespace references have been blocked").await?;
+    let sent = service.sent("ImagePolicy", "Succeeded");
+    let is_own = |it: &Value| it["involvedObject"]["namespace"] == story.namespace;
+    ensure!(sent.iter().all(is_own), "{sent:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
+    let story = Story::begin("receiver").await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    story
+        .apply_value(json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver",
+            "metadata": {"name": "hook"},
+            "spec": {"type": "gitlab", "events": ["Push Hook"], "secretRef": {"name": "token"},
+                "resources": [{"kind": "GitRepository", "name": "app"}]}}))
+        .await?;
+    let hook = Target::new("notification.toolkit.fluxcd.io/v1", "Receiver", "hook");
+    let why = story.await_failure(&hook, "TokenNotFound").await?;
+    ensure!(why.contains("token"), "{why}");
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
+            "stringData": {"token": "secret-token"}}))
+        .await?;
+    let ready = story.await_ready(&hook).await?;
+    let path = ready.data["status"]["webhookPath"].as_str().context("no path")?.to_owned();
+    let url = format!("{}{path}", windlass.webhooks());
+    let send = async |url: &str, token: &str, event: &str| {
+        let request = reqwest::Client::new().post(url).body("{}");
+        let request = request.header("X-Gitlab-Token", token).header("X-Gitlab-Event", event);
+        anyhow::Ok(request.send().await?.status().as_u16())
+    };
+    let before = story.expect(&Target::git_repository("app")).await?.metadata.annotations;
+    ensure!(send(&url, "forged", "Push Hook").await? == 400);
+    ensure!(send(&url, "secret-token", "Note Hook").await? == 400);
+    ensure!(send(&format!("{url}0"), "secret-token", "Push Hook").await? == 404);
+    let after = story.expect(&Target::git_repository("app")).await?.metadata.annotations;
+    ensure!(before == after, "a forged request had the repository reconciled");
+    let large = reqwest::Client::new().post(&url).body(vec![b' '; (3 << 20) + 1]);
+    ensure!(large.send().await.is_ok_and(|it| it.status() == 413));
+
+    let sha = upstream.repository.commit(&[("map.yaml", &config_map("map", "2"))], "second")?;
+    let sent = futures::future::join_all((0..20).map(|_| send(&url, "secret-token", "Push Hook")));
+    for status in sent.await {
+        ensure!(status? == 200);
+    }
+    story.await_applied("app", &revision(&sha)).await?;
+    story.await_value("map", "2").await?;
+    story.merge(&hook, json!({"spec": {"suspend": true}})).await?;
+    let is_closed =
+        async || Ok((send(&url, "secret-token", "Push Hook").await? == 503).then_some(()));
+    story.await_until("the suspension to count", SOON, is_closed).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Result<()> {
+    let story = Story::begin("flux-alerts").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let address = format!("--address={}", service.url);
+    story.flux(&["create", "alert-provider", "service", "--type=generic", &address])?;
+    story.flux(&[
+        "create",
+        "alert",
+        "alert",
+        "--provider-ref=service",
+        "--event-severity=info",
+        "--event-source=GitRepository/*",
+    ])?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    service.awaits(&story, "GitRepository", "NewArtifact").await?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
+            "stringData": {"token": "secret-token"}}))
+        .await?;
+    let created = story.flux(&[
+        "create",
+        "receiver",
+        "hook",
+        "--type=generic",
+        "--secret-ref=token",
+        "--resource=GitRepository/app",
+    ])?;
+    ensure!(created.contains("/hook/"), "{created}");
+    let alerts = story.flux(&["get", "alerts"])?;
+    ensure!(alerts.contains("alert") && alerts.contains("True"), "{alerts}");
+    let providers = story.flux(&["get", "alert-providers"])?;
+    ensure!(providers.contains("service"), "{providers}");
+    let receivers = story.flux(&["get", "receivers"])?;
+    ensure!(receivers.contains("hook") && receivers.contains("True"), "{receivers}");
+    story.flux(&["reconcile", "receiver", "hook"])?;
+    for command in ["suspend", "resume"] {
+        for kind in ["alert", "receiver"] {
+            let name = if kind == "alert" { "alert" } else { "hook" };
+            story.flux(&[command, kind, name])?;
+        }
+    }
+    drop(upstream);
+    for (kind, name) in [("receiver", "hook"), ("alert", "alert"), ("alert-provider", "service")] {
+        story.flux(&["delete", kind, name, "--silent"])?;
+    }
+    story.end().await
+}

@@ -1,0 +1,28 @@
+//! Alert: which events go to a Provider. Nothing runs for it; whoever dispatches an event reads it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::notification::Alert;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use super::context::Context;
+use super::delivery::CONTROLLER;
+use super::kind::Controlled;
+use super::provider::let_go;
+
+impl Controlled for Alert {
+    const CONTROLLER: &'static str = CONTROLLER;
+    const APPLIES: bool = false;
+
+    type Memory = ();
+
+    fn announcement(&self) -> String {
+        String::new()
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { let_go(&self, &context).await }.boxed()
+    }
+}

@@ -1,0 +1,160 @@
+//! Delivery: from events to what services are sent, by Alerts and Providers.
+//!
+//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`), what was told lately
+//! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`).
+//! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
+
+mod attempt;
+mod dispatch;
+mod lane;
+mod lanes;
+mod repetitions;
+mod spool;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crds::notification::{Alert, Provider};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::lanes::Lanes;
+
+use self::dispatch::Dispatcher;
+use self::lanes::Place;
+use self::repetitions::Repetitions;
+use self::spool::{Bounds, Notification, Spool};
+use super::context::Context;
+use super::permit::Permits;
+
+/// The name under which Flux reports what is done here.
+pub(crate) const CONTROLLER: &str = "notification-controller";
+
+/// How many services are asked at once, and how many of them in the name of one namespace.
+const REQUESTS: usize = 64;
+const REQUESTS_EACH: usize = 16;
+
+/// How often the same warning is recorded on an Alert.
+const WARNED_AGAIN: Duration = Duration::from_secs(300);
+
+/// How long attempts under way may take once the process was told to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(crate) struct Delivery {
+    context: Arc<Context>,
+    spool: Arc<Spool>,
+    lanes: Arc<Lanes>,
+    permits: Permits,
+    warned: Mutex<Repetitions>,
+    stop: CancellationToken,
+    working: TaskTracker,
+    /// What waited when the process started.
+    found: Mutex<Vec<(u64, Place)>>,
+}
+
+impl Delivery {
+    /// Is told of events from now on. What waits is known, and nothing is sent before [`Delivery::run`].
+    pub(crate) async fn open(context: Arc<Context>, stop: CancellationToken) -> Arc<Self> {
+        let storage = context.settings.storage_path.clone();
+        let opened =
+            tokio::task::spawn_blocking(move || Spool::open(&storage, Bounds::default())).await;
+        let (spool, found) = opened.unwrap_or_else(|_| Spool::in_memory());
+        if !found.is_empty() {
+            tracing::info!(waiting = found.len(), "notifications wait since before the start");
+        }
+        let delivery = Arc::new(Self {
+            lanes: context.shared::<Lanes>(),
+            spool: Arc::new(spool),
+            permits: Permits::shared(REQUESTS, REQUESTS_EACH),
+            warned: Mutex::new(Repetitions::within(WARNED_AGAIN)),
+            stop,
+            working: TaskTracker::new(),
+            found: Mutex::new(found),
+            context,
+        });
+        delivery.count();
+        let interval = delivery.context.settings.rate_limit_interval;
+        delivery.context.events.add(Dispatcher::new(delivery.clone(), interval));
+        delivery
+    }
+
+    /// Sends until the process is told to stop; attempts under way then have a short time to end.
+    pub(crate) async fn run(self: Arc<Self>) {
+        if self.stop.clone().run_until_cancelled(self.listed()).await == Some(true) {
+            self.begin();
+        }
+        self.stop.cancelled().await;
+        self.working.close();
+        if tokio::time::timeout(STOP_LIMIT, self.working.wait()).await.is_err() {
+            tracing::info!(
+                "some notifications were being sent when the process exited; they are sent again after the next start"
+            );
+        }
+    }
+
+    /// Has what waited when the process started wait for its Providers.
+    fn begin(self: &Arc<Self>) {
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        for (number, place) in found {
+            self.enqueue(number, &place);
+        }
+    }
+
+    /// Returns once Alerts and Providers were listed; false if their watch ended before.
+    async fn listed(&self) -> bool {
+        let kept = &self.context.kept;
+        let (alerts, providers) = (kept.listed::<Alert>(), kept.listed::<Provider>());
+        alerts.await && providers.await
+    }
+
+    /// Has notifications wait for their Providers.
+    async fn put(self: &Arc<Self>, notifications: Vec<Notification>) {
+        if notifications.is_empty() {
+            return;
+        }
+        let spool = self.spool.clone();
+        let put = tokio::task::spawn_blocking(move || {
+            let put = notifications.into_iter().map(|it| (it.place(), spool.put(it)));
+            put.collect::<Vec<_>>()
+        });
+        for (place, put) in put.await.unwrap_or_default() {
+            for _ in 0..put.dropped {
+                self.context.metrics.notified(crate::metrics::NotificationOutcome::Dropped);
+            }
+            if let Some(number) = put.number {
+                self.enqueue(number, &place);
+            }
+        }
+        self.count();
+    }
+
+    fn enqueue(self: &Arc<Self>, number: u64, place: &Place) {
+        if self.lanes.push(place, number) {
+            self.working.spawn(lane::work(self.clone(), place.clone()));
+        }
+    }
+
+    async fn read(&self, number: u64) -> Option<Arc<Notification>> {
+        let spool = self.spool.clone();
+        tokio::task::spawn_blocking(move || spool.read(number)).await.ok().flatten()
+    }
+
+    async fn remove(&self, number: u64) {
+        let spool = self.spool.clone();
+        // It panics only where the disk's driver does.
+        tokio::task::spawn_blocking(move || spool.remove(number)).await.unwrap_or_default();
+        self.count();
+    }
+
+    fn count(&self) {
+        let waiting = i64::try_from(self.spool.len()).unwrap_or(i64::MAX);
+        self.context.metrics.waiting_notifications.set(waiting);
+    }
+
+    /// Whether the same was recorded a moment ago.
+    fn is_told(&self, key: String) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.is_repeated(key, Instant::now())
+    }
+}

@@ -1,0 +1,324 @@
+//! Which Alerts want an event: what becomes of it goes to the spool.
+//!
+//! Elsewhere: the decision (`notify::route`), the queue of events (`crate::events`).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::notification::{Alert, Provider};
+use futures::FutureExt as _;
+use kube::core::ResourceExt as _;
+use notify::{ObjectReference, Routed, Secret, Settings, Source, Warning};
+use objects::Gvk;
+
+use super::Delivery;
+use super::repetitions::Repetitions;
+use super::spool::Notification;
+use crate::controllers::own_kinds::{EVENT_SOURCES, named};
+use crate::events::{Announcement, Origin, Severity, Sink};
+use crate::metrics::NotificationOutcome;
+
+/// Longest message. Parity(flux).
+const MESSAGE_LIMIT: usize = 39_000;
+
+/// How long events wait for the first list of Alerts and Providers. Their CRDs need not be installed: then nobody wants
+/// events.
+const LISTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The kinds of notifications themselves: what is told of them is never sent.
+const GROUP: &str = "notification.toolkit.fluxcd.io";
+
+/// Groups whose objects windlass reconciles, but where it shares them with other processes.
+const RECONCILED: [&str; 3] =
+    ["helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"];
+/// The end of the names of windlass's groups.
+const OUR_GROUPS: &str = ".windlass.dev";
+
+/// Takes events from their queue.
+pub(super) struct Dispatcher {
+    delivery: Arc<Delivery>,
+    told: Repetitions,
+    is_listed: bool,
+    has_waited: bool,
+}
+
+/// The labels of an object.
+enum Labels {
+    /// Nobody has asked for them.
+    Unread,
+    /// As they are now; none if they cannot be read.
+    Read(Option<BTreeMap<String, String>>),
+}
+
+/// The cluster, as the decision about one event reads it.
+struct Seen<'a> {
+    delivery: &'a Delivery,
+    labels: &'a Labels,
+    is_asked: Cell<bool>,
+}
+
+impl notify::Cluster for Seen<'_> {
+    fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
+        self.is_asked.set(true);
+        match self.labels {
+            Labels::Unread => None,
+            Labels::Read(labels) => labels.clone(),
+        }
+    }
+
+    fn provider(&self, namespace: &str, name: &str) -> Option<notify::Provider> {
+        let provider = self.delivery.context.seen::<Provider>(namespace, name)?;
+        notify::Provider::new(serde_json::to_value(&*provider).ok()?).ok()
+    }
+
+    /// Where an event goes is decided without any.
+    fn secret(&self, _: &str, _: &str) -> Option<Secret> {
+        None
+    }
+}
+
+impl Dispatcher {
+    /// The same event is not sent twice within the interval.
+    pub(super) fn new(delivery: Arc<Delivery>, interval: Duration) -> Self {
+        let told = Repetitions::within(interval);
+        Self { delivery, told, is_listed: false, has_waited: false }
+    }
+
+    /// Whether another program posted an event about an object that nobody but this process reconciles.
+    ///
+    /// Differs(flux): anybody may post anything there.
+    fn is_forged(&self, told: &Announcement, group: &str) -> bool {
+        let settings = &self.delivery.context.settings;
+        let reconciles_all =
+            settings.watch_all_namespaces && settings.watch_label_selector.text().is_empty();
+        let is_ours = RECONCILED.contains(&group) || group.ends_with(OUR_GROUPS);
+        let is_forged = told.origin == Origin::Posted && reconciles_all && is_ours;
+        if is_forged {
+            tracing::debug!(
+                controller_kind = told.about.kind,
+                name = told.about.name,
+                namespace = told.about.namespace,
+                reporter = %told.controller,
+                "ignored a posted event about an object that windlass reconciles"
+            );
+        }
+        is_forged
+    }
+
+    /// Whether Alerts and Providers are known.
+    async fn listed(&mut self) -> bool {
+        if !self.is_listed {
+            let listed = self.delivery.listed();
+            self.is_listed = match self.has_waited {
+                true => listed.now_or_never() == Some(true),
+                false => tokio::time::timeout(LISTED_WITHIN, listed).await == Ok(true),
+            };
+            self.has_waited = true;
+            if self.is_listed {
+                // What waited before the start goes first.
+                self.delivery.begin();
+            }
+        }
+        self.is_listed
+    }
+}
+
+impl Sink for Dispatcher {
+    const NAME: &'static str = "notifications";
+    const TAKES_POSTED: bool = true;
+
+    async fn tell(&mut self, told: &Announcement, _: bool) {
+        let group = told.about.api_version.split('/').next().unwrap_or_default();
+        if group == GROUP || self.is_forged(told, group) || !self.listed().await {
+            return;
+        }
+        let mut event = event(told);
+        event.clean_metadata();
+        if self.told.is_repeated(event.rate_key(), Instant::now()) {
+            self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
+            return;
+        }
+        self.delivery.dispatch(&event).await;
+    }
+}
+
+impl Delivery {
+    /// Has every Alert that wants an event send it.
+    async fn dispatch(self: &Arc<Self>, event: &notify::Event) {
+        let alerts = self.context.store::<Alert>().state();
+        let mut labels = Labels::Unread;
+        let mut notifications = Vec::new();
+        for alert in &alerts {
+            let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+            let Some(alert) = self.candidate(alert, &event.object) else { continue };
+            let mut decided = self.route(event, &alert, &labels);
+            if matches!(labels, Labels::Unread) && decided.1 {
+                labels = Labels::Read(self.labels(&event.object).await);
+                decided = self.route(event, &alert, &labels);
+            }
+            let Routed { warnings, route } = decided.0;
+            for warning in warnings {
+                self.warn(&namespace, &name, warning);
+            }
+            if let Some(route) = route {
+                let since = jiff::Timestamp::now().as_second();
+                let place = (&*namespace, &*name, &*route.provider.metadata.name);
+                notifications.push(Notification::new(place, &route.event, since));
+            }
+        }
+        self.put(notifications).await;
+    }
+
+    /// An Alert as the engine reads it, if it may want events of an object.
+    fn candidate(&self, alert: &Alert, object: &ObjectReference) -> Option<notify::Alert> {
+        let more = named(alert, EVENT_SOURCES).unwrap_or_else(|message| {
+            let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+            let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
+            self.warn(&namespace, &name, Warning { reason, message, annotations });
+            Vec::new()
+        });
+        if !may_want(alert, &more, object) {
+            return None;
+        }
+        let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
+        // They are objects of all labels.
+        let more = more.into_iter().map(|source| Source { match_labels: None, ..source });
+        read.spec.event_sources.extend(more);
+        Some(read)
+    }
+
+    /// What an Alert makes of an event, and whether it asked for the labels of the object.
+    fn route(
+        &self,
+        event: &notify::Event,
+        alert: &notify::Alert,
+        labels: &Labels,
+    ) -> (Routed, bool) {
+        let seen = Seen { delivery: self, labels, is_asked: Cell::new(false) };
+        let settings = Settings {
+            no_cross_namespace: self.context.settings.no_cross_namespace_refs,
+            allows_service_accounts: false,
+            now: jiff::Timestamp::now().as_second(),
+        };
+        let routed = notify::route(event, alert, &seen, settings);
+        (routed, seen.is_asked.get())
+    }
+
+    /// The labels of an object as they are now; none if it is gone or cannot be read, which is logged.
+    async fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>> {
+        let gvk = Gvk::new(&object.api_version, &object.kind);
+        let read = async {
+            let resource = self.context.cluster.resource(&gvk).await?;
+            self.context.cluster.get(&resource, &object.namespace, &object.name).await
+        };
+        match read.await {
+            Ok(found) => {
+                let labels = found?.meta("labels").cloned().unwrap_or_default();
+                Some(serde_json::from_value(labels).unwrap_or_default())
+            }
+            Err(error) => {
+                tracing::error!(
+                    controller_kind = object.kind,
+                    name = object.name,
+                    namespace = object.namespace,
+                    error = %error,
+                    "failed to read the labels that an Alert asks for"
+                );
+                None
+            }
+        }
+    }
+}
+
+/// Whether an Alert names an object, but for what is costly to find out.
+fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
+    let own = alert.namespace().unwrap_or_default();
+    let is_it = |kind: &str, namespace: &str, name: &str| {
+        let namespace = if namespace.is_empty() { &own } else { namespace };
+        kind == object.kind && namespace == object.namespace && (name == "*" || name == object.name)
+    };
+    let sources = &alert.spec.event_sources;
+    !alert.spec.suspend
+        && (sources
+            .iter()
+            .any(|it| is_it(&it.kind, it.namespace.as_deref().unwrap_or_default(), &it.name))
+            || more.iter().any(|it| is_it(&it.kind, &it.namespace, &it.name)))
+}
+
+/// An event as the engine reads it.
+fn event(told: &Announcement) -> notify::Event {
+    let about = &told.about;
+    let mut message = told.event.message.clone();
+    message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
+    notify::Event {
+        object: ObjectReference {
+            kind: about.kind.clone(),
+            namespace: about.namespace.clone(),
+            name: about.name.clone(),
+            uid: about.uid.clone(),
+            api_version: about.api_version.clone(),
+            resource_version: about.resource_version.clone(),
+            field_path: String::new(),
+        },
+        severity: match told.event.severity {
+            Severity::Info => "info".to_owned(),
+            Severity::Error => "error".to_owned(),
+        },
+        timestamp: Some(told.at.as_second()),
+        nanoseconds: u32::try_from(told.at.subsec_nanosecond()).unwrap_or_default(),
+        message,
+        reason: told.event.reason.clone(),
+        metadata: told.event.metadata.clone(),
+        lacks_metadata: told.event.metadata.is_empty(),
+        reporting_controller: told.controller.clone().into_owned(),
+        reporting_instance: told.instance.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::events::tests::announcement;
+
+    #[test]
+    fn an_event_keeps_what_it_says() {
+        let event = event(&announcement(&"ä".repeat(30_000)));
+        assert_eq!(event.object.name, "app");
+        assert_eq!((event.severity.as_str(), event.reason.as_str()), ("error", "BuildFailed"));
+        assert_eq!(event.timestamp, Some(1_767_323_045));
+        assert_eq!(event.nanoseconds, 678_000_000);
+        assert!(event.message.len() <= MESSAGE_LIMIT && event.message.ends_with('ä'));
+        assert_eq!(event.metadata["kustomize.toolkit.fluxcd.io/revision"], "main@sha1:1");
+        assert_eq!(event.reporting_controller, "kustomize-controller");
+    }
+
+    #[test]
+    fn an_alert_is_asked_about_objects_that_it_names_only() {
+        let alert = |source: serde_json::Value, suspend: bool| -> Alert {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a", "namespace": "apps"},
+                "spec": {"providerRef": {"name": "p"}, "eventSources": [source], "suspend": suspend},
+            }))
+            .unwrap()
+        };
+        let object = event(&announcement("")).object;
+        for (source, suspend, expected) in [
+            (json!({"kind": "Kustomization", "name": "*"}), false, true),
+            (json!({"kind": "Kustomization", "name": "app"}), false, true),
+            (json!({"kind": "Kustomization", "name": "app"}), true, false),
+            (json!({"kind": "Kustomization", "name": "ap*"}), false, false),
+            (json!({"kind": "HelmRelease", "name": "*"}), false, false),
+            (json!({"kind": "Kustomization", "name": "*", "namespace": "b"}), false, false),
+        ] {
+            assert_eq!(
+                may_want(&alert(source.clone(), suspend), &[], &object),
+                expected,
+                "{source}"
+            );
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What was told lately, so that the same is not told again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How many are remembered at most; the oldest makes room.
+const MOST: usize = 20_000;
+
+/// What was told within an interval.
+pub(super) struct Repetitions {
+    interval: Duration,
+    keys: BTreeSet<String>,
+    /// The same, the oldest first.
+    order: VecDeque<(Instant, String)>,
+}
+
+impl Repetitions {
+    /// Nothing was told yet. Without an interval nothing is a repetition.
+    pub(super) fn within(interval: Duration) -> Self {
+        Self { interval, keys: BTreeSet::new(), order: VecDeque::new() }
+    }
+
+    /// Whether something was told within the interval before `now`; it is from now on.
+    pub(super) fn is_repeated(&mut self, key: String, now: Instant) -> bool {
+        while let Some((at, _)) = self.order.front() {
+            let is_old = now.saturating_duration_since(*at) >= self.interval;
+            if !is_old && self.order.len() <= MOST {
+                break;
+            }
+            if let Some((_, key)) = self.order.pop_front() {
+                self.keys.remove(&key);
+            }
+        }
+        if self.interval.is_zero() {
+            return false;
+        }
+        if !self.keys.insert(key.clone()) {
+            return true;
+        }
+        self.order.push_back((now, key));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_told_again_once_the_interval_is_over() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut told = Repetitions::within(Duration::from_secs(300));
+        let mut repeats = |key: &str, seconds| told.is_repeated(key.to_owned(), at(seconds));
+        assert!(!repeats("a", 0));
+        assert!(!repeats("b", 1));
+        assert!(repeats("a", 299));
+        // A repetition does not put off the end of the interval. Parity(flux).
+        assert!(!repeats("a", 300));
+        assert!(repeats("b", 300));
+        assert!(!repeats("b", 301));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_there_is_room_for() {
+        let now = Instant::now();
+        let mut told = Repetitions::within(Duration::from_secs(300));
+        for at in 0..MOST + 10 {
+            assert!(!told.is_repeated(at.to_string(), now));
+        }
+        assert!(told.order.len() <= MOST + 1);
+        assert_eq!(told.order.len(), told.keys.len());
+        assert!(!told.is_repeated("0".to_owned(), now), "the oldest made room");
+    }
+
+    #[test]
+    fn without_an_interval_everything_is_told() {
+        let mut told = Repetitions::within(Duration::ZERO);
+        assert!(!told.is_repeated("a".to_owned(), Instant::now()));
+        assert!(!told.is_repeated("a".to_owned(), Instant::now()));
+    }
+}

@@ -1,0 +1,354 @@
+//! Notifications that wait, in files, so that they are known after a restart.
+//!
+//! A file for each, which is there before anything is sent and goes when the notification has come to its end. So one whose
+//! answer was lost with the process is sent once more, and none is lost. Where the disk takes nothing, they wait in memory.
+//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
+//!
+//! Here: bounds, files. Everything here may block. Elsewhere: in which order they are sent (`lanes`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::lanes::Place;
+
+/// The folder in that of the artifacts.
+const FOLDER: &str = ".notifications";
+
+/// Name of a file that is not written to its end.
+const UNFINISHED: &str = ".unfinished";
+
+/// Bounds of what waits for all Providers together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) notifications: usize,
+    pub(super) bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { notifications: 10_000, bytes: 64 << 20 }
+    }
+}
+
+/// An event on its way to a Provider.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Notification {
+    /// The namespace of Alert and Provider.
+    pub(super) namespace: String,
+    pub(super) alert: String,
+    pub(super) provider: String,
+    /// When it began to wait, in seconds since 1970.
+    pub(super) since: i64,
+    /// The event as it is posted.
+    event: Value,
+    nanoseconds: u32,
+}
+
+impl Notification {
+    /// Of an event with all its metadata.
+    pub(super) fn new(
+        (namespace, alert, provider): (&str, &str, &str),
+        event: &notify::Event,
+        since: i64,
+    ) -> Self {
+        let [namespace, alert, provider] = [namespace, alert, provider].map(str::to_owned);
+        let nanoseconds = event.nanoseconds;
+        let event = serde_json::to_value(event).unwrap_or_default();
+        Self { namespace, alert, provider, since, event, nanoseconds }
+    }
+
+    /// The event.
+    pub(super) fn event(&self) -> notify::Event {
+        let event = notify::Event::deserialize(&self.event).unwrap_or_default();
+        notify::Event { nanoseconds: self.nanoseconds, lacks_metadata: false, ..event }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { namespace: self.namespace.clone(), name: self.provider.clone() }
+    }
+
+    fn is_error(&self) -> bool {
+        self.event["severity"] == "error"
+    }
+}
+
+struct Entry {
+    is_error: bool,
+    bytes: u64,
+    /// It is in no file.
+    kept: Option<Arc<Notification>>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<u64, Entry>,
+    bytes: u64,
+    next: u64,
+}
+
+/// See the module.
+pub(super) struct Spool {
+    folder: PathBuf,
+    bounds: Bounds,
+    state: Mutex<State>,
+}
+
+/// What became of a notification.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Put {
+    /// Its number; none if there was no room.
+    pub(super) number: Option<u64>,
+    /// How many made room, itself included.
+    pub(super) dropped: usize,
+}
+
+impl Spool {
+    /// What waits in the folder of the artifacts, in the order in which it came. What cannot be read is removed.
+    pub(super) fn open(storage: &Path, bounds: Bounds) -> (Self, Vec<(u64, Place)>) {
+        let folder = storage.join(FOLDER);
+        let mut state = State::default();
+        let mut found = Vec::new();
+        if let Err(error) = prepare(&folder) {
+            tracing::error!(folder = %folder.display(), error = %error, "cannot keep notifications on the disk; they wait in memory");
+        }
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+            let is_finished = path.extension().is_some_and(|it| it == "json");
+            let read = number.filter(|_| is_finished).and_then(|number| {
+                let (notification, bytes) = read(&path).ok()?;
+                Some((number, notification, bytes))
+            });
+            let Some((number, notification, bytes)) = read else {
+                tracing::info!(file = %path.display(), "removed a file that is no notification");
+                drop(fs::remove_file(&path));
+                continue;
+            };
+            state.bytes += bytes;
+            state.next = state.next.max(number + 1);
+            let entry = Entry { is_error: notification.is_error(), bytes, kept: None };
+            state.entries.insert(number, entry);
+            found.push((number, notification.place()));
+        }
+        found.sort_by_key(|(number, _)| *number);
+        (Self { folder, bounds, state: Mutex::new(state) }, found)
+    }
+
+    /// Where there is no folder at all.
+    pub(super) fn in_memory() -> (Self, Vec<(u64, Place)>) {
+        let (bounds, state) = (Bounds::default(), Mutex::default());
+        (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:020}.json"))
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.state().entries.len()
+    }
+
+    /// Has a notification wait. Where there is no room, the oldest about something that went well makes some, and only then
+    /// the oldest of all.
+    pub(super) fn put(&self, notification: Notification) -> Put {
+        let text = serde_json::to_vec(&notification).unwrap_or_default();
+        let (bytes, is_error) = (text.len() as u64, notification.is_error());
+        let mut put = Put::default();
+        let (number, gone) = {
+            let mut state = self.state();
+            let mut gone = Vec::new();
+            while state.entries.len() >= self.bounds.notifications
+                || (state.bytes + bytes > self.bounds.bytes && !state.entries.is_empty())
+            {
+                put.dropped += 1;
+                let well = state.entries.iter().find(|(_, entry)| !entry.is_error);
+                match well.or_else(|| state.entries.iter().next().filter(|_| is_error)) {
+                    Some((number, _)) => {
+                        let number = *number;
+                        state.forget(number);
+                        gone.push(number);
+                    }
+                    // All others tell of failures.
+                    None => return put,
+                }
+            }
+            let number = state.next;
+            state.next += 1;
+            state.bytes += bytes;
+            // Until it is in a file it is here, so that whoever is first finds it.
+            let kept = Some(Arc::new(notification));
+            state.entries.insert(number, Entry { is_error, bytes, kept });
+            (number, gone)
+        };
+        for number in gone {
+            drop(fs::remove_file(self.path(number)));
+        }
+        match self.write(number, &text) {
+            Ok(()) => {
+                if let Some(entry) = self.state().entries.get_mut(&number) {
+                    entry.kept = None;
+                } else {
+                    // It came to its end meanwhile.
+                    drop(fs::remove_file(self.path(number)));
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = %error, "failed to keep a notification on the disk; it waits in memory");
+            }
+        }
+        put.number = Some(number);
+        put
+    }
+
+    fn write(&self, number: u64, text: &[u8]) -> io::Result<()> {
+        let unfinished = self.folder.join(format!("{number:020}{UNFINISHED}"));
+        fs::write(&unfinished, text)?;
+        fs::rename(&unfinished, self.path(number))
+    }
+
+    /// A notification that waits; `None` if it made room for others.
+    pub(super) fn read(&self, number: u64) -> Option<Arc<Notification>> {
+        if let Some(kept) = self.state().entries.get(&number)?.kept.clone() {
+            return Some(kept);
+        }
+        match read(&self.path(number)) {
+            Ok((notification, _)) => Some(Arc::new(notification)),
+            Err(error) => {
+                tracing::error!(error = %error, "failed to read a notification, which is lost");
+                self.remove(number);
+                None
+            }
+        }
+    }
+
+    /// A notification has come to its end.
+    pub(super) fn remove(&self, number: u64) {
+        let known = self.state().forget(number);
+        if known {
+            drop(fs::remove_file(self.path(number)));
+        }
+    }
+}
+
+impl State {
+    fn forget(&mut self, number: u64) -> bool {
+        let entry = self.entries.remove(&number);
+        self.bytes -= entry.as_ref().map_or(0, |entry| entry.bytes);
+        entry.is_some()
+    }
+}
+
+fn prepare(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+fn read(path: &Path) -> io::Result<(Notification, u64)> {
+    let text = fs::read(path)?;
+    Ok((serde_json::from_slice(&text)?, text.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notification(severity: &str, message: &str) -> Notification {
+        let event = notify::Event {
+            severity: severity.to_owned(),
+            message: message.to_owned(),
+            timestamp: Some(1_700_000_000),
+            nanoseconds: 7,
+            ..notify::Event::default()
+        };
+        Notification::new(("apps", "alert", "chat"), &event, 1_700_000_000)
+    }
+
+    fn messages(spool: &Spool, numbers: &[(u64, Place)]) -> Vec<String> {
+        let read = numbers.iter().filter_map(|(number, _)| spool.read(*number));
+        read.map(|it| it.event().message).collect()
+    }
+
+    #[test]
+    fn what_waits_is_there_after_a_restart_in_its_order_and_what_ended_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, found) = Spool::open(folder.path(), Bounds::default());
+        assert!(found.is_empty());
+        for message in ["first", "second", "third"] {
+            spool.put(notification("info", message));
+        }
+        spool.remove(1);
+        let (spool, found) = Spool::open(folder.path(), Bounds::default());
+        assert_eq!(messages(&spool, &found), ["first", "third"]);
+        assert_eq!(found[0].1, Place { namespace: "apps".to_owned(), name: "chat".to_owned() });
+        let event = spool.read(found[0].0).unwrap().event();
+        assert_eq!((event.timestamp, event.nanoseconds), (Some(1_700_000_000), 7));
+        assert_eq!(spool.put(notification("info", "fourth")).number, Some(3));
+    }
+
+    #[test]
+    fn what_is_no_notification_or_was_not_written_to_its_end_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        spool.put(notification("info", "good"));
+        let place = folder.path().join(FOLDER);
+        for name in ["00000000000000000009.json", "x.json", "00000000000000000008.unfinished"] {
+            fs::write(place.join(name), "{").unwrap();
+        }
+        let (spool, found) = Spool::open(folder.path(), Bounds::default());
+        assert_eq!(messages(&spool, &found), ["good"]);
+        assert_eq!(fs::read_dir(place).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_oldest_about_what_went_well_makes_room_and_failures_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let bounds = Bounds { notifications: 3, bytes: 1 << 20 };
+        let (spool, _) = Spool::open(folder.path(), bounds);
+        for (severity, message) in
+            [("error", "e1"), ("info", "i1"), ("info", "i2"), ("error", "e2"), ("error", "e3")]
+        {
+            assert!(spool.put(notification(severity, message)).number.is_some(), "{message}");
+        }
+        let refused = spool.put(notification("info", "i3"));
+        assert_eq!(refused, Put { number: None, dropped: 1 });
+        let last = spool.put(notification("error", "e4"));
+        assert_eq!((last.number.is_some(), last.dropped), (true, 1));
+        let (spool, found) = Spool::open(folder.path(), bounds);
+        assert_eq!(messages(&spool, &found), ["e2", "e3", "e4"]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let bounds = Bounds { notifications: 100, bytes: 5_000 };
+        let (spool, _) = Spool::open(folder.path(), bounds);
+        for _ in 0..20 {
+            spool.put(notification("info", &"x".repeat(1_000)));
+        }
+        assert!(spool.state().bytes <= 5_000);
+        assert!((2..5).contains(&spool.len()), "{}", spool.len());
+    }
+
+    #[test]
+    fn where_the_disk_takes_nothing_notifications_wait_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(FOLDER), "in the way").unwrap();
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        let number = spool.put(notification("error", "kept")).number.unwrap();
+        assert_eq!(spool.read(number).unwrap().event().message, "kept");
+        spool.remove(number);
+        assert_eq!(spool.len(), 0);
+    }
+}

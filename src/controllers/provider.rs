@@ -1,0 +1,69 @@
+//! Provider: a service to which events are sent. Nothing runs for it but that what waits for it is tried again when it
+//! changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::notification::Provider;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+
+use super::context::Context;
+use super::delivery::{CONTROLLER, Lanes};
+use super::kind::Controlled;
+use super::record::Latest;
+
+/// Types of services that are not reached over HTTP alone. An event for one is reported as not delivered.
+const UNSUPPORTED: [&str; 3] = ["azureeventhub", "googlepubsub", "nats"];
+
+impl Controlled for Provider {
+    const CONTROLLER: &'static str = CONTROLLER;
+    const APPLIES: bool = false;
+
+    type Memory = ();
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        let is_unsupported = UNSUPPORTED.contains(&&*self.spec.type_);
+        let fields = [
+            (is_unsupported, "spec.type"),
+            (self.spec.service_account_name.is_some(), "spec.serviceAccountName"),
+        ];
+        fields.into_iter().filter(|(has_it, _)| *has_it).map(|(_, field)| field).collect()
+    }
+
+    fn announcement(&self) -> String {
+        String::new()
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move {
+            let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
+            context.shared::<Lanes>().ring(&namespace, &name);
+            let_go(&self, &context).await
+        }
+        .boxed()
+    }
+}
+
+/// When a finalizer is removed that could not be.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Removes the finalizer that Flux's notification-controller put on an object which is being deleted. None is added here:
+/// there is nothing to be done.
+pub(crate) async fn let_go<K: Controlled>(object: &Arc<K>, context: &Context) -> Option<Duration> {
+    object.meta().deletion_timestamp.as_ref()?;
+    match Latest::default().set_finalizer(context, object, false).await {
+        Ok(_) => None,
+        Err(error) => {
+            tracing::error!(
+                controller_kind = %K::kind(&()),
+                name = object.name_any(),
+                namespace = object.namespace().unwrap_or_default(),
+                error = %error,
+                "failed to remove the finalizer, retrying"
+            );
+            Some(AGAIN)
+        }
+    }
+}

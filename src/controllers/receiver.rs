@@ -1,0 +1,273 @@
+//! Receiver: a webhook by which another service asks for reconciliations.
+//!
+//! Here: its run, which finds the path, and its report. In the folder: requests that come in (`hooks`), objects that they
+//! name (`existing`), asking for reconciliations (`wakes`). Elsewhere: what a spec has to be and which requests count
+//! (`notify::receivers`).
+
+mod existing;
+pub(crate) mod hooks;
+mod wakes;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crds::Status as _;
+use crds::notification::{Receiver, ReceiverStatus};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::{Resource as _, ResourceExt as _};
+use notify::receivers::{Misfit, check};
+use reconcile::{Condition, Conditions, Node, Reason, Rest, Time, Wake, reason};
+
+use super::context::Context;
+use super::delivery::CONTROLLER;
+use super::expressions::on_thread;
+use super::kept::Memories;
+use super::kind::{Controlled, REQUESTED_AT, node_of};
+use super::own_kinds::{RESOURCES, named};
+use super::record::{Latest, conditions_of, listed, status_of};
+use super::reference::References;
+use super::source::jittered;
+use super::{hold, marks};
+use crate::cluster::ClusterError;
+use crate::events::{Event, Severity};
+
+/// The Secret with the token, or the token in it, is missing. Parity(flux).
+const TOKEN_NOT_FOUND: Reason = Reason::new("TokenNotFound");
+
+/// The spec contradicts itself. Parity(flux).
+const VALIDATION_FAILED: Reason = Reason::new("ValidationFailed");
+
+/// The interval of a Receiver that says none.
+const INTERVAL: &str = "10m";
+
+/// What a Receiver remembers between runs.
+#[derive(Default)]
+pub(crate) struct Memory {
+    latest: Arc<Latest<Receiver>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+}
+
+impl Controlled for Receiver {
+    const CONTROLLER: &'static str = CONTROLLER;
+    const APPLIES: bool = false;
+    const ANNOTATIONS: &'static [&'static str] = &[RESOURCES];
+
+    type Memory = Memory;
+
+    fn announcement(&self) -> String {
+        self.status.as_ref().and_then(|it| it.webhook_path.clone()).unwrap_or_default()
+    }
+
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(self, &context).await }.boxed()
+    }
+}
+
+/// One run; returns when to run again.
+async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<Memories<Memory>>().of(&node);
+    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        latest.set_finalizer(context, &object, false).await.map(|_| None)
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        tracing::error!(
+            controller_kind = node.kind,
+            name = node.name,
+            namespace = node.namespace,
+            error = %error,
+            "request to the API server failed, retrying"
+        );
+        Some(retry_after(context, &memory))
+    })
+}
+
+fn retry_after(context: &Context, memory: &Mutex<Memory>) -> Duration {
+    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    memory.failures = memory.failures.saturating_add(1);
+    let settings = &context.settings;
+    reconcile::backoff(memory.failures, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &Node,
+    memory: &Mutex<Memory>,
+    latest: &Latest<Receiver>,
+    object: &Arc<Receiver>,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let Some(object) = lifted else { return Ok(None) };
+    if hold::is_suspended(&*object, now) {
+        let text = "suspended during a reconciliation, which continues on resume";
+        marks::show_suspended(context, latest, &object, now, &[], text).await?;
+        return Ok(None);
+    }
+    let (path, rest) = match checked(context, node, &object).await? {
+        Ok(path) => {
+            let text = format!("Receiver initialized for path: {path}");
+            (Some(path), Rest::Settled(reason::SUCCEEDED, text))
+        }
+        Err(rest) => (None, rest),
+    };
+    let again = match &rest {
+        Rest::Settled(..) => {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            let interval = object.spec.interval.as_ref().map_or(INTERVAL, |it| it.as_str());
+            Some(jittered(context, &*object, interval))
+        }
+        Rest::Stalled(..) => None,
+        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
+            Some(retry_after(context, memory))
+        }
+    };
+    let Report { before, after, event } = report(&object, path, &rest, now);
+    latest.write_status(context, &object, &before, &after).await?;
+    if let Some(event) = event {
+        context.events.announce(&*object, CONTROLLER, event);
+    }
+    Ok(again)
+}
+
+/// The path of a Receiver, or what is wrong with it. Its Secret is watched from now on.
+async fn checked(
+    context: &Arc<Context>,
+    node: &Node,
+    object: &Arc<Receiver>,
+) -> Result<Result<String, Rest>, ClusterError> {
+    let mut references = References::new(&context.watcher);
+    let secret = match &object.spec.secret_ref {
+        Some(reference) => {
+            let data = references.secret(&node.namespace, &reference.name).await?;
+            let name = format!("{}/{}", node.namespace, reference.name);
+            data.map(|data| notify::Secret { name, data })
+        }
+        None => None,
+    };
+    references.watch(node);
+    let receiver = match read(object) {
+        Ok(receiver) => receiver,
+        Err(error) => return Ok(Err(Rest::Stalled(VALIDATION_FAILED, error))),
+    };
+    let found = on_thread(&node.namespace, move || check(&receiver, secret.as_ref())).await;
+    Ok(match found {
+        Ok(Ok(path)) => Ok(path),
+        Ok(Err(Misfit::TokenNotFound(text))) => {
+            Err(Rest::Failed(TOKEN_NOT_FOUND, text, Wake::default()))
+        }
+        Ok(Err(Misfit::Terminal(why, text))) => {
+            let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
+            let why =
+                if is_expression { reason::INVALID_CEL_EXPRESSION } else { VALIDATION_FAILED };
+            Err(Rest::Stalled(why, text))
+        }
+        Err(broken) => Err(Rest::Failed(reason::FAILED, broken.to_string(), Wake::default())),
+    })
+}
+
+/// A Receiver as the engine reads it, with what an annotation names besides.
+///
+/// # Errors
+/// Says what cannot be read.
+fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
+    let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    let mut receiver =
+        notify::receivers::Receiver::new(&value).map_err(|error| error.to_string())?;
+    receiver.spec.resources.extend(named(object, RESOURCES)?);
+    Ok(receiver)
+}
+
+/// What is written and told.
+struct Report {
+    before: ReceiverStatus,
+    after: ReceiverStatus,
+    event: Option<Event>,
+}
+
+fn report(object: &Receiver, path: Option<String>, rest: &Rest, now: Time) -> Report {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions =
+        Conditions::since(&had, generation, now, &[]).marked(&marks::of(object, now)).finish(rest);
+    let mut after = before.clone();
+    after.set_conditions(listed(conditions));
+    if path.is_some() {
+        after.webhook_path = path;
+    }
+    if matches!(rest, Rest::Settled(..) | Rest::Stalled(..)) {
+        after.set_observed_generation(generation);
+    }
+    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    let is_told = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
+        ready.reason == rest.reason().as_str() && ready.message == rest.text()
+    });
+    let event = (!is_told).then(|| Event {
+        severity: if rest.is_settled() { Severity::Info } else { Severity::Error },
+        reason: rest.reason().to_string(),
+        message: rest.text().to_owned(),
+        metadata: std::collections::BTreeMap::new(),
+    });
+    Report { before, after, event }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn receiver(status: &Value) -> Receiver {
+        serde_json::from_value(json!({
+            "metadata": {"name": "hook", "namespace": "apps", "generation": 2,
+                "annotations": {REQUESTED_AT: "now"}},
+            "spec": {"type": "generic", "secretRef": {"name": "token"},
+                "resources": [{"kind": "GitRepository", "name": "app"}]},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_path_is_shown_and_told_once() {
+        let now = "2026-11-24T10:00:00Z".parse().unwrap();
+        let text = "Receiver initialized for path: /hook/1".to_owned();
+        let rest = Rest::Settled(reason::SUCCEEDED, text);
+        let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &rest, now);
+        assert_eq!(first.after.webhook_path.as_deref(), Some("/hook/1"));
+        assert_eq!(first.after.observed_generation, Some(2));
+        assert_eq!(first.after.last_handled_reconcile_at.as_deref(), Some("now"));
+        assert_eq!(first.event.map(|event| event.severity), Some(Severity::Info));
+        let again = receiver(&json!(first.after));
+        let second = report(&again, Some("/hook/1".to_owned()), &rest, now);
+        assert_eq!((second.after == second.before, second.event), (true, None));
+    }
+
+    #[test]
+    fn a_missing_token_is_awaited_and_a_wrong_spec_is_not() {
+        let now = "2026-11-24T10:00:00Z".parse().unwrap();
+        let object = receiver(&json!({"observedGeneration": 1, "webhookPath": "/hook/1"}));
+        let missing = Rest::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), Wake::default());
+        let told = report(&object, None, &missing, now);
+        assert_eq!(told.after.observed_generation, Some(1));
+        assert_eq!(told.after.webhook_path.as_deref(), Some("/hook/1"));
+        let is = |status: &ReceiverStatus, kind: &str, value: &str| {
+            status.conditions.iter().any(|it| it.type_ == kind && it.status == value)
+        };
+        assert!(is(&told.after, "Ready", "False") && is(&told.after, "Reconciling", "True"));
+        let wrong = Rest::Stalled(VALIDATION_FAILED, "no name".to_owned());
+        let told = report(&object, None, &wrong, now);
+        assert_eq!(told.after.observed_generation, Some(2));
+        assert!(is(&told.after, "Ready", "False") && is(&told.after, "Stalled", "True"));
+        assert_eq!(told.event.map(|event| event.severity), Some(Severity::Error));
+    }
+}

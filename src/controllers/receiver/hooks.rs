@@ -1,0 +1,286 @@
+//! Requests of webhooks: who is meant, whether it counts, and what it wakes.
+//!
+//! Elsewhere: the verdicts (`notify::receivers`), connections (`crate::serve`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
+use crds::notification::Receiver;
+use kube::core::ResourceExt as _;
+use notify::Response;
+use notify::receivers::{self, Accepted, Gate, Hook, MAX_BODY, Reception, Selection, Settings};
+use sha2::{Digest as _, Sha256};
+
+use super::existing::Existing;
+use super::wakes::Wakes;
+use crate::cluster::Cluster;
+use crate::controllers::context::Context;
+use crate::controllers::exchange::exchange;
+use crate::controllers::expressions::{Broken, on_thread};
+use crate::controllers::permit::Permits;
+
+/// Longest time that sending a body may take. Parity(flux): the notification-controller's.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// How many requests of a Receiver are dealt with at once.
+const AT_ONCE: usize = 32;
+
+/// Longest time for a request to an issuer of tokens, and how many one request of a webhook may cause.
+const FETCH_LIMIT: Duration = Duration::from_secs(10);
+const FETCHES: usize = 8;
+
+/// How long an issuer's answer counts, and how many are kept: whoever sends tokens must not make others work.
+const KEPT_FOR: Duration = Duration::from_secs(300);
+const MOST_KEPT: usize = 64;
+const LARGEST_KEPT: usize = 256 << 10;
+
+/// How many requests are in memory at once, and how many of them for one namespace.
+const BODIES: usize = 32;
+const BODIES_EACH: usize = 16;
+
+/// Shared by all requests.
+struct Hooks {
+    context: Arc<Context>,
+    cluster: Cluster,
+    wakes: Wakes,
+    bodies: Permits,
+    /// Requests under way, by Receiver.
+    busy: Mutex<BTreeMap<String, usize>>,
+    /// Answers of issuers, by URL.
+    kept: Mutex<BTreeMap<String, (Instant, Response)>>,
+}
+
+/// A request under way.
+struct UnderWay<'a>(&'a Hooks, String);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.0.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = busy.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                busy.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// Takes requests of webhooks.
+pub(crate) fn hooks(context: Arc<Context>) -> Router {
+    let (wakes, busy, kept) = (Wakes::default(), Mutex::default(), Mutex::default());
+    let bodies = Permits::shared(BODIES, BODIES_EACH);
+    let cluster = context.cluster.asking();
+    let hooks = Arc::new(Hooks { context, cluster, wakes, bodies, busy, kept });
+    // Parity(flux): any method, and the path as it was sent.
+    Router::new().fallback(take).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(hooks)
+}
+
+async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
+    // Parity(flux): the length is checked before anything else. Differs(flux): a body without a length is not read before it
+    // is known that somebody wants it.
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: usize| length > MAX_BODY) {
+        return StatusCode::PAYLOAD_TOO_LARGE;
+    }
+    let uri = request.uri().path_and_query().map_or("", |it| it.as_str());
+    let Some(receiver) = hooks.find(uri) else { return StatusCode::NOT_FOUND };
+    let (namespace, name) = (receiver.namespace().unwrap_or_default(), receiver.name_any());
+    let answer = match hooks.enter(&format!("{namespace}/{name}")) {
+        None => Err((503, "too many requests are under way".to_owned())),
+        Some(_under_way) => {
+            let _permit = hooks.bodies.acquire(&namespace).await;
+            let headers = request.headers().iter().map(|(name, value)| {
+                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            });
+            let headers = headers.collect();
+            let read = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
+            match read.await {
+                Ok(Ok(body)) => {
+                    let hook = Hook { headers, body: body.into() };
+                    hooks.receive(&namespace, &receiver, hook).await
+                }
+                Ok(Err(unread)) => return unread.status(),
+                Err(_) => return StatusCode::REQUEST_TIMEOUT,
+            }
+        }
+    };
+    let status = answer.unwrap_or_else(|(status, why)| {
+        tracing::info!(
+            controller_kind = "Receiver",
+            name,
+            namespace,
+            status,
+            why,
+            "webhook rejected"
+        );
+        status
+    });
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+impl Hooks {
+    /// The Receiver at a path. What is compared are digests, so that the time says nothing about the path.
+    fn find(&self, uri: &str) -> Option<Arc<Receiver>> {
+        let wanted = Sha256::digest(uri);
+        let is_it = |receiver: &&Arc<Receiver>| {
+            let path = receiver.status.as_ref().and_then(|status| status.webhook_path.as_ref());
+            path.is_some_and(|path| Sha256::digest(path) == wanted)
+        };
+        self.context.store::<Receiver>().state().iter().find(is_it).cloned()
+    }
+
+    fn enter(&self, name: &str) -> Option<UnderWay<'_>> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = busy.entry(name.to_owned()).or_default();
+        (*count < AT_ONCE).then(|| {
+            *count += 1;
+            UnderWay(self, name.to_owned())
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            no_cross_namespace: self.context.settings.no_cross_namespace_refs,
+            allows_empty_token: false,
+            now: jiff::Timestamp::now().as_second(),
+        }
+    }
+
+    /// Judges a request and does what it asks for; returns the status of the answer.
+    async fn receive(
+        &self,
+        namespace: &str,
+        receiver: &Receiver,
+        hook: Hook,
+    ) -> Result<u16, (u16, String)> {
+        let engine = Arc::new(super::read(receiver).map_err(|error| (500, error))?);
+        let secret = match &receiver.spec.secret_ref {
+            None => None,
+            Some(reference) => {
+                let read = self.cluster.secret(namespace, &reference.name).await;
+                // Nothing is said about the Secret by an API server that does not answer.
+                let found = read.map_err(|error| (503, error.to_string()))?;
+                let name = format!("{namespace}/{}", reference.name);
+                found.map(|(data, _)| notify::Secret { name, data })
+            }
+        };
+        let accepted = self.admit(namespace, &engine, secret, hook).await?;
+        let selection = self.select(namespace, &engine, accepted).await?;
+        let mut status = selection.status;
+        let mut errors = selection.errors;
+        for target in &selection.targets {
+            if let Err(error) = self.wakes.request(&self.cluster, target).await {
+                status = 500;
+                let (kind, name) = (&target.kind, &target.name);
+                errors.push(format!(
+                    "failed to annotate {kind} '{}/{name}': {error}",
+                    target.namespace
+                ));
+            }
+        }
+        if !errors.is_empty() {
+            return Err((status, errors.join("; ")));
+        }
+        tracing::info!(
+            controller_kind = "Receiver",
+            name = receiver.name_any(),
+            namespace,
+            objects = selection.targets.len(),
+            "webhook accepted"
+        );
+        Ok(status)
+    }
+
+    /// Whether a request counts; keys of issuers are fetched meanwhile.
+    async fn admit(
+        &self,
+        namespace: &str,
+        receiver: &Arc<receivers::Receiver>,
+        secret: Option<notify::Secret>,
+        hook: Hook,
+    ) -> Result<Accepted, (u16, String)> {
+        let broken = |error: Broken| (500, error.to_string());
+        let settings = self.settings();
+        let begin = {
+            let receiver = receiver.clone();
+            move || Reception::start(hook, &receiver, secret.as_ref(), settings)
+        };
+        let (mut reception, mut gate) = on_thread(namespace, begin).await.map_err(broken)?;
+        for _ in 0..FETCHES {
+            match gate {
+                Gate::Accepted(accepted) => return Ok(accepted),
+                Gate::Refused(status, why) => return Err((status, why)),
+                Gate::Fetch(request) => {
+                    let outcome = self.fetch(&request).await;
+                    let go_on = move || {
+                        let gate = reception.answer(outcome);
+                        (reception, gate)
+                    };
+                    (reception, gate) = on_thread(namespace, go_on).await.map_err(broken)?;
+                }
+            }
+        }
+        Err((400, "the issuer of the token asks for too many requests".to_owned()))
+    }
+
+    /// Asks an issuer, or remembers what it answered a moment ago.
+    async fn fetch(&self, request: &notify::Request) -> notify::Outcome {
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
+            if let Some((_, answer)) = kept.get(&request.url) {
+                return Ok(answer.clone());
+            }
+        }
+        let asked = exchange(&self.context.remotes.http, request);
+        let outcome = match tokio::time::timeout(FETCH_LIMIT, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err((format!("the issuer did not respond within {FETCH_LIMIT:?}"), true)),
+        };
+        if let Ok(answer) = &outcome
+            && answer.status == 200
+            && answer.body.len() <= LARGEST_KEPT
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < MOST_KEPT {
+                kept.insert(request.url.clone(), (Instant::now(), answer.clone()));
+            }
+        }
+        outcome
+    }
+
+    /// The objects that are to be reconciled: what the Receiver names is read, and its filters are asked.
+    async fn select(
+        &self,
+        namespace: &str,
+        receiver: &Arc<receivers::Receiver>,
+        accepted: Accepted,
+    ) -> Result<Selection, (u16, String)> {
+        let (named, accepted) = (Arc::new(Existing::default()), Arc::new(accepted));
+        let settings = self.settings();
+        // The first look finds out what is named, the second has all of it.
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let look = {
+                let (named, accepted, receiver) =
+                    (named.clone(), accepted.clone(), receiver.clone());
+                move || accepted.select(&receiver, &*named, settings)
+            };
+            let selection =
+                on_thread(namespace, look).await.map_err(|error| (500, error.to_string()))?;
+            let read = named.read(&self.cluster).await;
+            let is_more = read.map_err(|error| (500, error.to_string()))?;
+            if !is_more || looks > 2 {
+                return Ok(selection);
+            }
+        }
+    }
+}
