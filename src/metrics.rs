@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use reconcile::Node;
 
 /// Which object a duration is about.
@@ -155,6 +155,13 @@ fn duration_buckets() -> Histogram {
     Histogram::new([0.01, 0.038, 0.147, 0.56, 2.15, 8.2, 31.5, 120.0, 460.0, 1800.0])
 }
 
+/// A metric that the registry writes.
+fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl Metrics {
     /// Registers every metric.
     pub(crate) fn new() -> Arc<Self> {
@@ -165,69 +172,54 @@ impl Metrics {
             "How long a reconciliation of an object took, in seconds",
             reconcile_duration.clone(),
         );
-        let api_requests = ApiRequests::default();
-        registry.register(
+        let api_requests = ApiRequests(added(
+            &mut registry,
             "windlass_api_requests",
             "Requests sent to the API server, by verb",
-            api_requests.0.clone(),
-        );
-        let wakes = Family::default();
-        registry.register("windlass_wakes", "Triggers of reconciliations", wakes.clone());
-        let running = Gauge::default();
-        registry.register("windlass_running", "Reconciliations in progress", running.clone());
-        let queue_depth = Family::default();
-        registry.register(
+        ));
+        let wakes = added(&mut registry, "windlass_wakes", "Triggers of reconciliations");
+        let running = added(&mut registry, "windlass_running", "Reconciliations in progress");
+        let queue_depth = added(
+            &mut registry,
             "windlass_queue_depth",
             "Objects queued for reconciliation, by kind",
-            queue_depth.clone(),
         );
-        let watch_live = Family::default();
-        registry.register(
+        let watch_live = added(
+            &mut registry,
             "windlass_watch_live",
             "Whether the watch of a kind is established (1) or not (0)",
-            watch_live.clone(),
         );
-        let leader = Gauge::default();
-        registry.register(
+        let leader = added(
+            &mut registry,
             "windlass_leader",
             "Whether this process is the leader (1) or not (0)",
-            leader.clone(),
         );
-        let excluded = Gauge::default();
-        registry.register(
+        let excluded = added(
+            &mut registry,
             "windlass_excluded",
             "Whether a controller of Flux keeps this process from acting (1) or not (0)",
-            excluded.clone(),
         );
-        let events = Family::default();
-        registry.register(
-            "windlass_events",
-            "Events posted to windlass, by outcome",
-            events.clone(),
-        );
-        let builds = Family::default();
-        registry.register(
+        let events =
+            added(&mut registry, "windlass_events", "Events posted to windlass, by outcome");
+        let builds = added(
+            &mut registry,
             "windlass_builds",
             "Builds of an object's manifests; a revision that changes none of its files needs none",
-            builds.clone(),
         );
-        let dropped_events = Family::default();
-        registry.register(
+        let dropped_events = added(
+            &mut registry,
             "windlass_dropped_events",
             "Events dropped because the queue of those who are told was full",
-            dropped_events.clone(),
         );
-        let notifications = Family::default();
-        registry.register(
+        let notifications = added(
+            &mut registry,
             "windlass_notifications",
             "Notifications and attempts to send them, by outcome",
-            notifications.clone(),
         );
-        let waiting_notifications = Gauge::default();
-        registry.register(
+        let waiting_notifications = added(
+            &mut registry,
             "windlass_notifications_waiting",
             "Notifications that wait until the service of their Provider takes them",
-            waiting_notifications.clone(),
         );
         Arc::new(Self {
             registry,

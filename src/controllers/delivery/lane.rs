@@ -110,7 +110,7 @@ impl Delivery {
                 let pause = trouble.pause(asked);
                 self.context.metrics.notified(NotificationOutcome::Retried);
                 self.tell_trouble(place, &warning, Some(pause), trouble);
-                if trouble.attempts % ATTEMPTS_IN_FRONT == 0 {
+                if trouble.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     self.lanes.step_back(place);
                 }
                 return Some(pause);
