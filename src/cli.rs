@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod build;
+mod bundle;
 mod check;
 mod connection;
 mod helmfile;
@@ -39,6 +40,10 @@ fn command() -> Command {
                 .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
         )
         .subcommand(
+            of("bundle", BUNDLE)
+                .defer(|it| bundle::Args::augment_args(it).about(BUNDLE).long_about(None)),
+        )
+        .subcommand(
             of("check", CHECK)
                 .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
         )
@@ -74,12 +79,13 @@ fn command() -> Command {
 
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
+const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const COMPLETION: &str = "Print a script by which a shell completes commands and flags";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const MAN: &str = "Write the manual pages of all commands";
-const MIGRATE: &str = "Take a cluster over from Flux, or give it back";
+const MIGRATE: &str = "Take a cluster over from Flux, or give it back; convert objects of others";
 const SERVE: &str = "Run the operator";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
@@ -112,6 +118,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         // Its errors are worded as kustomize words them, so that scripts see no difference.
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
+        Some(("bundle", given)) => bundle::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("check", given)) => check::run(&flags(given)?),
         Some(("completion", given)) => {
             shell::complete(flags(given)?, command()).map(|()| ExitCode::SUCCESS)

@@ -15,6 +15,7 @@ mod contest;
 pub(crate) mod context;
 mod crd_watch;
 pub(crate) mod delivery;
+mod dependencies;
 pub(crate) mod egress;
 pub(crate) mod exchange;
 pub(crate) mod expressions;

@@ -1,10 +1,15 @@
-//! The group `helmfile.windlass.dev/v1alpha1`: the releases of helmfiles, kept installed.
+//! The group `helmfile.windlass.dev/v1alpha1`: the releases of helmfiles, kept installed; and the kind of
+//! helmfile-operator, `apps.mumoshu.github.io/v1alpha1`, whose objects become the same.
 //!
-//! Here: its one kind, spread over the spec and the status. Elsewhere: what helmfiles mean (`engines/helmfile`), running
-//! (`src/controllers`).
+//! Here: the two kinds (`operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
+//! (`engines/helmfile`), running (`src/controllers`).
+
+pub mod operator;
 
 mod spec;
 mod status;
 
-pub use spec::{EnvironmentSource, EnvironmentVariable, Helmfile, HelmfileSpec, SuspendedRelease};
+pub use spec::{
+    Dialect, EnvironmentSource, EnvironmentVariable, Helmfile, HelmfileSpec, SuspendedRelease,
+};
 pub use status::{HelmfileStatus, ReleaseRow, ReleaseState};

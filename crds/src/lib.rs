@@ -72,6 +72,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<source::ExternalArtifact>(),
     Kind::of::<source::GitRepository>(),
     Kind::of::<source::HelmChart>(),
+    Kind::of::<helmfile::operator::Helmfile>(),
     Kind::of::<helmfile::Helmfile>(),
     Kind::of::<helm::HelmRelease>(),
     Kind::of::<source::HelmRepository>(),

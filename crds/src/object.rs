@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::condition::Condition;
 use crate::helm::{HelmRelease, HelmReleaseStatus};
-use crate::helmfile::{Helmfile, HelmfileStatus};
+use crate::helmfile::{Helmfile, HelmfileStatus, operator};
 use crate::kustomize::{Kustomization, KustomizationStatus};
 use crate::notification::{Alert, Provider, Receiver, ReceiverStatus};
 use crate::source::{
@@ -158,8 +158,27 @@ impl Applier for Helmfile {
     }
 }
 
-macro_rules! reconciled {
-    ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(
+/// The same, as helmfile-operator has it: it knows neither dependencies nor other clusters.
+impl Applier for operator::Helmfile {
+    fn depends_on(&self) -> &[DependencyReference] {
+        &[]
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &[]
+    }
+
+    fn kube_config(&self) -> Option<&KubeConfigReference> {
+        None
+    }
+
+    fn service_account_name(&self) -> Option<&str> {
+        self.spec.service_account_name.as_deref()
+    }
+}
+
+macro_rules! reported {
+    ($($kind:ty: $status:ident),+) => {$(
         impl Reconciled for $kind {
             type Status = $status;
 
@@ -175,6 +194,15 @@ macro_rules! reconciled {
                 self.status = Some(status);
             }
         }
+    )+};
+}
+
+// It has the status of the other kind.
+reported!(operator::Helmfile: HelmfileStatus);
+
+macro_rules! reconciled {
+    ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(
+        reported!($kind: $status);
 
         impl Status for $status {
             fn conditions(&self) -> &[Condition] {

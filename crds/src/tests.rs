@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
-use crate::helmfile::Helmfile;
+use crate::helmfile::{Helmfile, operator};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
 use crate::source::{
@@ -81,6 +81,7 @@ fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     check_kind::<Alert>("notification.toolkit.fluxcd.io/v1beta3", "Alert");
     check_kind::<Provider>("notification.toolkit.fluxcd.io/v1beta3", "Provider");
     check_kind::<Receiver>("notification.toolkit.fluxcd.io/v1", "Receiver");
+    check_kind::<operator::Helmfile>("apps.mumoshu.github.io/v1alpha1", "Helmfile");
 }
 
 #[test]
@@ -110,6 +111,7 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
             "type": "generic",
             "resources": [{ "kind": "GitRepository", "name": "a" }],
         })),
+        minimal::<operator::Helmfile>(json!({ "source": "git::https://a/b@c" })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<HelmRelease>(json!({
             "chartRef": { "kind": "OCIRepository", "name": "a" },

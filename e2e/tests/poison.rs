@@ -136,7 +136,7 @@ fn nonsense(schema: &Value, chance: &mut Chance, depth: usize) -> Value {
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 10] = [
+const ANNOTATIONS: [&str; 11] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -147,6 +147,7 @@ const ANNOTATIONS: [&str; 10] = [
     "windlass.dev/suspended-reason",
     "windlass.dev/suspended-until",
     "kustomize.toolkit.fluxcd.io/reconcile",
+    "helmfile.windlass.dev/dialect",
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.
@@ -174,7 +175,12 @@ fn kinds(url: &str) -> Result<Vec<Kind>> {
         Ok(Kind {
             api_version: format!("{}/{version}", crd.spec.group),
             schema: schema.cloned().context("no schema")?,
-            base: base(&kind, url)?,
+            base: match crd.spec.group.as_str() {
+                "apps.mumoshu.github.io" => {
+                    json!({"interval": "1m", "source": format!("git::{url}@helmfile.yaml")})
+                }
+                _ => base(&kind, url)?,
+            },
             kind,
         })
     });

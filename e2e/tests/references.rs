@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target, Windlass};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ enum Field {
     Dependency,
     /// It names a ServiceAccount of the same namespace, as which is acted.
     Account,
-    /// Objects that are read as the impersonated user; `tenancy.rs` tests it.
+    /// Objects that are read as the impersonated user; `tenancy.rs` tests it, and `releases/helmfile_operator.rs`.
     AsAccount,
     /// The field is unsupported, and the condition names it.
     Unsupported,
@@ -201,6 +202,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
         r#"{"sourceRef": {"kind": "GitRepository", "name": "NAME"}}"#,
     ),
     ("Helmfile", "suspendedReleases[]", NoObject, ""),
+    ("Helmfile.apps.mumoshu.github.io", "serviceAccountName", AsAccount, ""),
     ("Helmfile", "valuesFrom", Secret, r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME"}]}"#),
     (
         "Helmfile",
@@ -300,6 +302,15 @@ const NAMES: [&str; 7] = [
     "valuesFrom",
 ];
 
+/// The kind of a CRD, with its group where a kind of another group has the same name.
+fn called(crd: &CustomResourceDefinition) -> String {
+    let (kind, group) = (&crd.spec.names.kind, &crd.spec.group);
+    if group.ends_with(".fluxcd.io") || group.ends_with(".windlass.dev") {
+        return kind.clone();
+    }
+    format!("{kind}.{group}")
+}
+
 /// The schemas of all specs, by kind, and the API versions of the kinds.
 fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
     let crds = crds::all();
@@ -309,7 +320,7 @@ fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
         let api_version = format!("{}/{version}", crd.spec.group);
         let spec = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let spec = spec.cloned().unwrap_or_default();
-        Ok((crd.spec.names.kind.clone(), (api_version, spec)))
+        Ok((called(crd), (api_version, spec)))
     });
     schemas.collect()
 }

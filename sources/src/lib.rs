@@ -3,7 +3,8 @@
 //! Here: the remotes ([`git`], [`bucket`], [`charts`], [`http_archive`], [`oci`]), the HTTP client that they share ([`http`]), the canonical archive ([`archive`]),
 //! what is left out of it ([`ignore`]), which of many versions is taken ([`versions`]), the place where artifacts are
 //! kept ([`store`]), and those of other stores
-//! ([`artifact`]), this machine's folders for builds ([`disk`]), what builds name elsewhere ([`bases`]).
+//! ([`artifact`]), this machine's folders for builds ([`disk`]), what builds name elsewhere ([`bases`]),
+//! what addresses of go-getter name ([`getter`]).
 //! Elsewhere: custom resources and Secrets as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
 //!
 //! Git and whatever touches the disk blocks, and is called from tokio's blocking pool; buckets, registries and web servers are asked and fetched on its other threads.
@@ -14,6 +15,7 @@ pub mod bases;
 pub mod bucket;
 pub mod charts;
 pub mod disk;
+pub mod getter;
 pub mod git;
 pub mod http;
 pub mod http_archive;

@@ -14,23 +14,27 @@ mod remotes;
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use golang::meter::Stop;
 use golang::time::Time;
 use helm::render::STACK;
-use helmfile::{Chart, Format, Helm, List, Plan, Printed, Rendering, Settings, Template, World};
+use helmfile::{
+    Chart, Fetch, Format, Helm, List, Plan, Printed, Purpose, Rendering, Settings, Template, World,
+};
 
 use super::{template, time_limit};
 use crate::time_limit::TimeLimit;
 use flags::{Command, EnvFormat, ListFormat};
 use programs::Programs;
-use remotes::Remotes;
 
+pub(super) use files::below;
 pub(super) use flags::Flags;
+pub(super) use remotes::Remotes;
 
 /// The exit status of `diff --detailed-exitcode` if anything would change, as helmfile's.
 const CHANGED: u8 = 2;
@@ -126,6 +130,72 @@ fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, Str
     Ok(outcome)
 }
 
+/// The releases of a helmfile, for other commands.
+pub(super) struct Listed {
+    /// Namespace and name of each; the namespace is empty if the release names none.
+    pub(super) releases: Vec<(String, String)>,
+    /// What a person has to know of it.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The releases of the helmfile in a folder, which is an absolute path.
+///
+/// # Errors
+/// What is wrong with the helmfile.
+pub(super) fn listed(folder: &Path, environment: &str) -> Result<Listed, String> {
+    let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
+    let settings = Settings { environment: environment.to_owned(), ..Settings::default() };
+    let work = move || {
+        let world = Arc::new(
+            on_disk(&Stop::default()).with_fetch(Arc::new(Remotes::within(Duration::ZERO)?)),
+        );
+        let plan = Plan::load(&world, &folder, &settings).map_err(|error| error.to_string())?;
+        let printed = plan.list(List::Json).map_err(|error| error.to_string())?;
+        let mut warnings = printed.warnings;
+        warnings.extend(changing(&world));
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_str(&printed.text).map_err(|error| error.to_string())?;
+        let text =
+            |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let is_wanted =
+            |row: &&serde_json::Value| row["enabled"] == true && row["installed"] == true;
+        let wanted = rows.iter().filter(is_wanted);
+        let releases = wanted.map(|row| (text(row, "namespace"), text(row, "name"))).collect();
+        Ok(Listed { releases, warnings })
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let thread = thread.map_err(|error| error.to_string())?;
+    thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
+}
+
+/// Fetches everything that the releases of a helmfile in a folder have of other servers; says how many releases there are,
+/// and what a person has to know.
+///
+/// # Errors
+/// What is wrong with the helmfile, and what cannot be fetched.
+pub(super) fn fetch_all(
+    folder: &Path,
+    settings: Settings,
+    fetch: Arc<dyn Fetch>,
+) -> Result<(usize, Vec<String>), String> {
+    let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
+    let work = move || {
+        let stop = Stop::default();
+        let world = Arc::new(on_disk(&stop).with_fetch(fetch));
+        let plan = Plan::load(&world, &folder, &settings).map_err(|error| error.to_string())?;
+        let options = helmfile::Options {
+            purpose: Purpose::Apply,
+            skip_needs: !settings.selectors.is_empty(),
+            ..helmfile::Options::default()
+        };
+        let all = plan.renderings(&options, &InFolder(&stop)).map_err(|error| error.to_string())?;
+        Ok((all.releases.len(), all.warnings))
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let thread = thread.map_err(|error| error.to_string())?;
+    thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
+}
+
 /// A warning that the next run can print something else, if it can.
 fn changing(world: &World) -> Option<String> {
     let drawn = world.drawn();
@@ -168,16 +238,7 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
 
 /// The world: the disk, the environment variables, the time, randomness.
 fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, String> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let local = template::local_zone();
-    let now = Time::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
-    let text = |given: std::ffi::OsString| given.into_string().ok();
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-    let random = Arc::new(crate::random::fill);
-    let world = World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
-        .with_stop(stop.clone());
+    let world = on_disk(stop);
     let world = match flags.allow_exec {
         true => world.with_programs(Arc::new(Programs::within(flags.time_limit, stop))),
         false => world,
@@ -192,6 +253,20 @@ fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, Strin
         .read_to_end(&mut stdin)
         .map_err(|error| format!("read /dev/stdin: {error}"))?;
     Ok(world.with_stdin(stdin.into()))
+}
+
+/// A world that fetches and runs nothing.
+fn on_disk(stop: &Stop) -> World {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let local = template::local_zone();
+    let now = Time::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
+    let text = |given: std::ffi::OsString| given.into_string().ok();
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    let random = Arc::new(crate::random::fill);
+    World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
+        .with_stop(stop.clone())
 }
 
 /// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order.

@@ -4,10 +4,12 @@
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
 //! Below: what is there, and what would stop a migration (`survey`), what was there before (`record`), that nothing was
-//! written (`live`), and the two directions (`from_flux`, `to_flux`); objects of other operators (`convert`).
+//! written (`live`), and the two directions (`from_flux`, `to_flux`); objects of other operators (`convert`), folders with
+//! helmfiles (`from_helmfile`).
 
 mod convert;
 mod from_flux;
+mod from_helmfile;
 mod live;
 mod record;
 mod survey;
@@ -42,6 +44,10 @@ enum Direction {
     FromArgocd(convert::Args),
     /// Print what HelmReleases of the Helm operator become: HelmReleases that adopt their releases
     FromHelmOperator(convert::Args),
+    /// Print what a folder with a helmfile becomes: a source with Helmfiles that adopt the releases
+    FromHelmfile(from_helmfile::Args),
+    /// Print what Helmfiles of helmfile-operator become: Helmfiles that adopt their releases
+    FromHelmfileOperator(convert::Args),
 }
 
 /// Migrates.
@@ -54,6 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Direction::ToFlux(args) => to_flux::run(args),
         Direction::FromArgocd(args) => convert::run(args, &convert::argocd::OPERATOR),
         Direction::FromHelmOperator(args) => convert::run(args, &convert::helm_operator::OPERATOR),
+        Direction::FromHelmfile(args) => from_helmfile::run(args),
+        Direction::FromHelmfileOperator(args) => {
+            convert::run(args, &convert::helmfile_operator::OPERATOR)
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::core::ResourceExt as _;
+use reconcile::depends_on::Needed;
 use reconcile::{
     DependencyState, Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve,
     before_resolve,
@@ -297,7 +298,9 @@ impl<K: Applied> Session<K> {
         }
         let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
         let Some(object) = lifted else { return Ok(None) };
-        self.set_edges(&object);
+        let is_blocked = self.context.settings.no_cross_namespace_refs;
+        let needed = self.context.dependencies.named_by(&*object, is_blocked);
+        self.set_edges(&object, needed.as_deref().unwrap_or_default());
         let is_under_way = self.is_shut(&object) && K::is_under_way(self, &object).await?;
         let facts = self.facts(&object, is_under_way).await;
         match before_resolve(&facts) {
@@ -310,6 +313,9 @@ impl<K: Applied> Session<K> {
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
+        if let Err(rest) = needed {
+            return self.finish(Ended::early(&object, rest), None).await;
+        }
         let timeouts = match object.check() {
             Ok(timeouts) => timeouts,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
@@ -327,8 +333,8 @@ impl<K: Applied> Session<K> {
     }
 
     /// Tells the hub on whom the object depends, so that their changes wake it.
-    fn set_edges(&self, object: &K) {
-        let dependencies: BTreeSet<Node> = object
+    fn set_edges(&self, object: &K, needed: &[Needed]) {
+        let mut dependencies: BTreeSet<Node> = object
             .depends_on()
             .iter()
             .map(|dependency| {
@@ -336,6 +342,7 @@ impl<K: Applied> Session<K> {
                 node_named::<K>(namespace, name)
             })
             .collect();
+        dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
         self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
         let source = object.source().into_iter().collect();
         self.context.hub.set_edges(&self.node, Edge::Source, source);
@@ -348,7 +355,14 @@ impl<K: Applied> Session<K> {
         let stale = |other: &K| K::stale(other, object, revision);
         let dependencies =
             gate::named_by(context, store, object, object.depends_on(), &self.expressions, stale);
-        let facts = Facts { dependencies: dependencies.await, suspended: false, ..facts };
+        let mut dependencies = dependencies.await;
+        let is_blocked = context.settings.no_cross_namespace_refs;
+        let needed = match context.dependencies.named_by(&**object, is_blocked) {
+            Ok(needed) => needed,
+            Err(rest) => return Some(rest),
+        };
+        dependencies.extend(needed.iter().map(|it| context.dependencies.state(it)));
+        let facts = Facts { dependencies, suspended: false, ..facts };
         match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
             Gate::Rest(rest) => Some(rest),
             Gate::Open | Gate::Suspended | Gate::Closed => None,

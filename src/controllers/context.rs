@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::runtime::reflector::Store;
 
 use super::catalog::Catalog;
+use super::dependencies::Dependencies;
 use super::hub::Hub;
 use super::kept::ByType;
 use super::object_watcher::ObjectWatcher;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) remotes: Remotes,
     /// Every source, as last seen.
     pub(crate) sources: Catalog,
+    /// Objects of every kind that applies, on which others may depend.
+    pub(crate) dependencies: Dependencies,
     /// What kinds keep.
     pub(crate) kept: Arc<ByType>,
 }

@@ -8,6 +8,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use reconcile::{Dependency, DependencyState};
 
 use super::context::Context;
+use super::dependencies::not_ready;
 use super::expressions::{Expressions, Readiness};
 use super::kind::node_named;
 use crate::cluster::kind::OurKind;
@@ -51,12 +52,12 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
                 None => DependencyState::Missing,
                 Some(_) if is_blocked && may_read(dependency) => {
                     let state = DependencyState::NotReady(NOT_EVALUATED.to_owned());
-                    return Dependency { node: node_named::<K>(namespace, name), state };
+                    return Dependency::of_kind(node_named::<K>(namespace, name), state);
                 }
                 Some(other) => {
                     let additive = context.settings.ready_expr_is_additive();
                     asked(said, additive)
-                        .or_else(|| not_ready(&*other))
+                        .or_else(|| not_ready(&*other).map(DependencyState::NotReady))
                         .or_else(|| stale(&other))
                         .unwrap_or(DependencyState::Ready)
                 }
@@ -69,7 +70,7 @@ pub(crate) async fn named_by<K: OurKind + Reconciled>(
                 }
                 state => state,
             };
-            Dependency { node: node_named::<K>(namespace, name), state }
+            Dependency::of_kind(node_named::<K>(namespace, name), state)
         })
         .collect()
 }
@@ -99,25 +100,6 @@ fn asked(said: Readiness, additive: bool) -> Option<DependencyState> {
         Ok(false) => Some(DependencyState::NotReady("readyExpr evaluated to false".to_owned())),
         Err(error) => Some(DependencyState::NotReady(error)),
     }
-}
-
-/// Why an object is not ready; `None` if it is.
-fn not_ready<K: OurKind + Reconciled>(other: &K) -> Option<DependencyState> {
-    let generation = other.meta().generation.unwrap_or_default();
-    let text = if other.observed_generation().unwrap_or(-1) != generation {
-        "its latest generation has not been applied".to_owned()
-    } else {
-        match other.condition("Ready") {
-            None => "it has no status yet".to_owned(),
-            Some(ready) if ready.status != "True" => {
-                let mut text = ready.message.clone();
-                text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
-                text
-            }
-            Some(_) => return None,
-        }
-    };
-    Some(DependencyState::NotReady(text))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub(super) use self::pause::released_parts;
 use self::wish::{Parts, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;
+use super::dependencies::Depended;
 use super::kind::{Controlled, REQUESTED_AT};
 use super::object_watcher::Ownership;
 use super::reference::References;
@@ -91,6 +92,8 @@ impl Seen {
         Self { generation: object.meta().generation, asked: asked.into() }
     }
 }
+
+impl Depended for HelmRelease {}
 
 impl Controlled for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";

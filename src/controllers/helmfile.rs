@@ -1,13 +1,17 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `plan`, `files`, `values`, `charts`), the
-//! releases (`keep`, `request`, `book`; `releaser`, of which it is an owner), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
+//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `files`, `values`, `charts`), the releases (`keep`,
+//! `request`, `book`; `releaser`, of which it is an owner), deletion (`finalize`).
 
 mod book;
 pub(crate) mod charts;
 mod files;
 mod finalize;
 mod keep;
+mod model;
+pub(super) mod operator;
+mod origin;
 mod plan;
 mod report;
 mod request;
@@ -18,14 +22,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crds::Artifact;
-use crds::helmfile::Helmfile;
+use crds::helmfile::{Helmfile, HelmfileSpec};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::meter::Stop;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Facts, Node, Reason, Rest, Wake, reason};
+use reconcile::{Facts, Node, Reason, Rest, Wake};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 use self::book::Book;
 use self::charts::Charts;
 use self::keep::{Outcome, Outcomes, Remembered};
+use self::model::Model;
+use self::origin::{Fetched, Origin};
 use self::plan::{Inputs, Key, Planned, Reaching};
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
@@ -40,18 +45,17 @@ use super::context::Context;
 use super::helm_repository::wish::reach;
 use super::kind::Controlled;
 use super::kustomization::bases::BuildPermits;
-use super::kustomization::resolve;
+use super::marks;
 use super::object_watcher::Ownership;
 use super::reference::References;
 use super::releaser::MANAGER;
 use super::target::Target;
-use super::{artifact, marks};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// The group of the kind.
-const GROUP: &str = "helmfile.windlass.dev";
+/// Says for which version of helmfile a Helmfile of helmfile-operator was written.
+const DIALECT: &str = "helmfile.windlass.dev/dialect";
 
 /// The marks on the objects of releases.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -70,6 +74,8 @@ const STACK: usize = helm::render::STACK;
 #[derive(Default)]
 pub(crate) struct Memory {
     plan: Option<Kept>,
+    /// What the address of the spec named when it was fetched last.
+    fetched: Option<Arc<Fetched>>,
     releases: BTreeMap<Key, Arc<Remembered>>,
     /// When the suspension of a release ends.
     next_end: Option<Instant>,
@@ -90,8 +96,7 @@ impl Controlled for Helmfile {
     type Memory = applier::Memory<Self>;
 
     fn announcement(&self) -> String {
-        let status = self.status.as_ref();
-        applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
+        report::announcement(self)
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
@@ -104,38 +109,46 @@ impl Controlled for Helmfile {
 }
 
 /// What a run came by besides its rest.
-#[derive(Default)]
-pub(crate) struct Came {
+pub(crate) struct Came<K: Model> {
     revision: String,
     plan: Option<Arc<Planned>>,
-    book: Option<Arc<Book>>,
+    book: Option<Arc<Book<K>>>,
 }
 
-type Ended = applier::Ended<Helmfile>;
-type Session = applier::Session<Helmfile>;
+impl<K: Model> Default for Came<K> {
+    fn default() -> Self {
+        Self { revision: String::new(), plan: None, book: None }
+    }
+}
 
-impl Applied for Helmfile {
+type Ended<K> = applier::Ended<K>;
+type Session<K> = applier::Session<K>;
+
+impl<K: Model> Applied for K {
     const OWNED: &'static [&'static str] = &report::OWNED;
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = Memory;
     type Timeouts = Timeouts;
     type Named = Named;
-    type Came = Came;
+    type Came = Came<K>;
 
     fn source(&self) -> Option<Node> {
-        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
+        origin::source(&self.namespace().unwrap_or_default(), &self.asked())
     }
 
     fn check(&self) -> Result<Timeouts, Rest> {
-        wish::check(&self.spec)
+        match self.fault() {
+            Some(rest) => Err(rest),
+            None => wish::check(&self.asked()),
+        }
     }
 
     fn pace(timeouts: &Timeouts) -> Pace {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observed_at(_: &Session, _: &Self) -> Option<Instant> {
+    fn observed_at(_: &Session<K>, _: &Self) -> Option<Instant> {
         None
     }
 
@@ -143,8 +156,8 @@ impl Applied for Helmfile {
         own.releases.clear();
     }
 
-    async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
-        let rows = object.status.as_ref().map(|it| it.releases.as_slice()).unwrap_or_default();
+    async fn is_under_way(session: &Session<K>, object: &Arc<Self>) -> Result<bool, ClusterError> {
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let memory = session.memory();
         let known = |row: &crds::helmfile::ReleaseRow| {
             let key = Key { namespace: row.namespace.clone(), name: row.name.clone() };
@@ -154,50 +167,51 @@ impl Applied for Helmfile {
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
-    async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
-        let (own, source) = (&session.node.namespace, &object.spec.source_ref);
-        let artifact = resolve::artifact(&session.context, own, source, session.began).ok();
-        let applied = object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
-        let is_ready = object.status.as_ref().is_some_and(|status| {
+    async fn pending(session: &Session<K>, object: &Arc<Self>) -> Pending {
+        let revision = session.known_revision(&object.asked());
+        let applied = object.status().and_then(|it| it.last_applied_revision.as_deref());
+        let is_ready = object.status().is_some_and(|status| {
             status.observed_generation == object.meta().generation
                 && status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
         });
-        match artifact {
-            Some(artifact) if is_ready && applied == Some(artifact.revision.as_str()) => {
-                Pending::Nothing
-            }
-            Some(artifact) => Pending::Change(format!("revision {}", artifact.revision)),
+        match revision {
+            Some(revision) if is_ready && applied == Some(revision.as_str()) => Pending::Nothing,
+            Some(revision) => Pending::Change(format!("revision {revision}")),
             None if is_ready => Pending::Nothing,
             None => Pending::Change("the changed spec".to_owned()),
         }
     }
 
-    async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
+    async fn stop(
+        session: &Session<K>,
+        object: &Arc<Self>,
+    ) -> Result<Option<Duration>, ClusterError> {
         session.stop(object).await
     }
 
     fn where_stopped(&self) -> String {
-        match self.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref()) {
+        match self.status().and_then(|it| it.last_attempted_revision.as_deref()) {
             Some(revision) => format!("suspended; last attempted revision: {revision}"),
             None => "suspended before the first release was installed".to_owned(),
         }
     }
 
     async fn read(_: &Context, object: &Self, references: &mut References) -> Result<Named, Rest> {
-        wish::read(object, references).await
+        let namespace = object.namespace().unwrap_or_default();
+        wish::read(&object.asked(), (&namespace, &object.name_any()), references).await
     }
 
     async fn reconcile(
-        session: &Session,
+        session: &Session<K>,
         object: &Arc<Self>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Result<Option<Ended>, ClusterError> {
+    ) -> Result<Option<Ended<K>>, ClusterError> {
         Ok(session.reconcile(object, facts, timeouts).await)
     }
 
     async fn finalize(
-        session: &Session,
+        session: &Session<K>,
         object: &Arc<Self>,
     ) -> Result<Leaving<Self>, ClusterError> {
         session.finalize(object).await
@@ -211,7 +225,7 @@ impl Applied for Helmfile {
         own.next_end.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    fn report(_: &Session, ended: Ended, end: &End) -> applier::Report<Self> {
+    fn report(_: &Session<K>, ended: Ended<K>, end: &End) -> applier::Report<Self> {
         let Ended { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
         let run = report::Run {
@@ -221,7 +235,7 @@ impl Applied for Helmfile {
             drawn: came.plan.as_ref().map(|plan| plan.drawn.as_slice()),
             now: end.now,
         };
-        let (before, after, event) = report::report(&object, run);
+        let (before, after, event) = report::report(&*object, run);
         let told = came.book.map(|book| book.take_events()).unwrap_or_default();
         let events: Vec<Event> = told.into_iter().chain(event).collect();
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
@@ -232,54 +246,54 @@ impl Applied for Helmfile {
     }
 }
 
-impl Session {
+impl<K: Model> Session<K> {
     /// A run behind the gate; nothing where the spec changed meanwhile.
     async fn reconcile(
         &self,
-        object: &Arc<Helmfile>,
+        object: &Arc<K>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Option<Ended> {
-        let retry_at = self.in_future(self.context.settings.requeue_dependency);
-        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
-        let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
-            Ok(artifact) => artifact,
+    ) -> Option<Ended<K>> {
+        let spec = object.asked();
+        let pace = (self.interval(object, &timeouts), timeouts.timeout);
+        let origin = match self.origin(&**object, &spec, pace).await {
+            Ok(origin) => origin,
             Err(rest) => return Some(Ended::early(object, rest)),
         };
         let early = |rest| {
-            let mut ended = Ended::early(object, rest);
-            ended.came.revision.clone_from(&artifact.revision);
+            let mut ended: Ended<K> = Ended::early(object, rest);
+            ended.came.revision = origin.revision().to_owned();
             Some(ended)
         };
-        if let Some(rest) = self.gate(object, facts, &artifact.revision).await {
+        if let Some(rest) = self.gate(object, facts, origin.revision()).await {
             return early(rest);
         }
         let (target, named) = match self.named(object).await {
             Ok(named) => named,
             Err(rest) => return early(rest),
         };
-        let planned = match self.planned(object, &timeouts, &artifact, &target, &named).await {
+        let asking = Asking { object, spec: &spec, timeouts: &timeouts, origin: &origin };
+        let planned = match self.planned(&asking, &target, &named).await {
             Ok(planned) => planned,
             Err(rest) => return early(rest),
         };
-        self.apply(object, &timeouts, &artifact, (&target, &named.secrets), planned).await
+        self.apply(&asking, (&target, &named.secrets), planned).await
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left.
     async fn apply(
         &self,
-        object: &Arc<Helmfile>,
-        timeouts: &Timeouts,
-        artifact: &Artifact,
+        asking: &Asking<'_, K>,
         (target, secrets): (&Arc<Target>, &Masking),
         planned: Arc<Planned>,
-    ) -> Option<Ended> {
+    ) -> Option<Ended<K>> {
+        let Asking { object, spec, timeouts, origin } = *asking;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let ended = |rest| {
-            let mut ended = Ended::early(&book.object(), rest);
+            let mut ended: Ended<K> = Ended::early(&book.object(), rest);
             let (book, plan) = (Some(book.clone()), Some(planned.clone()));
-            ended.came = Came { revision: artifact.revision.clone(), plan, book };
+            ended.came = Came { revision: origin.revision().to_owned(), plan, book };
             ended
         };
         self.enter(&planned, &book);
@@ -289,6 +303,7 @@ impl Session {
         }
         let run = keep::Run {
             object,
+            spec,
             target,
             timeouts,
             book: &book,
@@ -302,9 +317,9 @@ impl Session {
         if outcomes.values().all(is_kept) {
             outcomes.extend(self.prune(&planned, &run).await?);
         }
-        let rest = report::rest(&artifact.revision, &book.rows(), &outcomes);
+        let rest = report::rest(origin.revision(), &book.rows(), &outcomes);
         // A suspension ends by itself, and nothing else tells of that.
-        let end = keep::next_end(object, self.began);
+        let end = keep::next_end(spec, self.began);
         let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
         self.memory().next_end =
             until.map(|until| Instant::now() + until.min(self.interval(object, timeouts)));
@@ -312,13 +327,13 @@ impl Session {
     }
 
     /// Uninstalls releases that are no longer in the helmfile, or gives them up.
-    async fn prune(&self, planned: &Planned, run: &keep::Run<'_>) -> Option<Outcomes> {
+    async fn prune(&self, planned: &Planned, run: &keep::Run<'_, K>) -> Option<Outcomes> {
         let rows = run.book.rows();
         let left =
             rows.iter().map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() });
         let left: Vec<Key> =
             left.filter(|key| !planned.releases.iter().any(|it| it.key == *key)).collect();
-        let goes = |key: &&Key| run.object.spec.prune || planned.unwanted.contains(key);
+        let goes = |key: &&Key| run.spec.prune || planned.unwanted.contains(key);
         let (leaving, given_up): (Vec<&Key>, Vec<&Key>) = left.iter().partition(goes);
         for key in given_up {
             run.book.remove(key);
@@ -335,36 +350,31 @@ impl Session {
     /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
     async fn planned(
         &self,
-        object: &Arc<Helmfile>,
-        timeouts: &Timeouts,
-        artifact: &Artifact,
+        asking: &Asking<'_, K>,
         target: &Arc<Target>,
         named: &Named,
     ) -> Result<Arc<Planned>, Rest> {
+        let Asking { object, spec, timeouts, origin } = *asking;
         let served =
             target.cluster.served().await.map_err(|error| {
                 Rest::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
             })?;
-        let key = inputs_key(object, artifact, named, &served.version);
+        let key = inputs_key(spec, origin.digest(), named, &served.version);
         let is_asked = marks::is_asked(&**object);
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == key) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
-            let is_fresh = kept.made.elapsed() < timeouts.interval && !is_asked;
+            let is_fresh = kept.made.elapsed() < self.interval(object, timeouts) && !is_asked;
             if is_fresh || !kept.plan.drawn.is_empty() {
                 return Ok(kept.plan.clone());
             }
         }
-        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
-        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
-        let files = artifact::files(&self.context, artifact, is_elsewhere).await;
-        let files = files.map_err(|why| {
-            let text = format!("artifact of revision {}: {why}", artifact.revision);
-            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
-        })?;
-        let spec = &object.spec;
+        let (source, path) = origin.files(&self.context, spec).await?;
+        let own = &self.node.namespace;
         let inputs = Inputs {
-            source: files,
-            path: spec.path.clone().unwrap_or_default(),
+            source,
+            path,
+            dialect: spec.dialect.unwrap_or_default(),
+            values_files: spec.values_files.clone(),
             environment: spec.environment.clone().unwrap_or_else(|| "default".to_owned()),
             selectors: spec.selectors.clone(),
             values: named.values.clone(),
@@ -372,7 +382,7 @@ impl Session {
             namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
             served,
         };
-        let made = self.plan(inputs).await;
+        let made = self.plan(inputs, target).await;
         let plan = made.map_err(|text| {
             Rest::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
         })?;
@@ -386,14 +396,15 @@ impl Session {
     }
 
     /// Makes a plan on a thread with a large stack, with a permit of those who build.
-    async fn plan(&self, inputs: Inputs) -> Result<Planned, String> {
+    async fn plan(&self, inputs: Inputs, target: &Target) -> Result<Planned, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
+        let getter = origin::getter_for(&self.context, target, cancel.clone());
         let permits = BuildPermits::new(&self.context, &self.node.namespace, permit, cancel);
         let charts = Charts::new(reach(&self.context), self.context.remotes.oci.clone(), None);
-        let reaching = Reaching { charts, permits, runtime: Handle::current() };
+        let reaching = Reaching::new(charts, permits, getter, Handle::current());
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {
             let stop = Stop::default();
@@ -410,16 +421,18 @@ impl Session {
     }
 
     /// Has operations that are under way come to the next place at which nothing is half done.
-    async fn stop(&self, object: &Arc<Helmfile>) -> Result<Option<Duration>, ClusterError> {
+    async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
         let Ok(target) = self.target(object).await else {
             return self.rest_suspended(object).await;
         };
-        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let spec = object.asked();
+        let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = Masking::default();
         let run = keep::Run {
             object,
+            spec: &spec,
             target: &target,
             timeouts: &timeouts,
             book: &book,
@@ -435,17 +448,25 @@ impl Session {
             return self.rest_suspended(&book.object()).await;
         }
         let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended = Ended::early(&book.object(), rest);
+        let mut ended: Ended<K> = Ended::early(&book.object(), rest);
         ended.came.book = Some(book);
         self.finish(ended, Some(timeouts)).await
     }
 }
 
+/// What a run is about.
+struct Asking<'r, K: Model> {
+    object: &'r Arc<K>,
+    spec: &'r HelmfileSpec,
+    timeouts: &'r Timeouts,
+    origin: &'r Origin,
+}
+
 /// A digest of all that a plan is made from, but for what repositories have.
-fn inputs_key(object: &Helmfile, artifact: &Artifact, named: &Named, version: &str) -> String {
-    let spec = &object.spec;
+fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -> String {
     let parts = (
-        (&artifact.digest, &spec.path, &spec.environment, &spec.selectors),
+        (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),
+        (&spec.dialect, &spec.values_files),
         (&named.values, &named.variables, &spec.target_namespace, version),
     );
     let text = serde_json::to_vec(&parts).unwrap_or_default();

@@ -11,7 +11,8 @@ use crate::metrics::{Metrics, WakeReason};
 /// Wakes nodes, and knows who depends on whom.
 pub(crate) struct Hub {
     graph: Mutex<Graph>,
-    queues: Mutex<BTreeMap<String, UnboundedSender<Node>>>,
+    /// By group and kind: two groups may have kinds of one name.
+    queues: Mutex<BTreeMap<[String; 2], UnboundedSender<Node>>>,
     /// Woken, and not yet running.
     queued: Mutex<BTreeSet<Node>>,
     /// Parts of nodes that were woken since their node asked for them.
@@ -26,10 +27,11 @@ impl Hub {
         Self { graph, queues, queued, parts: Mutex::default(), metrics }
     }
 
-    /// Opens the queue of a kind: what is woken comes out of it. A kind has one queue.
-    pub(crate) fn open(&self, kind: &str) -> UnboundedReceiver<Node> {
+    /// Opens the queue of a group and kind: what is woken comes out of it. A kind has one queue.
+    pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<Node> {
         let (queue, woken) = unbounded_channel();
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned(), queue);
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.insert(kind.map(str::to_owned), queue);
         woken
     }
 
@@ -44,7 +46,7 @@ impl Hub {
         }
         let node = &node.whole();
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = queues.get(&node.kind) {
+        if let Some(queue) = queues.get(&[node.group.clone(), node.kind.clone()]) {
             self.metrics.woke(&node.kind, why);
             if self.queued().insert(node.clone()) {
                 self.metrics.queued(&node.kind).inc();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::helm::HelmRelease;
-use crds::helmfile::Helmfile;
+use crds::helmfile::{Helmfile, operator};
 use crds::kustomize::Kustomization;
 use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
 use crds::source::{
@@ -18,6 +18,7 @@ use super::catalog::{Catalog, Provider};
 use super::context::Context;
 use super::crd_watch::follow_crds;
 use super::delivery::Delivery;
+use super::dependencies::{Depended, Dependencies};
 use super::egress::Surroundings;
 use super::hub::Hub;
 use super::kept::ByType;
@@ -52,6 +53,8 @@ struct Kind {
     is_optional: bool,
     /// Makes its artifacts known to whoever names one as a source.
     provide: Option<fn(&mut Catalog)>,
+    /// Has its objects found by whoever depends on one.
+    depend: Option<fn(&mut Dependencies)>,
     /// The marks on the objects that it applies.
     ownership: Option<Ownership>,
 }
@@ -66,6 +69,7 @@ impl Kind {
             is_run: |_| true,
             is_optional: false,
             provide: None,
+            depend: None,
             ownership: None,
         }
     }
@@ -75,8 +79,9 @@ impl Kind {
         Self { provide: Some(Catalog::add::<K>), ..self }
     }
 
-    const fn owning(self, ownership: Ownership) -> Self {
-        Self { ownership: Some(ownership), ..self }
+    /// It applies objects with these marks, and others may depend on it.
+    const fn applying<K: Depended>(self, ownership: Ownership) -> Self {
+        Self { ownership: Some(ownership), depend: Some(Dependencies::add::<K>), ..self }
     }
 
     const fn optional(self) -> Self {
@@ -96,10 +101,13 @@ const KINDS: &[Kind] = &[
     Kind::of::<GitRepository>().providing::<GitRepository>(),
     Kind::of::<HTTPArchive>().optional(),
     Kind::of::<HelmChart>().providing::<HelmChart>(),
-    Kind::of::<HelmRelease>().owning(helm_release::OWNERSHIP),
+    Kind::of::<HelmRelease>().applying::<HelmRelease>(helm_release::OWNERSHIP),
     Kind::of::<HelmRepository>().providing::<HelmRepository>(),
-    Kind::of::<Helmfile>().owning(helmfile::OWNERSHIP).optional(),
-    Kind::of::<Kustomization>().owning(kustomization::OWNERSHIP),
+    Kind::of::<Helmfile>().applying::<Helmfile>(helmfile::OWNERSHIP).optional(),
+    Kind::of::<operator::Helmfile>()
+        .applying::<operator::Helmfile>(helmfile::operator::OWNERSHIP)
+        .optional(),
+    Kind::of::<Kustomization>().applying::<Kustomization>(kustomization::OWNERSHIP),
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
     Kind::of::<NotificationProvider>().only(Settings::notifies).optional(),
     Kind::of::<Receiver>().only(Settings::notifies).optional(),
@@ -137,7 +145,11 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
         provide(&mut sources);
     }
-    let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)()[1].clone(), kind.ownership?)));
+    let mut dependencies = Dependencies::new(kept.clone());
+    for depend in KINDS.iter().filter_map(|kind| kind.depend) {
+        depend(&mut dependencies);
+    }
+    let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
     let watcher = ObjectWatcher::new(cluster.clone(), hub.clone(), owners.collect());
     let surroundings =
         Surroundings::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
@@ -161,6 +173,7 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
         metrics,
         remotes,
         sources,
+        dependencies,
         kept,
     });
     let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));

@@ -40,6 +40,7 @@ use self::world::{Verify, Wishes, World};
 use super::applier::{Applied, End, Leaving, Pace, Pending};
 use super::contest::Contests;
 use super::context::Context;
+use super::dependencies::Depended;
 use super::kind::Controlled;
 use super::object_watcher::Ownership;
 use super::reference::References;
@@ -100,6 +101,8 @@ struct SettledBuild {
     /// Whether the health of objects counts that are not among those applied, so that no watch of theirs tells of it.
     asks_others: bool,
 }
+
+impl Depended for Kustomization {}
 
 impl Controlled for Kustomization {
     const CONTROLLER: &'static str = "kustomize-controller";

@@ -36,8 +36,8 @@ pub(crate) struct Ownership {
     pub(crate) manager: &'static str,
 }
 
-/// The marks by kind.
-type Owners = BTreeMap<String, Ownership>;
+/// The marks by group and kind.
+type Owners = BTreeMap<[String; 2], Ownership>;
 
 /// The marks of all kinds.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Marks {
 
     /// The label by which the objects of a node are watched; nothing has it where its kind owns none.
     fn label_of(&self, owner: &Node) -> &'static str {
-        self.all.get(&owner.kind).map_or("", |it| it.name)
+        self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
     /// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use self::keeper::Keeper;
 use super::context::Context;
+use super::dependencies::DEPENDS_ON;
 use super::kept::Shelf;
 use super::kind::{Controlled, REQUESTED_AT, node_named, node_of};
 use crate::cluster::ClusterError;
@@ -31,6 +32,7 @@ fn trigger<K: Controlled>(object: &K) -> String {
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
     let keys = super::marks::ANNOTATIONS.iter().chain(K::ANNOTATIONS);
+    let keys = keys.chain(K::APPLIES.then_some(&DEPENDS_ON));
     let asked: Vec<_> = keys.map(|key| object.annotations().get(*key)).collect();
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
@@ -193,7 +195,7 @@ pub(crate) async fn run_kind<K: Controlled>(
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
     let notices = Arc::new(Notices::new(context.clone()));
-    let woken = context.hub.open(&K::kind(&()));
+    let woken = context.hub.open([&K::group(&()), &K::kind(&())]);
     let events = context.cluster.watch_ours::<K>(namespace.as_deref());
     let begin = {
         let (notices, store) = (notices.clone(), store.clone());

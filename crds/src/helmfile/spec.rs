@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::HelmfileStatus;
+use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
 use crate::kustomize::{CrossNamespaceSourceReference, DeletionPolicy};
@@ -12,7 +13,7 @@ use crate::{
     ConfigKind, DependencyReference, GoDuration, KubeConfigReference, Time, absent, schema,
 };
 
-const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
+pub(crate) const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
 
 custom_resource! {
     /// A helmfile in a source, whose releases are installed and kept as it says.
@@ -30,15 +31,37 @@ custom_resource! {
 /// Which helmfile to read, with which environment and values, and how to keep its releases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.sourceRef) != has(self.source)",
+        "message": "exactly one of spec.sourceRef or spec.source must be specified",
+    },
+    {
+        "rule": "!(has(self.path) && has(self.source))",
+        "message": "spec.path goes with spec.sourceRef; in spec.source the path follows `@`",
+    },
+]))]
 pub struct HelmfileSpec {
     /// The source that holds the helmfile.
-    pub source_ref: CrossNamespaceSourceReference,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ref: Option<CrossNamespaceSourceReference>,
+
+    /// The address of the helmfile instead of a source, as go-getter has it:
+    /// `git::https://HOST/REPOSITORY@PATH?ref=REFERENCE`, `https://HOST/PATH`,
+    /// `https::https://HOST/ARCHIVE@PATH` or `s3://BUCKET/OBJECT`. It is fetched anonymously, and again
+    /// at each interval.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub source: Option<String>,
 
     /// The helmfile in the source, or the directory of a `helmfile.yaml`, `helmfile.yaml.gotmpl` or
     /// `helmfile.d`. Defaults to the root of the source.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+
+    /// The version of helmfile for which the helmfile was written. Defaults to `v1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<Dialect>,
 
     /// The environment of the helmfile. Defaults to `default`.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
@@ -53,6 +76,10 @@ pub struct HelmfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::anything")]
     pub values: Option<Value>,
+
+    /// Files of state values in the source, relative to the helmfile; below `valuesFrom` and `values`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values_files: Vec<String>,
 
     /// ConfigMaps and Secrets with state values, below `values`; later ones are above earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,6 +148,17 @@ pub struct HelmfileSpec {
     /// What to do when the cluster differs from a release. Without it, differences are corrected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_detection: Option<DriftDetection>,
+}
+
+choice! {
+    /// For which version of helmfile a helmfile was written.
+    Dialect {
+        /// Before 1.0: every helmfile is a template and is rendered twice, and old keys are read.
+        V0 = "v0",
+        /// Since 1.0: only files that end in `.gotmpl` are templates.
+        #[default]
+        V1 = "v1",
+    }
 }
 
 /// An environment variable.

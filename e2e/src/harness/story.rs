@@ -23,7 +23,7 @@ use super::bed::Bed;
 use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
-const OURS: [&str; 2] = [".toolkit.fluxcd.io", "windlass.dev"];
+const OURS: [&str; 3] = [".toolkit.fluxcd.io", "windlass.dev", "apps.mumoshu.github.io"];
 
 /// An object by kind and name, in the story's namespace unless it says otherwise.
 #[derive(Debug, Clone)]

@@ -6,9 +6,12 @@
 mod adoption;
 mod appliers;
 mod bad_input;
+mod bundle;
 mod crds;
+mod depends_on;
 mod drift;
 mod flux_cli;
+mod helmfile_operator;
 mod helmfiles;
 mod hooks;
 mod install_and_upgrade;

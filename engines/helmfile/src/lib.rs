@@ -18,9 +18,11 @@
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
 //!    `references.rs` refuses references to secrets.
 
+pub mod bundle;
 mod chartify;
 mod charts;
 mod deps;
+mod dialect;
 mod digest;
 mod environment;
 mod error;
@@ -53,6 +55,7 @@ mod world;
 mod yaml;
 pub use chartify::{Helm, Template};
 pub use deps::{Dependencies, Unlocked, Wanted};
+pub use dialect::Dialect;
 pub use error::{Error, Result};
 pub use operation::Operation;
 pub use plan::Plan;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::dialect::{self, Dialect};
 use crate::environment::{Environment, joined};
 use crate::error::{Error, Result};
 use crate::field::{Field, How};
@@ -197,17 +198,25 @@ impl HelmfileLoader<'_> {
         bases: &mut usize,
     ) -> Result<Helmfile> {
         let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
-        policy::check(path, &text)?;
-        let is_template = path.ends_with(".gotmpl")
+        let dialect = self.settings.dialect;
+        policy::check(path, &text, dialect)?;
+        let is_template = dialect == Dialect::V0
+            || path.ends_with(".gotmpl")
             || self.world.variable("HELMFILE_RENDER_YAML") == Some("true");
         let mut whole: Option<Helmfile> = None;
         for (index, part) in text.split("\n---\n").enumerate() {
             let inherited = whole.as_ref().map(|whole| whole.environment.clone());
             let known = Known { inherited: inherited.as_ref().or(known.inherited), ..known };
             let rendered = match is_template {
-                true => self.rendered(known, directory, part).map_err(|error| {
-                    Error::from(format!("error during {path}.part.{index} parsing: {error}"))
-                })?,
+                true => {
+                    let foreseen = (dialect == Dialect::V0)
+                        .then(|| self.foreseen(known, directory, path, part, bases))
+                        .flatten();
+                    let seen = Known { inherited: foreseen.as_ref().or(known.inherited), ..known };
+                    self.rendered(seen, directory, part, false).map_err(|error| {
+                        Error::from(format!("error during {path}.part.{index} parsing: {error}"))
+                    })?
+                }
                 false => part.as_bytes().to_vec(),
             };
             let read = self.part(known, directory, path, &rendered, is_main, bases)?;
@@ -266,11 +275,35 @@ impl HelmfileLoader<'_> {
         }
     }
 
-    fn rendered(&self, known: Known<'_>, directory: &str, part: &str) -> Result<Vec<u8>> {
+    /// The environment of a part of an old helmfile, as far as the part says it before the environment is known.
+    ///
+    /// Parity(helmfile 0.79): whatever is wrong with the part is found when it is rendered once more.
+    fn foreseen(
+        &self,
+        known: Known<'_>,
+        directory: &str,
+        path: &str,
+        part: &str,
+        bases: &mut usize,
+    ) -> Option<Environment> {
+        let rendered = self.rendered(known, directory, part, true).ok()?;
+        let read = self.part(known, directory, path, &rendered, true, bases).ok()?;
+        Some(read.environment)
+    }
+
+    fn rendered(
+        &self,
+        known: Known<'_>,
+        directory: &str,
+        part: &str,
+        is_lenient: bool,
+    ) -> Result<Vec<u8>> {
         let environment = joined(known.inherited, known.given)
             .unwrap_or_else(|| Environment::new(&self.settings.environment));
         let data = environment_data(&environment, &self.settings.namespace, &environment.merged());
-        Renderer::new(self.world, self.place, directory, data).render(part.as_bytes())
+        let renderer = Renderer::new(self.world, self.place, directory, data);
+        let renderer = if is_lenient { renderer.lenient() } else { renderer };
+        renderer.render(part.as_bytes())
     }
 
     /// Reads one part: its documents, its bases, its environment.
@@ -284,7 +317,7 @@ impl HelmfileLoader<'_> {
         bases: &mut usize,
     ) -> Result<Helmfile> {
         let context = joined(known.inherited, known.given);
-        let mut spec = decode(path, text)?;
+        let mut spec = decode(path, text, self.settings.dialect)?;
         if !is_main && !spec.bases.is_empty() {
             return Err("nested `base` helmfile is unsupported. please submit a feature request if you need this!".into());
         }
@@ -405,7 +438,7 @@ impl Helmfile {
 }
 
 /// The documents of a part, merged.
-fn decode(path: &str, text: &[u8]) -> Result<State> {
+fn decode(path: &str, text: &[u8], dialect: Dialect) -> Result<State> {
     let hint = if path.ends_with(".gotmpl") {
         ""
     } else {
@@ -419,7 +452,9 @@ fn decode(path: &str, text: &[u8]) -> Result<State> {
     let documents = yaml::documents(text).map_err(|error| failed(1, error))?;
     let mut spec = State::default();
     for (index, document) in documents.iter().enumerate() {
-        let read = State::decode(document).map_err(|error| failed(index + 1, error))?;
+        let modern = (dialect == Dialect::V0).then(|| dialect::modern(document));
+        let read = State::decode(modern.as_ref().unwrap_or(document))
+            .map_err(|error| failed(index + 1, error))?;
         spec.merge(&read, How::Append);
     }
     Ok(spec)

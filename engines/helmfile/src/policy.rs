@@ -1,5 +1,6 @@
 //! What helmfile demands of the order of top-level keys. It reads lines, before anything is rendered or parsed.
 
+use crate::dialect::Dialect;
 use crate::error::Result;
 
 /// A top-level key, or the line that separates parts.
@@ -24,13 +25,16 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 /// Checks the text of a helmfile.
 ///
 /// # Errors
-/// No key at all, `environments` or `bases` behind `releases`, or `environments` and `releases` in one part.
-pub(crate) fn check(path: &str, text: &str) -> Result<()> {
+/// No key at all; since 1.0 also `environments` or `bases` behind `releases`, or `environments` and `releases` in one part.
+pub(crate) fn check(path: &str, text: &str, dialect: Dialect) -> Result<()> {
     let keys: Vec<&str> = lines(text)
         .filter_map(|line| if let Line::Key(key) = line { Some(key) } else { None })
         .collect();
     if keys.is_empty() {
         return Err(format!("no top-level config keys are found in {path}").into());
+    }
+    if dialect == Dialect::V0 {
+        return Ok(());
     }
     let ordered: Vec<&str> = keys
         .into_iter()
@@ -62,13 +66,14 @@ pub(crate) fn check(path: &str, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{Dialect, check};
 
     #[test]
     fn environments_and_releases_need_parts_of_their_own() {
-        assert!(check("f", "environments:\n  a: {}\n---\nreleases: []\n").is_ok());
-        assert!(check("f", "environments:\n  a: {}\nreleases: []\n").is_err());
-        assert!(check("f", "releases: []\n---\nbases: []\n").is_err());
-        assert!(check("f", "# nothing\n- a\n").is_err());
+        assert!(check("f", "environments:\n  a: {}\n---\nreleases: []\n", Dialect::V1).is_ok());
+        assert!(check("f", "environments:\n  a: {}\nreleases: []\n", Dialect::V1).is_err());
+        assert!(check("f", "releases: []\n---\nbases: []\n", Dialect::V1).is_err());
+        assert!(check("f", "environments:\n  a: {}\nreleases: []\n", Dialect::V0).is_ok());
+        assert!(check("f", "# nothing\n- a\n", Dialect::V1).is_err());
     }
 }

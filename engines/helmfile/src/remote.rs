@@ -194,7 +194,7 @@ impl Address {
 
     fn git(&self) -> Result<Source, String> {
         self.check_dir()?;
-        if self.parameters().any(|(key, _)| key == "sshkey") {
+        if self.parameter("sshkey").is_some() {
             return Err(
                 "`sshkey` is not supported, since addresses are printed: configure the key for ssh"
                     .to_owned(),
@@ -202,8 +202,7 @@ impl Address {
         }
         let (path, folder) = split_folder(&self.dir);
         let at = if self.user.is_empty() { String::new() } else { format!("{}@", self.user) };
-        let reference =
-            self.parameters().find(|(key, _)| *key == "ref").map_or("", |(_, value)| value);
+        let reference = self.parameter("ref").unwrap_or_default();
         Ok(Source::Git {
             host: format!("{}://{at}{}", self.scheme, self.host),
             path: path.to_owned(),
@@ -260,6 +259,11 @@ impl Address {
             "" => format!("/{}", self.file),
             dir => format!("/{dir}/{}", self.file),
         }
+    }
+
+    /// A parameter, as it was written.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Parameters as they were written.

@@ -1,5 +1,7 @@
 //! What a plan is asked for.
 
+use crate::dialect::Dialect;
+
 /// Settings of a plan; helmfile's global flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -7,6 +9,8 @@ pub struct Settings {
     pub file: String,
     /// The environment; `default` unless another one is wanted.
     pub environment: String,
+    /// For which version of helmfile the helmfiles were written.
+    pub dialect: Dialect,
     /// Selectors, of which a release has to match one.
     pub selectors: Vec<String>,
     /// Overrides the namespace of all releases.

@@ -27,6 +27,8 @@ pub(crate) struct Host {
     world: Arc<World>,
     place: Place,
     base: String,
+    /// What is not known yet is empty: a helmfile of before 1.0 is rendered for the first time.
+    is_lenient: bool,
 }
 
 impl sprig::World for Host {
@@ -61,8 +63,14 @@ pub(crate) struct Renderer {
 impl Renderer {
     /// `base` is the directory to which paths in templates are relative.
     pub(crate) fn new(world: &Arc<World>, place: &Place, base: &str, data: Value) -> Self {
-        let host = Host { world: Arc::clone(world), place: place.clone(), base: base.to_owned() };
-        Self { host, data }
+        let (world, place, base) = (Arc::clone(world), place.clone(), base.to_owned());
+        Self { host: Host { world, place, base, is_lenient: false }, data }
+    }
+
+    /// The same, for which what is not known is empty.
+    pub(crate) fn lenient(mut self) -> Self {
+        self.host.is_lenient = true;
+        self
     }
 
     /// What a text gives.
@@ -104,6 +112,9 @@ fn with_helpers(host: &Host) -> Result<Set> {
         Set::new(NAME, functions::functions()).with_missing_key(MissingKey::Error)
     });
     let mut set = EMPTY.clone();
+    if host.is_lenient {
+        set = set.with_missing_key(MissingKey::Zero);
+    }
     for path in host.place.glob(&join(&host.base, "_*.tpl"))? {
         let text = host.place.read(&path)?;
         set.parse(NAME, &text)

@@ -10,8 +10,8 @@ use golang::time::{Time, Zone};
 use tree::Memory;
 
 use crate::{
-    Address, Chart, Fetch, Format, Helm, List, Options, Plan, Printed, Program, Result, Run,
-    Settings, Template, Wanted, World,
+    Address, Chart, Dialect, Fetch, Format, Helm, List, Options, Plan, Printed, Program, Result,
+    Run, Settings, Template, Wanted, World,
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
@@ -369,4 +369,21 @@ fn a_lock_file_is_what_helmfile_writes() {
     let locked = unlocked.text(&versions, "2026-11-23T20:47:37Z").unwrap();
     let files = [("helmfile.lock", locked.as_str()), ("helmfile.yaml", HELMFILE)];
     assert!(listed(&files).unwrap().text.contains("my/c \t0.2.0"));
+}
+
+#[test]
+fn an_old_helmfile_is_a_template_whose_environments_stand_beside_its_releases() {
+    let text = "environments:\n  default: {values: [{n: 1}]}\nhelmDefaults: {tillerless: true, wait: true}\n\
+                charts:\n- name: r{{ .Environment.Values.n }}\n  chart: ./c\n  tls: true\n  \
+                values: [{v: {{ readFile (printf \"%s\" .Environment.Values.file) | quote }}}]\n";
+    let text = text.replace("[{n: 1}]", "[{n: 1, file: f}]");
+    let files = [("helmfile.yaml", text.as_str()), ("f", "read"), ("c/Chart.yaml", "name: c\n")];
+    let load = |dialect| {
+        let settings =
+            Settings { environment: "default".to_owned(), dialect, ..Settings::default() };
+        Plan::load(&Arc::new(world(&files)), "/", &settings)
+    };
+    let listed = load(Dialect::V0).unwrap().list(List::Table).unwrap();
+    assert!(listed.text.contains("\nr1"), "{}", listed.text);
+    assert!(load(Dialect::V1).is_err());
 }

@@ -31,8 +31,17 @@ pub struct Facts {
 pub struct Dependency {
     /// What it names.
     pub node: Node,
+    /// How it is named where people read it.
+    pub shown: String,
     /// What became of that.
     pub state: DependencyState,
+}
+
+impl Dependency {
+    /// An entry of `dependsOn`, which names an object of the same kind.
+    pub fn of_kind(node: Node, state: DependencyState) -> Self {
+        Self { shown: node.namespaced_name(), node, state }
+    }
 }
 
 /// How far a dependency is. The strings say why, as a fragment; an empty one adds nothing.
@@ -72,8 +81,13 @@ pub fn before_resolve(facts: &Facts) -> Gate {
     match &facts.cycle {
         // Differs(flux): its members wait for each other for ever; here they say so and stop.
         Some(path) if !facts.deleting => {
-            let path = Graph::cycle_text(path);
-            let text = format!("dependency cycle: {path}; remove one dependsOn");
+            let is_of_one =
+                |pair: &[Node]| pair[0].kind == pair[1].kind && pair[0].group == pair[1].group;
+            let what = match path.windows(2).all(is_of_one) {
+                true => "dependsOn",
+                false => "dependsOn or windlass.dev/depends-on",
+            };
+            let text = format!("dependency cycle: {}; remove one {what}", Graph::cycle_text(path));
             Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text))
         }
         None if !facts.deleting => within_window(facts),
@@ -102,8 +116,7 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
     }
     let mut strings = Vec::new();
     let mut on = BTreeSet::new();
-    for Dependency { node, state } in &facts.dependencies {
-        let name = node.namespaced_name();
+    for Dependency { node, shown: name, state } in &facts.dependencies {
         let (text, why) = match state {
             DependencyState::Ready => continue,
             DependencyState::Missing => (format!("dependency '{name}' not found"), ""),
@@ -136,7 +149,7 @@ mod tests {
     }
 
     fn dependency(name: &str, state: DependencyState) -> Dependency {
-        Dependency { node: node(name), state }
+        Dependency::of_kind(node(name), state)
     }
 
     /// Both answers for an object that depends on something missing.
@@ -196,6 +209,18 @@ mod tests {
         }
         let held = Facts { suspended: true, window: closed, ..Facts::default() };
         assert_eq!(before_resolve(&held), Gate::Suspended);
+    }
+
+    #[test]
+    fn a_cycle_across_kinds_names_the_annotation_too() {
+        let release = Node::new("helm.toolkit.fluxcd.io", "HelmRelease", "infra", "b");
+        let cycle = Some(vec![node("a"), release, node("a")]);
+        let Gate::Rest(rest) = before_resolve(&Facts { cycle, ..Facts::default() }) else {
+            panic!()
+        };
+        let text = "dependency cycle: Kustomization/infra/a → HelmRelease/infra/b → \
+                    Kustomization/infra/a; remove one dependsOn or windlass.dev/depends-on";
+        assert_eq!(rest.text(), text);
     }
 
     #[test]

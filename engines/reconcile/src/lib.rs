@@ -15,6 +15,7 @@
 mod conditions;
 mod corrections;
 mod cron;
+pub mod depends_on;
 mod drive;
 mod duration;
 mod gate;

@@ -13,7 +13,7 @@ use kustomize::{Error, Files, Inflation, Place, Repository};
 
 use super::web::{self, without_credentials};
 use super::worktree::{self, Astray, Worktree};
-use crate::git::{self, Content, Context, Credentials, Reference, Remote, RemoteUrl, Scheme};
+use crate::git::{self, Content, Context, Credentials, Remote, RemoteUrl, Scheme};
 use crate::http::Tls;
 
 /// Below it each repository has a folder of its own, in the order in which they are asked for.
@@ -155,40 +155,14 @@ impl<F: Files> Remotes<F> {
     }
 }
 
-/// Fetches what Git finds under a name, in Git's order: the full name, a tag, a branch.
+/// Fetches what Git finds under a name.
 fn checkout(
     remote: &Remote,
     reference: &str,
     content: &Content,
     context: &Context,
 ) -> Result<git::Checkout, git::Error> {
-    let is_hash = reference.len() == 40 && reference.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let named = |name: String| Reference::Name(name);
-    let candidates = match reference {
-        "" | "HEAD" => vec![named("HEAD".to_owned())],
-        sha if is_hash => {
-            vec![Reference::Commit { sha: sha.to_ascii_lowercase(), branch: None, name: None }]
-        }
-        name if name.starts_with("refs/") => vec![named(name.to_owned())],
-        name => {
-            // Git tries `refs/` first, which is of use only where more of the name is given.
-            let full = name.contains('/').then(|| named(format!("refs/{name}")));
-            let short = [Reference::Tag(name.to_owned()), Reference::Branch(name.to_owned())];
-            full.into_iter().chain(short).collect()
-        }
-    };
-    let mut last = None;
-    for candidate in &candidates {
-        match git::checkout(remote, candidate, content, context) {
-            Err(error @ git::Error::NoSuchRef { .. }) => last = Some(error),
-            otherwise => return otherwise,
-        }
-    }
-    let missing = || git::Error::NoSuchRef {
-        remote: remote.url.to_string(),
-        reference: format!("branch, tag or commit `{reference}`"),
-    };
-    Err(last.filter(|_| candidates.len() == 1).unwrap_or_else(missing))
+    git::named(remote, reference, |found| git::checkout(remote, found, content, context))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

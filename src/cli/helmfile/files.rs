@@ -48,7 +48,7 @@ impl Files for Disk {
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn below(top: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+pub(in crate::cli) fn below(top: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut left = vec![top.to_owned()];
     while let Some(folder) = left.pop() {

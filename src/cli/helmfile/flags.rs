@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use helmfile::{Options, Purpose, Settings};
+use helmfile::{Dialect, Options, Purpose, Settings};
 
 use crate::cli::time_limit;
 
@@ -474,6 +474,7 @@ impl Flags {
         let given = Some(self.environment.clone()).filter(|name| !name.is_empty());
         let environment = given.or_else(of_variable).filter(|name| !name.is_empty());
         Settings {
+            dialect: Dialect::V1,
             file: self.file.clone(),
             environment: environment.unwrap_or_else(|| "default".to_owned()),
             selectors: self.selector.clone(),

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Cursor;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,9 +12,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use helmfile::{Address, Fetch, Source, Wanted};
 use kustomize::{Files as _, Repository};
-use sources::archive::{ExtractOptions, extract_to_dir, unzip};
 use sources::bucket::{self, Endpoint, Identity, Remote, Server};
 use sources::disk::Disk;
+use sources::getter;
 use sources::http::Tls;
 use tempfile::TempDir;
 use tree::{Entry, Files as _, Kind, Memory, RelPath};
@@ -28,7 +27,7 @@ use crate::controllers::helmfile::charts::Charts;
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Fetches for one run of the command; nothing is kept after it.
-pub(super) struct Remotes {
+pub(in crate::cli) struct Remotes {
     disk: Disk,
     folder: TempDir,
     limit: Duration,
@@ -42,7 +41,7 @@ impl Remotes {
     ///
     /// # Errors
     /// There is no folder for temporary files.
-    pub(super) fn within(limit: Duration) -> Result<Self, String> {
+    pub(in crate::cli) fn within(limit: Duration) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("helmfile-").tempdir();
         let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
         let limit = if limit.is_zero() { LONGEST } else { limit };
@@ -130,7 +129,7 @@ impl Remotes {
             Source::S3 { region, bucket, key } => {
                 let data = self.object(&region, bucket, &key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
-                if [".tar.gz", ".tgz", ".zip"].iter().any(|ending| name.ends_with(ending)) {
+                if getter::is_archive(name) {
                     unpack(&data, place)?;
                 } else {
                     write_file(place, name, &data)?;
@@ -191,15 +190,7 @@ fn within(top: &Path, folder: &str) -> Result<String, String> {
 
 /// Takes an archive apart: gzip with tar, or zip.
 fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
-    let options = ExtractOptions::default();
-    if data.starts_with(&[0x1f, 0x8b]) {
-        return extract_to_dir(data, &options, place).map_err(|error| error.to_string());
-    }
-    if !data.starts_with(b"PK") {
-        return Err("it is neither a .tar.gz nor a .zip archive".to_owned());
-    }
-    let tree = unzip(Cursor::new(data), &options).map_err(|error| error.to_string())?;
-    write_below(&tree, place)
+    write_below(&getter::unpack(data)?, place)
 }
 
 /// Writes the files of a tree, whose paths lead nowhere else, into a folder.

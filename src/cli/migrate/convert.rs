@@ -1,11 +1,12 @@
-//! `windlass migrate from-argocd` and `from-helm-operator`: objects of other operators as those that windlass serves.
+//! `windlass migrate from-argocd`, `from-helm-operator` and `from-helmfile-operator`: objects of other operators as those that windlass serves.
 //!
 //! They are read from files or from the cluster and printed; nothing is written. What has no counterpart is told field by
 //! field: an object of which a part that decides what is applied cannot be converted is left out.
-//! Below: the two operators.
+//! Below: the operators.
 
 pub(super) mod argocd;
 pub(super) mod helm_operator;
+pub(super) mod helmfile_operator;
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,7 @@ const LIMIT: u64 = 16 << 20;
 /// How deep folders are searched.
 const DEPTH: usize = 32;
 
-/// The flags of both commands.
+/// The flags of these commands.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -263,6 +264,7 @@ pub(super) fn chart_repository(place: (&str, &str), url: &str, pass_credentials:
 }
 
 pub(super) const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
+pub(super) const HELMFILE: &str = "helmfile.windlass.dev/v1alpha1";
 pub(super) const HELM: &str = "helm.toolkit.fluxcd.io/v2";
 pub(super) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
 

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use crds::ResourceInventory;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, ReleaseRow, ReleaseState};
-use kube::core::{Resource as _, ResourceExt as _};
+use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Report, Status};
 use release::{Desired, Record};
 
+use super::model::{self, Model};
 use super::plan::Key;
-use super::{GROUP, OWNERSHIP, request};
+use super::request;
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::{report, status};
-use crate::controllers::kind::Controlled as _;
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
@@ -30,17 +30,17 @@ use crate::events::Event;
 const SOON: Duration = Duration::from_secs(2);
 
 /// See the module.
-pub(super) struct Book {
+pub(super) struct Book<K: Model> {
     pub(super) context: Arc<Context>,
-    latest: Arc<Latest<Helmfile>>,
-    pages: Mutex<Pages>,
+    latest: Arc<Latest<K>>,
+    pages: Mutex<Pages<K>>,
     /// One write at a time; whoever waits for it finds that it was about him, too.
     writing: tokio::sync::Mutex<()>,
 }
 
-struct Pages {
+struct Pages<K> {
     /// The Helmfile as our last write left it.
-    object: Arc<Helmfile>,
+    object: Arc<K>,
     rows: Vec<ReleaseRow>,
     /// What is told once it is written.
     events: Vec<Event>,
@@ -49,23 +49,19 @@ struct Pages {
     written: u64,
 }
 
-impl Book {
-    pub(super) fn new(
-        context: Arc<Context>,
-        latest: Arc<Latest<Helmfile>>,
-        object: Arc<Helmfile>,
-    ) -> Self {
+impl<K: Model> Book<K> {
+    pub(super) fn new(context: Arc<Context>, latest: Arc<Latest<K>>, object: Arc<K>) -> Self {
         let rows = status_of(&*object).releases;
         let pages = Pages { object, rows, events: Vec::new(), changed: 0, written: 0 };
         Self { context, latest, pages: Mutex::new(pages), writing: tokio::sync::Mutex::default() }
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
+    fn pages(&self) -> MutexGuard<'_, Pages<K>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The Helmfile as our last write left it.
-    pub(super) fn object(&self) -> Arc<Helmfile> {
+    pub(super) fn object(&self) -> Arc<K> {
         self.pages().object.clone()
     }
 
@@ -130,7 +126,7 @@ impl Book {
             (pages.object.clone(), pages.rows.clone(), events, pages.changed)
         };
         let before = status_of(&*object);
-        let after = crds::helmfile::HelmfileStatus { releases: rows, ..before.clone() };
+        let after = HelmfileStatus { releases: rows, ..before.clone() };
         let written = self.latest.write_status(&self.context, &object, &before, &after).await;
         let failed = |error: ClusterError| {
             let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
@@ -166,7 +162,7 @@ impl Book {
             "{}",
             event.message
         );
-        self.context.events.announce(&*object, Helmfile::CONTROLLER, event);
+        self.context.events.announce(&*object, K::CONTROLLER, event);
     }
 }
 
@@ -175,39 +171,40 @@ fn is_of(row: &ReleaseRow, key: &Key) -> bool {
 }
 
 /// An event of a release, as it is told of its Helmfile: facts have the prefix of its group.
-pub(super) fn event(of: &words::Event) -> Event {
+pub(super) fn event<K: Model>(of: &words::Event) -> Event {
+    let group = model::group::<K>();
     let event = report::event(of);
     let fact = |(key, value): (String, String)| {
         let name = key.rsplit('/').next().unwrap_or_default();
-        (format!("{GROUP}/{name}"), value)
+        (format!("{group}/{name}"), value)
     };
     Event { metadata: event.metadata.into_iter().map(fact).collect(), ..event }
 }
 
 /// A Helmfile as the owner of one of its releases.
-pub(super) struct ReleaseOwner {
-    pub(super) book: Arc<Book>,
+pub(super) struct ReleaseOwner<K: Model> {
+    pub(super) book: Arc<Book<K>>,
     pub(super) key: Key,
     /// What asks for the release, as it is known by now.
     pub(super) release: Mutex<Arc<HelmRelease>>,
 }
 
-impl ReleaseOwner {
+impl<K: Model> ReleaseOwner<K> {
     /// What asks for the release, as it is known by now.
     pub(super) fn release(&self) -> Arc<HelmRelease> {
         self.release.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Owner for ReleaseOwner {
+impl<K: Model> Owner for ReleaseOwner<K> {
     const KIND: &'static str = "Helmfile";
-    const OWNERSHIP: Ownership = OWNERSHIP;
+    const OWNERSHIP: Ownership = K::OWNERSHIP;
 
     fn labels(&self) -> Vec<(&'static str, String)> {
         let object = self.book.object();
         vec![
-            (OWNERSHIP.name, object.name_any()),
-            (OWNERSHIP.namespace, object.namespace().unwrap_or_default()),
+            (K::OWNERSHIP.name, object.name_any()),
+            (K::OWNERSHIP.namespace, object.namespace().unwrap_or_default()),
         ]
     }
 
@@ -237,7 +234,7 @@ impl Owner for ReleaseOwner {
                 }
             }
         });
-        told.events.iter().for_each(|told| self.book.tell(event(told)));
+        told.events.iter().for_each(|told| self.book.tell(event::<K>(told)));
         // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
         // journal has it until then.
         if told.ended.is_some() { Ok(()) } else { self.book.flush().await }
@@ -250,7 +247,7 @@ impl Owner for ReleaseOwner {
     fn is_overtaken(&self, desired: &Desired) -> bool {
         let object = self.book.object();
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let Some(now) = self.book.context.seen::<Helmfile>(&namespace, &name) else {
+        let Some(now) = self.book.context.seen::<K>(&namespace, &name) else {
             return false;
         };
         let is_deleted = now.meta().deletion_timestamp.is_some();

@@ -39,8 +39,13 @@ impl Beside {
             let path = RelPath::parse(path).map_err(|error| error.to_string())?;
             builder.file(&path, data, false).map_err(|error| error.to_string())?;
         }
-        self.more().insert(name.to_owned(), Arc::new(builder.build()));
-        Ok(format!("/{BESIDE}/{name}"))
+        Ok(self.put_tree(name, builder.build()))
+    }
+
+    /// Puts a tree beside the source, and says where: an absolute path.
+    pub(super) fn put_tree(&self, name: &str, tree: Memory) -> String {
+        self.more().insert(name.to_owned(), Arc::new(tree));
+        format!("/{BESIDE}/{name}")
     }
 
     /// The tree that has a path, and the path in it.

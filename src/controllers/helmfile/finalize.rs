@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::helmfile::Helmfile;
 use objects::Masking;
 
 use super::book::Book;
 use super::keep::Run;
+use super::model::Model;
 use super::plan::Key;
 use super::wish::{self, Timeouts};
 use super::{Came, Ended, Session, report};
@@ -16,23 +16,21 @@ use crate::controllers::applier::Leaving;
 use crate::controllers::hold;
 use crate::events::{Event, Severity};
 
-impl Session {
+impl<K: Model> Session<K> {
     /// The object goes: so do its releases, by policy.
-    pub(super) async fn finalize(
-        &self,
-        object: &Arc<Helmfile>,
-    ) -> Result<Leaving<Helmfile>, ClusterError> {
-        let rows = object.status.as_ref().map(|it| it.releases.as_slice()).unwrap_or_default();
-        let stays = !wish::uninstalls(&object.spec) || hold::is_suspended(&**object, self.began);
+    pub(super) async fn finalize(&self, object: &Arc<K>) -> Result<Leaving<K>, ClusterError> {
+        let spec = object.asked();
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let stays = !wish::uninstalls(&spec) || hold::is_suspended(&**object, self.began);
         if stays || rows.is_empty() {
             return Ok(Leaving::Done(object.clone()));
         }
-        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let target = match self.finalize_target(object).await? {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(Leaving::Done(object.clone())),
             Err(rest) => {
-                let ended = Ended::early(object, rest);
+                let ended: Ended<K> = Ended::early(object, rest);
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
@@ -44,6 +42,7 @@ impl Session {
         let (book, secrets) = (Arc::new(book), Masking::default());
         let run = Run {
             object,
+            spec: &spec,
             target: &target,
             timeouts: &timeouts,
             book: &book,
@@ -61,7 +60,7 @@ impl Session {
             return Ok(Leaving::Done(book.object()));
         }
         let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended = Ended::early(&book.object(), rest);
+        let mut ended: Ended<K> = Ended::early(&book.object(), rest);
         ended.came = Came { book: Some(book), ..Came::default() };
         Ok(Leaving::Later(Box::new(ended), Some(timeouts)))
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, ReleaseRow, ReleaseState, SuspendedRelease};
+use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use reconcile::{Node, Rest, Time, Wake, WindowState};
@@ -14,6 +14,7 @@ use release::Desired;
 use release::phase::Gates;
 
 use super::book::{Book, ReleaseOwner};
+use super::model::Model;
 use super::plan::{Key, Planned, PlannedRelease};
 use super::wish::Timeouts;
 use super::{Session, request};
@@ -74,11 +75,13 @@ pub(super) enum Outcome {
 pub(super) type Outcomes = BTreeMap<Key, Outcome>;
 
 /// What all releases of a run have in common.
-pub(super) struct Run<'r> {
-    pub(super) object: &'r Arc<Helmfile>,
+pub(super) struct Run<'r, K: Model> {
+    pub(super) object: &'r Arc<K>,
+    /// What it asks for.
+    pub(super) spec: &'r HelmfileSpec,
     pub(super) target: &'r Arc<Target>,
     pub(super) timeouts: &'r Timeouts,
-    pub(super) book: &'r Arc<Book>,
+    pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<Node>,
@@ -87,11 +90,11 @@ pub(super) struct Run<'r> {
 
 /// Whether a release is suspended by itself, and by which entry.
 pub(super) fn suspension<'s>(
-    object: &'s Helmfile,
+    spec: &'s HelmfileSpec,
     key: &Key,
     now: Time,
 ) -> Option<&'s SuspendedRelease> {
-    object.spec.suspended_releases.iter().find(|entry| {
+    spec.suspended_releases.iter().find(|entry| {
         entry.name == key.name
             && entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
             && entry.until.as_ref().is_none_or(|until| until.0 > now)
@@ -99,13 +102,12 @@ pub(super) fn suspension<'s>(
 }
 
 /// When the next suspension of a release ends.
-pub(super) fn next_end(object: &Helmfile, now: Time) -> Option<Time> {
-    let ends =
-        object.spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
+pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
+    let ends = spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
     ends.filter(|end| *end > now).min()
 }
 
-impl Session {
+impl<K: Model> Session<K> {
     /// The node of a release, under which its objects are watched.
     pub(super) fn part(&self, key: &Key) -> Node {
         self.node.part(&key.to_string())
@@ -122,7 +124,7 @@ impl Session {
     }
 
     /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
-    pub(super) fn enter(&self, planned: &Planned, book: &Book) {
+    pub(super) fn enter(&self, planned: &Planned, book: &Book<K>) {
         let known = book.rows();
         let mut rows = Vec::with_capacity(planned.releases.len());
         for release in &planned.releases {
@@ -147,7 +149,7 @@ impl Session {
     }
 
     /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
-    pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_>) -> Option<Outcomes> {
+    pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_, K>) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         let mut left: Vec<&PlannedRelease> = planned.releases.iter().collect();
         let mut under_way = FuturesUnordered::new();
@@ -190,16 +192,16 @@ impl Session {
         }
     }
 
-    async fn keep_one(&self, planned: &PlannedRelease, run: &Run<'_>) -> Option<Outcome> {
+    async fn keep_one(&self, planned: &PlannedRelease, run: &Run<'_, K>) -> Option<Outcome> {
         let (key, node) = (&planned.key, self.part(&planned.key));
-        let spec = request::spec(run.object, key, &planned.operation, run.timeouts);
+        let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
         let digest = request::digest(planned, &spec);
         let remembered = self.remembered(key);
         let row = run.book.row(key);
-        let suspended = suspension(run.object, key, run.now);
+        let suspended = suspension(run.spec, key, run.now);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
-                && last.generation == run.object.metadata.generation
+                && last.generation == run.object.meta().generation
                 && !marks::is_asked(&**run.object)
                 && !run.woken.contains(&node)
         });
@@ -245,13 +247,13 @@ impl Session {
                 row.chart = Some(chart);
             }
         });
-        let generation = run.object.metadata.generation;
+        let generation = run.object.meta().generation;
         remembered.set_last(Some(Last { digest, generation, rest: rest.clone() }));
         Some(if settled { Outcome::Kept } else { Outcome::Rests(rest) })
     }
 
     /// How a release was left, if nothing can have changed since.
-    fn unchanged(&self, last: &Last, node: &Node, run: &Run<'_>) -> Option<Outcome> {
+    fn unchanged(&self, last: &Last, node: &Node, run: &Run<'_, K>) -> Option<Outcome> {
         match &last.rest {
             Rest::Settled(..) => run.target.watcher().is_calm(node).then_some(Outcome::Kept),
             Rest::Stalled(..) => Some(Outcome::Rests(last.rest.clone())),
@@ -265,14 +267,14 @@ impl Session {
     /// What is wished for a release: of a plan, or that it stops or goes.
     fn wish(
         &self,
-        run: &Run<'_>,
+        run: &Run<'_, K>,
         key: &Key,
         spec: crds::helm::HelmReleaseSpec,
         planned: Option<&PlannedRelease>,
         row: Option<&ReleaseRow>,
         (is_suspended, is_leaving): (bool, bool),
     ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
-        let object = request::as_helm_release(run.object, key, spec, row, is_leaving);
+        let object = request::as_helm_release(&**run.object, key, spec, row, is_leaving);
         let (timeouts, ignore) = request::checked(&object)?;
         let settings = &self.context.settings;
         let parts = match planned {
@@ -303,7 +305,7 @@ impl Session {
     /// changed meanwhile.
     async fn drive(
         &self,
-        run: &Run<'_>,
+        run: &Run<'_, K>,
         key: &Key,
         wish: Arc<Wish>,
         object: HelmRelease,
@@ -348,7 +350,7 @@ impl Session {
 
     /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
     /// in the answer.
-    pub(super) async fn stop_all(&self, run: &Run<'_>) -> Option<Outcomes> {
+    pub(super) async fn stop_all(&self, run: &Run<'_, K>) -> Option<Outcomes> {
         let rows = run.book.rows();
         let open = rows.iter().filter(|row| super::report::is_under_way(row));
         let open: Vec<Key> = open
@@ -356,7 +358,7 @@ impl Session {
             .collect();
         let mut outcomes = Outcomes::new();
         for key in open {
-            let spec = request::spec(run.object, &key, &request::unplanned(), run.timeouts);
+            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
             let row = run.book.row(&key);
             let made = self.wish(run, &key, spec, None, row.as_ref(), (true, false));
             let (wish, object) = match made {
@@ -377,7 +379,7 @@ impl Session {
 
     /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
     /// gone yet is in the answer.
-    pub(super) async fn uninstall(&self, leaving: &[Key], run: &Run<'_>) -> Option<Outcomes> {
+    pub(super) async fn uninstall(&self, leaving: &[Key], run: &Run<'_, K>) -> Option<Outcomes> {
         for key in leaving {
             run.book.update(key, |row| row.state = ReleaseState::Uninstalling);
         }
@@ -416,8 +418,8 @@ impl Session {
         }
     }
 
-    async fn uninstall_one(&self, key: &Key, run: &Run<'_>) -> Option<Rest> {
-        let spec = request::spec(run.object, key, &request::unplanned(), run.timeouts);
+    async fn uninstall_one(&self, key: &Key, run: &Run<'_, K>) -> Option<Rest> {
+        let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
         let row = run.book.row(key);
         let made = self.wish(run, key, spec, None, row.as_ref(), (false, true));
         let (wish, object) = match made {
@@ -429,7 +431,7 @@ impl Session {
     }
 
     /// What holds releases at their phases: windows.
-    fn gates(&self, object: &Helmfile) -> Gates {
+    fn gates(&self, object: &K) -> Gates {
         let closes = match window::state(object, self.began) {
             None => None,
             Some(WindowState::Open { until, .. }) => until,

@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 
 use crds::Status as _;
-use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseRow, ReleaseState};
-use kube::core::{Resource as _, ResourceExt as _};
+use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
 
-use super::GROUP;
 use super::keep::{Outcome, Outcomes};
+use super::model::{self, Model};
+use crate::controllers::applier;
+use crate::controllers::dependencies::shortened;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::marks;
 use crate::controllers::record::{conditions_of, listed, status_of};
@@ -19,11 +21,17 @@ use crate::events::{Event, Severity};
 /// Whether the same helmfile and values can give something else: it draws randomness or the time.
 pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";
 
+/// Whether the spec has fields of helmfile-operator that have no effect here.
+pub(super) const WITHOUT_EFFECT: &str = "LegacyFieldsIgnored";
+
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 1] = [NON_DETERMINISTIC];
+pub(super) const OWNED: [&str; 2] = [NON_DETERMINISTIC, WITHOUT_EFFECT];
 
 /// The helmfile calls functions that draw randomness or the time.
 const DRAWS: Reason = Reason::new("DrawsValues");
+
+/// The spec has fields that only a Pod could follow.
+const NOT_USED: Reason = Reason::new("NoEffect");
 
 /// A release failed.
 const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
@@ -107,8 +115,8 @@ pub(super) struct Run<'r> {
 }
 
 /// The status before and after, and what is told.
-pub(super) fn report(
-    object: &Helmfile,
+pub(super) fn report<K: Model>(
+    object: &K,
     run: Run<'_>,
 ) -> (HelmfileStatus, HelmfileStatus, Option<Event>) {
     let before = status_of(object);
@@ -128,6 +136,10 @@ pub(super) fn report(
             conditions.set(NON_DETERMINISTIC, Status::True, DRAWS, &text)
         }
     };
+    let conditions = match without_effect(object) {
+        None => conditions,
+        Some(text) => conditions.set(WITHOUT_EFFECT, Status::True, NOT_USED, &text),
+    };
     after.conditions = listed(conditions.finish(run.rest));
     if let Some(rows) = run.rows {
         after.releases = rows;
@@ -145,12 +157,12 @@ pub(super) fn report(
     if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
         after.set_observed_generation(generation);
     }
-    let event = event(&before, &after, &run.rest.clone(), run.revision);
+    let event = event::<K>(&before, &after, &run.rest.clone(), run.revision);
     (before, after, event)
 }
 
 /// What is told of the whole: what each release did is told by it.
-fn event(
+fn event<K: Model>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
     rest: &Rest,
@@ -170,7 +182,9 @@ fn event(
     };
     let metadata = match revision.is_empty() {
         true => BTreeMap::new(),
-        false => BTreeMap::from([(format!("{GROUP}/revision"), revision.to_owned())]),
+        false => {
+            BTreeMap::from([(format!("{}/revision", model::group::<K>()), revision.to_owned())])
+        }
     };
     is_told.then(|| Event {
         severity,
@@ -178,6 +192,53 @@ fn event(
         message: rest.text().to_owned(),
         metadata,
     })
+}
+
+/// What is said of fields that have no effect.
+fn without_effect<K: Model>(object: &K) -> Option<String> {
+    let fields = object.without_effect();
+    let told: Vec<String> =
+        fields.iter().map(|(field, why)| format!("{field} has no effect: {why}")).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// What others depend on: the whole, and each release of it.
+pub(super) fn announcement<K: Model>(object: &K) -> String {
+    let status = object.status();
+    let revision = status.and_then(|it| it.last_applied_revision.as_deref());
+    let mut text = applier::announcement(object, revision);
+    for row in status.into_iter().flat_map(|it| &it.releases) {
+        let revision = row.revision.unwrap_or_default();
+        text.push_str(&format!(" {}/{} {} {revision}", row.namespace, row.name, row.state));
+    }
+    text
+}
+
+/// Why a release is not there as the helmfile says, for who depends on it; `None` if it is.
+pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<String> {
+    let ready = object.condition("Ready");
+    if ready.and_then(|it| it.observed_generation) != object.meta().generation {
+        return Some("the latest generation of its Helmfile has not been reconciled".to_owned());
+    }
+    let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+    let is_it = |row: &&ReleaseRow| match release.split_once('/') {
+        Some((namespace, name)) => row.namespace == namespace && row.name == name,
+        None => row.name == release,
+    };
+    let mut rows = rows.iter().filter(is_it);
+    let Some(row) = rows.next() else {
+        return Some("the helmfile has no such release".to_owned());
+    };
+    if rows.next().is_some() {
+        return Some(format!(
+            "several namespaces have a release {release}: name it NAMESPACE/NAME"
+        ));
+    }
+    if row.state == ReleaseState::Ready {
+        return None;
+    }
+    let message = row.message.as_deref().map(shortened).unwrap_or_default();
+    Some(format!("it is {}{}{message}", row.state, if message.is_empty() { "" } else { ": " }))
 }
 
 /// Whether a row says that an operation may be under way.

@@ -9,7 +9,7 @@ use crds::helm::{
     InstallRemediation, InstallStrategy, Rollback, ServerSideApplyMode, Uninstall, Upgrade,
     UpgradeRemediation, UpgradeStrategy,
 };
-use crds::helmfile::{Helmfile, ReleaseRow};
+use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
@@ -18,6 +18,7 @@ use release::snapshot;
 use release::status::Status;
 use sha2::{Digest as _, Sha256};
 
+use super::model::Model;
 use super::plan::{Key, PlannedRelease};
 use super::wish::Timeouts;
 use crate::controllers::helm_release::{status, wish};
@@ -30,14 +31,14 @@ pub(super) fn unplanned() -> Operation {
 
 /// The spec of the HelmRelease that would ask for the same.
 pub(super) fn spec(
-    helmfile: &Helmfile,
+    asked: &HelmfileSpec,
     key: &Key,
     operation: &Operation,
     timeouts: &Timeouts,
 ) -> HelmReleaseSpec {
     let seconds = |seconds: Option<u64>| seconds.map(|it| GoDuration::from(format!("{it}s")));
     let duration = |it| GoDuration::from(reconcile::format_duration(it));
-    let wait = operation.wait || helmfile.spec.wait;
+    let wait = operation.wait || asked.wait;
     let retry = Some(duration(timeouts.retry));
     let (disable_wait, disable_wait_for_jobs) = (!wait, !(wait && operation.wait_for_jobs));
     let crds = operation.skips_crds.then_some(CrdsPolicy::Skip);
@@ -46,13 +47,12 @@ pub(super) fn spec(
         false => (ActionStrategy::RetryOnFailure, false),
     };
     let retry_interval = retry.filter(|_| !rolls_back);
-    let drift = helmfile
-        .spec
+    let drift = asked
         .drift_detection
         .clone()
         .unwrap_or(DriftDetection { mode: Some(DriftDetectionMode::Enabled), ignore: Vec::new() });
     HelmReleaseSpec {
-        interval: helmfile.spec.interval.clone(),
+        interval: asked.interval.clone(),
         release_name: Some(key.name.clone()),
         target_namespace: Some(key.namespace.clone()),
         storage_namespace: Some(key.namespace.clone()),
@@ -114,8 +114,8 @@ pub(super) fn spec(
 }
 
 /// The HelmRelease that would ask for a release of a Helmfile, with what is known of the release.
-pub(super) fn as_helm_release(
-    helmfile: &Helmfile,
+pub(super) fn as_helm_release<K: Model>(
+    helmfile: &K,
     key: &Key,
     spec: HelmReleaseSpec,
     known: Option<&ReleaseRow>,
@@ -125,7 +125,7 @@ pub(super) fn as_helm_release(
     let meta = &mut release.metadata;
     meta.namespace = helmfile.namespace();
     meta.uid = helmfile.uid();
-    meta.generation = helmfile.metadata.generation;
+    meta.generation = helmfile.meta().generation;
     meta.deletion_timestamp = is_leaving.then(|| Time(jiff::Timestamp::now()));
     if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
         let annotations = meta.annotations.get_or_insert_default();
@@ -133,8 +133,7 @@ pub(super) fn as_helm_release(
     }
     let mut status = known.map(|row| row.status.clone()).unwrap_or_default();
     // What was asked of the whole was asked of each.
-    let asked = helmfile.status.as_ref().and_then(|it| it.last_handled_reconcile_at.clone());
-    status.last_handled_reconcile_at = asked;
+    status.last_handled_reconcile_at = helmfile.last_handled_reconcile_at().map(str::to_owned);
     release.status = Some(status);
     release
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crds::ConfigKind;
 use crds::helm::{HelmRelease, HelmReleaseSpec};
-use crds::helmfile::{Helmfile, HelmfileSpec};
+use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
-use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake};
 
+use super::origin;
 use crate::controllers::helm_release::values::{self, Values};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::reference::References;
@@ -40,6 +40,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
             Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
         })
     };
+    origin::check(spec)?;
     let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
     let retry = interval.clamp(SHORTEST_INTERVAL, RETRY);
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
@@ -79,20 +80,22 @@ pub(crate) struct Named {
 }
 
 /// Reads what `valuesFrom` and `envFrom` name.
-pub(super) async fn read(object: &Helmfile, references: &mut References) -> Result<Named, Rest> {
-    let spec = &object.spec;
-    let namespace = object.namespace().unwrap_or_default();
-    let variables = variables(object, references, &namespace).await;
+pub(super) async fn read(
+    spec: &HelmfileSpec,
+    (namespace, name): (&str, &str),
+    references: &mut References,
+) -> Result<Named, Rest> {
+    let variables = variables(spec, references, namespace).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
-        &object.name_any(),
+        name,
         HelmReleaseSpec {
             values: spec.values.clone(),
             values_from: spec.values_from.clone(),
             ..HelmReleaseSpec::default()
         },
     );
-    like.metadata.namespace = Some(namespace);
+    like.metadata.namespace = Some(namespace.to_owned());
     let Values { map, secrets, .. } = values::read(&like, references).await?;
     let text = helm::values::yaml(&map)
         .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
@@ -102,14 +105,14 @@ pub(super) async fn read(object: &Helmfile, references: &mut References) -> Resu
 
 /// The environment variables, and those of them that came from Secrets.
 async fn variables(
-    object: &Helmfile,
+    spec: &HelmfileSpec,
     references: &mut References,
     namespace: &str,
 ) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Rest> {
     let (mut all, mut hidden) = (BTreeMap::new(), Vec::new());
     let mut problem = None;
     // All of it is watched before any of it is missed.
-    for source in &object.spec.env_from {
+    for source in &spec.env_from {
         let (kind, name) = (source.kind, &source.name);
         let found = match kind {
             ConfigKind::Secret => {
@@ -143,6 +146,6 @@ async fn variables(
     if let Some(text) = problem {
         return Err(Rest::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
     }
-    all.extend(object.spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
+    all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
     Ok((all, hidden))
 }

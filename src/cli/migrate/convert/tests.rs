@@ -1,6 +1,7 @@
 //! What is converted is what windlass reads, and nothing is forgotten in silence.
 
 use crds::helm::HelmRelease;
+use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
 use crds::source::{GitRepository, HelmRepository, OCIRepository};
 use expect_test::{Expect, expect};
@@ -25,6 +26,7 @@ fn is_read(object: &Value) {
         "OCIRepository" => again::<OCIRepository>(object),
         "Kustomization" => again::<Kustomization>(object),
         "HelmRelease" => again::<HelmRelease>(object),
+        "Helmfile" => again::<Helmfile>(object),
         other => panic!("{other}"),
     };
     // Defaults of the schema are written, too.
@@ -423,4 +425,50 @@ fn files_of_a_folder_are_converted_in_the_order_of_their_names() {
     let found = from_files(&[folder.path().to_owned()]).unwrap();
     assert_eq!(found.iter().map(Object::kind).collect::<Vec<_>>(), ["A", "B", "C"]);
     assert!(from_files(&[at("none")]).is_err());
+}
+
+#[test]
+fn a_helmfile_of_helmfile_operator_keeps_its_address_values_and_variables() {
+    let yaml = "apiVersion: apps.mumoshu.github.io/v1alpha1
+kind: Helmfile
+metadata: {name: myapp, namespace: shop, finalizers: [helmfile-operator]}
+spec:
+  source: git::https://github.com/mumoshu/helmfile-operator//pkg/examplecontroller@assets
+  version: master
+  image: {repository: quay.io/examplecom/example, tag: v1.2.3}
+  values: {foo: FOO}
+  envvars: {bar: BAR, number: 1}
+";
+    let expected = expect![[r#"
+        ---
+        apiVersion: helmfile.windlass.dev/v1alpha1
+        kind: Helmfile
+        metadata:
+          name: myapp
+          namespace: shop
+        spec:
+          deletionPolicy: Orphan
+          dialect: v0
+          env:
+          - name: bar
+            value: BAR
+          - name: number
+            value: "1"
+          interval: 1m
+          source: git::https://github.com/mumoshu/helmfile-operator//pkg/examplecontroller@assets?ref=master
+          values:
+            foo: FOO
+        ! spec.version master had no effect in helmfile-operator: now it is the reference
+        ! spec.image has no effect any more: no Pod is run
+        ! releases without a namespace are in shop now, where helmfile-operator had them in default: set spec.targetNamespace to adopt those
+        ! once it is Ready, delete its applier: kubectl --namespace default delete deployment --selector app=helmfile-operator-myapp
+        ! remove the finalizers of helmfile-operator from the old object before it is deleted
+    "#]];
+    check(&helmfile_operator::OPERATOR, yaml, &expected);
+    let built_in = yaml.replace(
+        "git::https://github.com/mumoshu/helmfile-operator//pkg/examplecontroller@assets",
+        "assets",
+    );
+    let Converted { obstacles, .. } = convert(&helmfile_operator::OPERATOR, &built_in);
+    assert!(obstacles[0].contains("a path in the image"), "{obstacles:?}");
 }

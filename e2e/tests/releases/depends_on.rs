@@ -1,0 +1,84 @@
+//! Objects of one kind wait for those of another, and for single releases of a Helmfile (`windlass.dev/depends-on`).
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const DEPENDS_ON: &str = "windlass.dev/depends-on";
+
+const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+
+fn says(object: &DynamicObject) -> String {
+    condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn depend(story: &Story, target: &Target, on: Value) -> Result<()> {
+    story.merge(target, json!({"metadata": {"annotations": {DEPENDS_ON: on}}})).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_told() -> Result<()> {
+    let story = Story::with_windlass("depends-on").await?;
+    let place = story.namespace.clone();
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/config.yaml", CONFIG)]).await?;
+    let front = charts.release("front", json!({"suspend": true, "values": {"value": "f"}})).await?;
+    depend(&story, &front, json!(format!("Helmfile/{place}/shop#db"))).await?;
+    story.merge(&front, json!({"spec": {"suspend": false}})).await?;
+    let missing = format!("dependency 'Helmfile/{place}/shop#db' not found");
+    story.await_object(&front, SOON, |object| says(object).contains(&missing)).await?;
+
+    // One release is there and another one fails: who needs the first goes on, who needs all waits.
+    let broken = CONFIG.replace("{{ .Chart.Version }}", "{{ required \"no size\" .Values.size }}");
+    let helmfile = "releases:\n- {name: db, chart: ./app}\n- {name: web, chart: ./broken}\n";
+    let upstream = story
+        .follow(
+            "shop",
+            &[
+                ("app/Chart.yaml", CHART.to_owned()),
+                ("app/templates/config.yaml", CONFIG.to_owned()),
+                ("broken/Chart.yaml", CHART.to_owned()),
+                ("broken/templates/config.yaml", broken),
+                ("helmfile.yaml", helmfile.to_owned()),
+                ("all/map.yaml", config_map("all", "1")),
+            ],
+        )
+        .await?;
+    story.kustomization("all", "shop", json!({"path": "all", "suspend": true})).await?;
+    let all = Target::kustomization("all");
+    depend(&story, &all, json!("Helmfile/shop, HelmRelease/front")).await?;
+    story.merge(&all, json!({"spec": {"suspend": false}})).await?;
+    let shop = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    story
+        .apply_value(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+            "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
+        .await?;
+    story.await_failure(&shop, "ReleaseFailed").await?;
+    story.await_ready(&front).await?;
+    story.await_value("front-config", "f").await?;
+    let waits = format!("dependency 'Helmfile/{place}/shop' is not ready");
+    story.await_object(&all, SOON, |object| says(object).contains(&waits)).await?;
+    ensure!(story.read(&Target::config_map("all")).await?.is_none(), "it was applied");
+    upstream.push(&[("helmfile.yaml", helmfile.replace("./broken", "./app"))]).await?;
+    story.await_ready(&shop).await?;
+    story.await_value("all", "1").await?;
+
+    // A cycle across kinds is told with its path, and ends with the annotation.
+    depend(&story, &shop, json!("HelmRelease/front")).await?;
+    let text = story.await_failure(&shop, "DependencyCycle").await?;
+    let path = format!("Helmfile/{place}/shop → HelmRelease/{place}/front → Helmfile/{place}/shop");
+    ensure!(text.contains(&path), "{text}");
+    depend(&story, &shop, Value::Null).await?;
+    story.await_ready(&shop).await?;
+
+    // What cannot be read is told.
+    depend(&story, &all, json!("Secret/login")).await?;
+    let text = story.await_failure(&all, "InvalidDependency").await?;
+    ensure!(text.contains("`Secret/") && text.contains("Kustomization"), "{text}");
+    story.end().await
+}

@@ -1,0 +1,155 @@
+//! Bundles: a directory with a helmfile that has, beside the helmfile, everything that is elsewhere, locked by digests.
+//!
+//! Here: the lock. Elsewhere: making a bundle (`windlass bundle`), reading from one (`controllers::helmfile`).
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::deps::Wanted;
+use crate::remote::{Address, Source};
+use crate::yaml;
+
+/// The directory of what a bundle has of other servers.
+pub const FOLDER: &str = "windlass-bundle";
+
+/// The lock in it.
+pub const LOCK: &str = "lock.yaml";
+
+/// How many entries a lock may have.
+const MOST: usize = 4_096;
+
+/// What a bundle has of other servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bundle {
+    /// Charts and addresses, in the order of their ids.
+    pub entries: Vec<Entry>,
+}
+
+/// A chart, or what an address names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Entry {
+    /// What it was asked for by: [`chart_id`] or [`address_id`].
+    pub id: String,
+    /// The same for people.
+    pub of: String,
+    /// The archive in the directory of the bundle.
+    pub file: String,
+    /// `sha256:…` of the archive.
+    pub digest: String,
+}
+
+/// What tells a chart from others.
+#[must_use]
+pub fn chart_id(chart: &Wanted) -> String {
+    let Wanted { url, name, range, .. } = chart;
+    id(&[url, name, range])
+}
+
+/// What tells what an address names from others. The user does not count, who may be another one.
+#[must_use]
+pub fn address_id(address: &Address) -> String {
+    let Address { getter, scheme, host, dir, file, query, .. } = address;
+    // Of one web server, each file is another one.
+    let is_file = matches!(address.source(), Ok(Source::File { .. }));
+    id(&[getter, scheme, host, dir, if is_file { file } else { "" }, query])
+}
+
+fn id(parts: &[&str]) -> String {
+    hex::encode(Sha256::digest(parts.join("\n")))
+}
+
+/// `sha256:…` of an archive.
+#[must_use]
+pub fn digest(archive: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(archive)))
+}
+
+impl Bundle {
+    /// Reads a lock.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let failed = |why: String| format!("{FOLDER}/{LOCK}: {why}");
+        let value = yaml::read(text).map_err(|error| failed(error.to_string()))?;
+        let read: Self =
+            serde_json::from_value(value).map_err(|error| failed(error.to_string()))?;
+        if read.entries.len() > MOST {
+            return Err(failed(format!("it has more than {MOST} entries")));
+        }
+        let is_name =
+            |file: &str| !file.is_empty() && !file.contains('/') && !file.starts_with('.');
+        match read.entries.iter().find(|entry| !is_name(&entry.file)) {
+            Some(entry) => Err(failed(format!("`{}` is not the name of a file", entry.file))),
+            None => Ok(read),
+        }
+    }
+
+    /// The text of the lock.
+    ///
+    /// # Errors
+    /// It cannot be written as YAML.
+    pub fn text(&self) -> Result<String, String> {
+        let value = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        goyaml::emit(&value).map_err(|error| error.to_string())
+    }
+
+    /// The entry with an id.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
+    }
+}
+
+impl Entry {
+    /// Whether an archive is the one that was locked.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn check(&self, archive: &[u8]) -> Result<(), String> {
+        let found = digest(archive);
+        if found == self.digest {
+            return Ok(());
+        }
+        Err(format!(
+            "{FOLDER}/{} is not what was locked: its digest is {found}, and {} is wanted; make the bundle anew",
+            self.file, self.digest
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_read_as_it_was_written_and_leads_nowhere_else() {
+        let entry = Entry {
+            id: "a".to_owned(),
+            of: "chart web 1.x of https://charts.example".to_owned(),
+            file: "a.tgz".to_owned(),
+            digest: digest(b"text"),
+        };
+        let bundle = Bundle { entries: vec![entry.clone()] };
+        let text = bundle.text().unwrap();
+        assert_eq!(Bundle::parse(text.as_bytes()), Ok(bundle.clone()));
+        assert_eq!(bundle.find("a"), Some(&entry));
+        assert!(entry.check(b"text").is_ok());
+        assert!(entry.check(b"other").unwrap_err().contains("make the bundle anew"));
+        for file in ["../a.tgz", "", ".", "/a"] {
+            let other = text.replace("a.tgz", file);
+            assert!(Bundle::parse(other.as_bytes()).is_err(), "{file}");
+        }
+        assert!(Bundle::parse(b"entries: 1").is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_repository_are_one_entry_whoever_asks() {
+        let id = |text: &str| address_id(&Address::parse(text).unwrap());
+        assert_eq!(id("git::https://h/r@a?ref=1"), id("git::https://u:p@h/r@b?ref=1"));
+        assert_ne!(id("git::https://h/r@a?ref=1"), id("git::https://h/r@a?ref=2"));
+        assert_ne!(id("https://h/a.yaml"), id("https://h/b.yaml"));
+    }
+}

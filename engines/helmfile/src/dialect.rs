@@ -1,0 +1,64 @@
+//! Helmfiles of versions before 1.0: keys that are called otherwise today, and those of Helm 2 that say nothing any more.
+//!
+//! Elsewhere: that such helmfiles are rendered twice (`load.rs`).
+
+use goyaml::v3::Node;
+
+/// For which version of helmfile helmfiles were written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// Before 1.0: every helmfile is a template, and environments and releases may stand in one part.
+    V0,
+    /// Since 1.0.
+    #[default]
+    V1,
+}
+
+/// Old names of top-level keys, and today's.
+const RENAMED: [(&str, &str); 2] = [("charts", "releases"), ("context", "kubeContext")];
+
+/// What only Helm 2 could follow.
+const OF_HELM_2: [&str; 6] =
+    ["tillerNamespace", "tillerless", "tls", "tlsCACert", "tlsCert", "tlsKey"];
+
+/// A document of an old helmfile with today's keys.
+///
+/// Differs(helmfile 0.79): keys that are about Tiller and its certificates have no effect.
+pub(crate) fn modern(document: &Node) -> Node {
+    let entries = document.entries().filter(|(key, _)| !is_of_helm_2(key));
+    let content = entries.flat_map(|(key, value)| {
+        let renamed = RENAMED.iter().find(|(old, _)| key.value == *old);
+        let key = renamed.map_or_else(
+            || key.clone(),
+            |(_, new)| Node { value: (*new).to_owned(), ..key.clone() },
+        );
+        let value = match key.value.as_str() {
+            "helmDefaults" => without(value),
+            "releases" => Node {
+                content: value.content.iter().map(without).collect::<Vec<_>>().into(),
+                ..value.clone()
+            },
+            _ => value.clone(),
+        };
+        [key, value]
+    });
+    let content: Vec<Node> = content.collect();
+    if content.is_empty() {
+        return document.clone();
+    }
+    Node { content: content.into(), ..document.clone() }
+}
+
+fn is_of_helm_2(key: &Node) -> bool {
+    OF_HELM_2.contains(&key.value.as_str())
+}
+
+/// A map without keys of Helm 2.
+fn without(map: &Node) -> Node {
+    if !map.entries().any(|(key, _)| is_of_helm_2(key)) {
+        return map.clone();
+    }
+    let kept = map.entries().filter(|(key, _)| !is_of_helm_2(key));
+    let content: Vec<Node> = kept.flat_map(|(key, value)| [key.clone(), value.clone()]).collect();
+    Node { content: content.into(), ..map.clone() }
+}

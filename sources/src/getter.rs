@@ -1,0 +1,321 @@
+//! What an address of go-getter names, as a tree of files, for a service: a folder of a public repository, a file or an
+//! archive on a web server, an object of S3.
+//!
+//! No program is run, and everything has a limit. Elsewhere: what addresses say (engine `helmfile`), which servers may be
+//! asked ([`Egress`](crate::http::Egress), of [`git::Known`]), the same for a person's command (the program).
+
+use std::fmt;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tree::{Builder, Files as _, Memory, RelPath};
+
+use crate::archive::{ExtractOptions, extract, unzip};
+use crate::bases::{web, without_credentials};
+use crate::bucket::{self, Endpoint, Identity, Server};
+use crate::git::{self, Content, Credentials, Kind, Reference, RemoteUrl, Revision, Scheme};
+use crate::http::Tls;
+
+/// What is wanted.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// A folder of a repository.
+    Git {
+        /// The repository.
+        url: String,
+        /// The folder; empty for all of it.
+        folder: String,
+        /// A branch, tag or commit; empty for the default branch.
+        reference: String,
+    },
+    /// A file on a web server.
+    File {
+        /// Where it is.
+        url: String,
+        /// What it is called in the tree.
+        name: String,
+    },
+    /// An archive on a web server.
+    Archive {
+        /// Where it is.
+        url: String,
+        /// The folder in it; empty for all of it.
+        folder: String,
+    },
+    /// An object of S3; an archive by its name is taken apart.
+    Object {
+        /// The region; empty for that of the environment.
+        region: String,
+        /// The bucket.
+        bucket: String,
+        /// The object.
+        key: String,
+    },
+}
+
+/// Without users, passwords and parameters, which may be secret.
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Git { .. } => "Git",
+            Self::File { .. } => "File",
+            Self::Archive { .. } => "Archive",
+            Self::Object { .. } => "Object",
+        })
+    }
+}
+
+/// How much of it is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the first byte asked to the last byte received.
+    pub time: Duration,
+    /// Bytes received, and bytes of the tree.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    /// A minute, 64 MiB.
+    fn default() -> Self {
+        Self { time: Duration::from_secs(60), bytes: 64 << 20 }
+    }
+}
+
+/// What came.
+#[derive(Debug, Clone)]
+pub struct Got {
+    /// `main@sha1:…` of a repository, `sha256:…` of the bytes of anything else.
+    pub revision: String,
+    /// The files.
+    pub files: Memory,
+}
+
+/// Fetches. Blocks; not from within a future.
+#[derive(Debug, Clone)]
+pub struct Getter {
+    /// How servers are asked; which of them is said by [`git::Known::within`].
+    pub git: git::Context,
+    /// What was learned about object stores.
+    pub buckets: Arc<bucket::Known>,
+    /// How much is taken at a time.
+    pub limits: Limits,
+}
+
+impl Getter {
+    /// What is wanted; nothing if its revision is still the one that is `known`.
+    ///
+    /// Of a repository, the commit is asked for before anything is fetched.
+    ///
+    /// # Errors
+    /// Why it cannot be had, for a person; no credentials are shown.
+    pub fn get(&self, wanted: &Wanted, known: Option<&str>) -> Result<Option<Got>, String> {
+        match wanted {
+            Wanted::Git { url, folder, reference } => self.folder(url, folder, reference, known),
+            Wanted::File { url, name } => {
+                of_bytes(&self.file(url)?, known, |data| one_file(name, data, self.limits))
+            }
+            Wanted::Archive { url, folder } => {
+                of_bytes(&self.file(url)?, known, |data| below(&unpack(data)?, folder))
+            }
+            Wanted::Object { region, bucket, key } => {
+                let data = self.object(region, bucket, key)?;
+                let name = key.rsplit('/').next().unwrap_or_default();
+                of_bytes(&data, known, |data| match is_archive(name) {
+                    true => unpack(data),
+                    false => one_file(name, data, self.limits),
+                })
+            }
+        }
+    }
+
+    fn folder(
+        &self,
+        url: &str,
+        folder: &str,
+        reference: &str,
+        known: Option<&str>,
+    ) -> Result<Option<Got>, String> {
+        let remote = self.remote(url)?;
+        let ask = |reference: &Reference| {
+            if let Some(known) = known {
+                let tip = git::tip(&remote, reference, &self.git)?;
+                if Revision::new(reference, &tip).to_string() == known {
+                    return Ok(None);
+                }
+            }
+            git::checkout(&remote, reference, &Content::default(), &self.git).map(Some)
+        };
+        let found = git::named(&remote, reference, ask).map_err(|error| chain(&error))?;
+        let Some(found) = found else { return Ok(None) };
+        let limits = tree::Limits { total_bytes: self.limits.bytes, ..tree::Limits::default() };
+        let mut files = Builder::new(limits);
+        for item in found.items() {
+            let Kind::File { is_executable } = item.kind else { continue };
+            let Some(path) = inside(&item.path, folder) else { continue };
+            let data = found.read(item).map_err(|error| chain(&error))?;
+            files.file(&path, data, is_executable).map_err(|error| error.to_string())?;
+        }
+        let files = files.build();
+        if files.is_empty() {
+            return Err(format!("there is no directory `{folder}` in it"));
+        }
+        Ok(Some(Got { revision: found.revision.to_string(), files }))
+    }
+
+    fn remote(&self, url: &str) -> Result<git::Remote, String> {
+        let parsed = RemoteUrl::parse(url).ok().filter(|url| url.scheme() != Scheme::Ssh);
+        let Some(parsed) = parsed else {
+            return Err(
+                "only http:// and https:// repositories are fetched for an address; use a \
+                        GitRepository for others"
+                    .to_owned(),
+            );
+        };
+        if without_credentials(url) != url {
+            return Err("addresses are fetched anonymously; remove the credentials, and use a GitRepository for \
+                        a private repository"
+                .to_owned());
+        }
+        let Limits { time, bytes } = self.limits;
+        let limits = git::Limits { received: bytes, total: bytes, ..git::Limits::default() };
+        let (credentials, proxy) = (Credentials::default(), None);
+        Ok(git::Remote { url: parsed, credentials, proxy, timeout: time, limits })
+    }
+
+    fn file(&self, url: &str) -> Result<Arc<[u8]>, String> {
+        if without_credentials(url) != url {
+            return Err("addresses are fetched anonymously; remove the credentials".to_owned());
+        }
+        let known = &self.git.known;
+        let (egress, budgets) = (known.egress(), known.budgets());
+        let client = known.client(&Tls::default(), None).map_err(|error| error.to_string())?;
+        let limits = web::Limits { time: self.limits.time, bytes: self.limits.bytes };
+        self.git.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.git.cancel.cancelled() => Err("fetching was cancelled".to_owned()),
+                data = web::get((&client, budgets), egress, url, limits) => {
+                    data.map_err(|error| error.to_string())
+                }
+            }
+        })
+    }
+
+    /// Parity(flux): as a Bucket of the provider `aws`, as whom the environment of windlass says.
+    fn object(&self, region: &str, bucket: &str, key: &str) -> Result<Vec<u8>, String> {
+        let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
+        let region = Some(region.to_owned()).filter(|it| !it.is_empty());
+        let region = region.or_else(of_environment).unwrap_or_else(|| "us-east-1".to_owned());
+        let endpoint = Endpoint::parse(&format!("s3.{region}.amazonaws.com"), false);
+        let server = Server {
+            endpoint: endpoint.map_err(|error| error.to_string())?,
+            region: Some(region),
+            identity: Identity::Environment { sts: None },
+            tls: Tls::default(),
+            proxy: None,
+        };
+        let limits = tree::Limits { file_bytes: self.limits.bytes, ..tree::Limits::default() };
+        let (prefix, bucket, timeout) = (String::new(), bucket.to_owned(), self.limits.time);
+        let remote = bucket::Remote { server, bucket, prefix, timeout, limits };
+        self.git.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.git.cancel.cancelled() => Err("fetching was cancelled".to_owned()),
+                data = bucket::object(&remote, key, &self.buckets) => {
+                    data.map_err(|error| chain(&error))
+                }
+            }
+        })
+    }
+}
+
+fn of_bytes(
+    data: &[u8],
+    known: Option<&str>,
+    read: impl FnOnce(&[u8]) -> Result<Memory, String>,
+) -> Result<Option<Got>, String> {
+    let revision = format!("sha256:{}", hex::encode(Sha256::digest(data)));
+    if known == Some(revision.as_str()) {
+        return Ok(None);
+    }
+    Ok(Some(Got { revision, files: read(data)? }))
+}
+
+/// Whether a name is that of an archive.
+pub fn is_archive(name: &str) -> bool {
+    [".tar.gz", ".tgz", ".zip"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// Takes an archive apart: gzip with tar, or zip.
+///
+/// # Errors
+/// It is none, or exceeds a limit.
+pub fn unpack(data: &[u8]) -> Result<Memory, String> {
+    let options = ExtractOptions::default();
+    if data.starts_with(&[0x1f, 0x8b]) {
+        return extract(data, &options).map_err(|error| error.to_string());
+    }
+    if !data.starts_with(b"PK") {
+        return Err("it is neither a .tar.gz nor a .zip archive".to_owned());
+    }
+    unzip(Cursor::new(data), &options).map_err(|error| error.to_string())
+}
+
+fn one_file(name: &str, data: &[u8], limits: Limits) -> Result<Memory, String> {
+    let path = RelPath::parse(name).map_err(|error| error.to_string())?;
+    let limits = tree::Limits { total_bytes: limits.bytes, ..tree::Limits::default() };
+    let mut files = Builder::new(limits);
+    files.file(&path, data, false).map_err(|error| error.to_string())?;
+    Ok(files.build())
+}
+
+/// The path within a folder; nothing for one that is elsewhere.
+fn inside(path: &str, folder: &str) -> Option<RelPath> {
+    let (path, folder) = (RelPath::parse(path).ok()?, RelPath::parse(folder).ok()?);
+    path.strip_prefix(&folder).filter(|path| !path.is_root())
+}
+
+/// A folder of a tree as a tree.
+fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
+    let mut files = Builder::new(tree::Limits::default());
+    for (path, entry) in tree.walk() {
+        let tree::Entry::File { executable, .. } = entry else { continue };
+        let Some(inside) = inside(path.as_str(), folder) else { continue };
+        let data = tree.read(path).map_err(|error| error.to_string())?;
+        files.file(&inside, data, executable).map_err(|error| error.to_string())?;
+    }
+    let files = files.build();
+    match files.is_empty() {
+        true => Err(format!("there is no directory `{folder}` in it")),
+        false => Ok(files),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_a_tree_is_a_tree() {
+        let tree = Memory::from_files([("a/b/c.yaml", "1"), ("a/d.yaml", "2"), ("e", "3")]);
+        let found = below(&tree.unwrap(), "a").unwrap();
+        let paths: Vec<&str> = found.walk().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["b", "b/c.yaml", "d.yaml"]);
+        assert!(below(&found, "none").unwrap_err().contains("no directory `none`"));
+        assert!(below(&found, "../a").is_err());
+        assert!(unpack(b"text").unwrap_err().contains("neither"));
+    }
+}

@@ -1,0 +1,47 @@
+//! What a name is that does not say whether it is a branch, a tag or a commit.
+//!
+//! Elsewhere: references that say it (`reference`).
+
+use super::{Error, Reference, Remote};
+
+/// Asks for what Git finds under a name, in Git's order: the full name, a tag, a branch. A commit is asked for alone, and
+/// no name means the default branch.
+///
+/// # Errors
+/// [`Error::NoSuchRef`] if there is nothing of this name, and what `ask` answers.
+pub fn named<T>(
+    remote: &Remote,
+    name: &str,
+    mut ask: impl FnMut(&Reference) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let candidates = candidates(name);
+    let mut last = None;
+    for candidate in &candidates {
+        match ask(candidate) {
+            Err(error @ Error::NoSuchRef { .. }) => last = Some(error),
+            otherwise => return otherwise,
+        }
+    }
+    let missing = || Error::NoSuchRef {
+        remote: remote.url.to_string(),
+        reference: format!("branch, tag or commit `{name}`"),
+    };
+    Err(last.filter(|_| candidates.len() == 1).unwrap_or_else(missing))
+}
+
+fn candidates(name: &str) -> Vec<Reference> {
+    let is_hash = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match name {
+        "" | "HEAD" => vec![Reference::Name("HEAD".to_owned())],
+        sha if is_hash => {
+            vec![Reference::Commit { sha: sha.to_ascii_lowercase(), branch: None, name: None }]
+        }
+        name if name.starts_with("refs/") => vec![Reference::Name(name.to_owned())],
+        name => {
+            // Git tries `refs/` first, which is of use only where more of the name is given.
+            let full = name.contains('/').then(|| Reference::Name(format!("refs/{name}")));
+            let short = [Reference::Tag(name.to_owned()), Reference::Branch(name.to_owned())];
+            full.into_iter().chain(short).collect()
+        }
+    }
+}

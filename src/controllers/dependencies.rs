@@ -1,0 +1,188 @@
+//! Dependencies on objects of any kind that applies (`windlass.dev/depends-on`): which there are, and whether they are
+//! ready.
+//!
+//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies among one kind (`gate.rs`), waiting for both
+//! (`applier.rs`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::Reconciled;
+use kube::core::ResourceExt as _;
+use reconcile::depends_on::{self, Needed};
+use reconcile::{Dependency, DependencyState, Node, Rest, reason};
+
+use super::kept::ByType;
+use crate::cluster::kind::OurKind;
+
+/// Lists what has to be ready before an object is applied.
+pub(crate) const DEPENDS_ON: &str = "windlass.dev/depends-on";
+
+/// A kind whose objects others may depend on.
+pub(crate) trait Depended: OurKind + Reconciled {
+    /// Why a release of the object is not ready; `None` if it is.
+    fn release_not_ready(&self, _release: &str) -> Option<String> {
+        Some(format!("a {} has no releases to depend on", Self::kind(&())))
+    }
+}
+
+struct OfKind {
+    group: String,
+    kind: String,
+    find: fn(&ByType, &Node, Option<&str>) -> Option<DependencyState>,
+}
+
+/// The kinds on whose objects others may depend.
+pub(crate) struct Dependencies {
+    kept: Arc<ByType>,
+    kinds: Vec<OfKind>,
+}
+
+impl Dependencies {
+    /// Of no kinds yet.
+    pub(crate) fn new(kept: Arc<ByType>) -> Self {
+        Self { kept, kinds: Vec::new() }
+    }
+
+    /// Has the objects of a kind found.
+    pub(crate) fn add<K: Depended>(&mut self) {
+        let (group, kind) = (K::group(&()).into_owned(), K::kind(&()).into_owned());
+        self.kinds.push(OfKind { group, kind, find: found::<K> });
+    }
+
+    /// What the annotation of an object names; `is_blocked` says that it may not be in other namespaces.
+    ///
+    /// # Errors
+    /// It cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
+    pub(crate) fn named_by<K: OurKind>(
+        &self,
+        object: &K,
+        is_blocked: bool,
+    ) -> Result<Vec<Needed>, Rest> {
+        let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
+        let own = object.namespace().unwrap_or_default();
+        let wrong = |why: String| {
+            Rest::Stalled(reason::INVALID_DEPENDENCY, format!("annotation {DEPENDS_ON}: {why}"))
+        };
+        let all = depends_on::parse(text, &own).map_err(wrong)?;
+        for needed in &all {
+            if !self.kinds.iter().any(|it| it.kind == needed.kind) {
+                let kinds: BTreeSet<&str> = self.kinds.iter().map(|it| it.kind.as_str()).collect();
+                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(wrong(format!("`{needed}`: the kind must be one of {kinds}")));
+            }
+            if is_blocked && needed.namespace != own {
+                return Err(Rest::Stalled(
+                    reason::ACCESS_DENIED,
+                    format!(
+                        "annotation {DEPENDS_ON}: can't access '{needed}': cross-namespace references have been \
+                         blocked by --no-cross-namespace-refs; name an object of namespace {own}"
+                    ),
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The nodes that may be meant: kinds of several groups may have one name.
+    pub(crate) fn nodes(&self, needed: &Needed) -> impl Iterator<Item = Node> {
+        let Needed { kind, namespace, name, .. } = needed;
+        let groups = self.kinds.iter().filter(|it| it.kind == *kind).map(|it| &it.group);
+        groups.map(|group| Node::new(group, kind, namespace, name))
+    }
+
+    /// How far what is needed is: the first object of that name.
+    pub(crate) fn state(&self, needed: &Needed) -> Dependency {
+        let nodes: Vec<Node> = self.nodes(needed).collect();
+        let of_kind = self.kinds.iter().filter(|it| it.kind == needed.kind);
+        let mut states = of_kind.zip(&nodes).filter_map(|(of, node)| {
+            let state = (of.find)(&self.kept, node, needed.part.as_deref())?;
+            Some((node, state))
+        });
+        let shown = needed.to_string();
+        match states.next() {
+            Some((node, state)) => Dependency { node: node.clone(), shown, state },
+            None => {
+                let group = self.kinds.iter().find(|it| it.kind == needed.kind);
+                let group = group.map_or("", |it| it.group.as_str());
+                let node = Node::new(group, &needed.kind, &needed.namespace, &needed.name);
+                Dependency { node, shown, state: DependencyState::Missing }
+            }
+        }
+    }
+}
+
+fn found<K: Depended>(kept: &ByType, node: &Node, part: Option<&str>) -> Option<DependencyState> {
+    let object = kept.seen::<K>(&node.namespace, &node.name)?;
+    let why = match part {
+        None => not_ready(&*object),
+        Some(release) => object.release_not_ready(release),
+    };
+    Some(why.map_or(DependencyState::Ready, DependencyState::NotReady))
+}
+
+/// Why an object is not ready; `None` if it is.
+pub(crate) fn not_ready<K: OurKind + Reconciled>(other: &K) -> Option<String> {
+    let generation = other.meta().generation.unwrap_or_default();
+    if other.observed_generation().unwrap_or(-1) != generation {
+        return Some("its latest generation has not been applied".to_owned());
+    }
+    match other.condition("Ready") {
+        None => Some("it has no status yet".to_owned()),
+        Some(ready) if ready.status != "True" => Some(shortened(&ready.message)),
+        Some(_) => None,
+    }
+}
+
+/// The beginning of what another object says.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::helm::HelmRelease;
+    use serde_json::json;
+
+    use super::*;
+
+    fn release(text: &str) -> HelmRelease {
+        serde_json::from_value(
+            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "shop", "annotations": {DEPENDS_ON: text}},
+            "spec": {"interval": "1m"}}),
+        )
+        .unwrap()
+    }
+
+    impl Dependencies {
+        fn of_releases() -> Self {
+            let mut all = Self::new(Arc::default());
+            all.add::<HelmRelease>();
+            all
+        }
+    }
+
+    #[test]
+    fn an_annotation_names_kinds_that_apply_and_its_own_namespace_where_others_are_blocked() {
+        let all = Dependencies::of_releases();
+        let read = |text: &str, is_blocked| {
+            all.named_by(&release(text), is_blocked).map_err(|rest| rest.text().to_owned())
+        };
+        assert_eq!(read("HelmRelease/db", true).unwrap()[0].to_string(), "HelmRelease/shop/db");
+        assert_eq!(read("HelmRelease/other/db", false).unwrap().len(), 1);
+        assert!(read("HelmRelease/other/db", true).unwrap_err().contains("--no-cross-namespace"));
+        assert!(read("Secret/db", false).unwrap_err().contains("one of HelmRelease"));
+        assert!(read("db", false).unwrap_err().contains("`db` is not KIND"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing_under_its_own_name() {
+        let all = Dependencies::of_releases();
+        let needed = all.named_by(&release("HelmRelease/db#x"), false).unwrap();
+        let state = all.state(&needed[0]);
+        assert_eq!(state.state, DependencyState::Missing);
+        assert_eq!(state.shown, "HelmRelease/shop/db#x");
+        assert_eq!(state.node, all.nodes(&needed[0]).next().unwrap());
+    }
+}

@@ -1,0 +1,273 @@
+//! Where a helmfile comes from: the artifact of a source, or what an address names, fetched anew at the interval.
+//!
+//! Elsewhere: fetching (`sources::getter`), what addresses say (engine `helmfile`), finding sources (`resolve`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::Artifact;
+use crds::helmfile::HelmfileSpec;
+use helmfile::{Address, Source};
+use reconcile::{Node, Rest, Wake, reason};
+use sources::getter::{Getter, Limits, Wanted};
+use sources::git;
+use sources::reason::URL_INVALID;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tree::Memory;
+
+use super::Session;
+use super::model::Model;
+use crate::controllers::context::Context;
+use crate::controllers::kustomization::resolve;
+use crate::controllers::target::Target;
+use crate::controllers::{artifact, marks};
+
+/// See the module.
+#[derive(Clone)]
+pub(super) enum Origin {
+    /// The artifact of a source.
+    Artifact {
+        artifact: Artifact,
+        /// Whether it is in another process' store.
+        is_elsewhere: bool,
+    },
+    /// What an address names.
+    Address(Arc<Fetched>),
+}
+
+/// What an address named when it was fetched last.
+pub(crate) struct Fetched {
+    address: String,
+    revision: String,
+    files: Arc<Memory>,
+    /// The helmfile among them, or its directory.
+    path: String,
+    at: Instant,
+}
+
+impl Origin {
+    pub(super) fn revision(&self) -> &str {
+        match self {
+            Self::Artifact { artifact, .. } => &artifact.revision,
+            Self::Address(fetched) => &fetched.revision,
+        }
+    }
+
+    /// What tells the files from others.
+    pub(super) fn digest(&self) -> &str {
+        match self {
+            Self::Artifact { artifact, .. } => &artifact.digest,
+            Self::Address(fetched) => &fetched.revision,
+        }
+    }
+
+    /// The files, and the helmfile among them.
+    pub(super) async fn files(
+        &self,
+        context: &Context,
+        spec: &HelmfileSpec,
+    ) -> Result<(Arc<Memory>, String), Rest> {
+        match self {
+            Self::Address(fetched) => Ok((fetched.files.clone(), fetched.path.clone())),
+            Self::Artifact { artifact, is_elsewhere } => {
+                let files = artifact::files(context, artifact, *is_elsewhere).await;
+                let files = files.map_err(|why| {
+                    let text = format!("artifact of revision {}: {why}", artifact.revision);
+                    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+                })?;
+                Ok((files, spec.path.clone().unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// The node of the source that a spec names.
+pub(super) fn source(own: &str, spec: &HelmfileSpec) -> Option<Node> {
+    spec.source_ref.as_ref().map(|source| resolve::source_node(own, source))
+}
+
+/// What of `source` and `sourceRef` cannot be used.
+pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
+    let stalled = |text: String| Err(Rest::Stalled(URL_INVALID, text));
+    let address = match (&spec.source, &spec.source_ref) {
+        (Some(address), None) => address,
+        (None, Some(_)) => return Ok(()),
+        (Some(_), Some(_)) | (None, None) => {
+            return stalled("exactly one of spec.source and spec.sourceRef is needed".to_owned());
+        }
+    };
+    match Address::parse(address).map(|it| (it.to_string(), wanted(&it))) {
+        None => stalled(
+            "spec.source is not an address, such as git::https://HOST/REPOSITORY@PATH?ref=REFERENCE"
+                .to_owned(),
+        ),
+        Some((shown, Err(why))) => stalled(format!("spec.source {shown}: {why}")),
+        Some((_, Ok(_))) => Ok(()),
+    }
+}
+
+/// What an address wants to be fetched.
+///
+/// # Errors
+/// What is not supported, and what to write instead.
+pub(super) fn wanted(address: &Address) -> Result<Wanted, String> {
+    Ok(match address.source()? {
+        Source::Git { host, path, folder, reference } => {
+            Wanted::Git { url: format!("{host}{path}"), folder, reference }
+        }
+        Source::File { url } => Wanted::File { url, name: address.file.clone() },
+        Source::Archive { url, folder } => Wanted::Archive { url, folder },
+        Source::S3 { region, bucket, key } => Wanted::Object { region, bucket, key },
+    })
+}
+
+/// What fetches for a Helmfile, from servers that may be asked.
+pub(super) fn getter(
+    context: &Context,
+    known: &Arc<git::Known>,
+    cancel: CancellationToken,
+    time: Duration,
+) -> Getter {
+    let git = git::Context {
+        runtime: Handle::current(),
+        cancel,
+        scratch: context.artifacts.scratch(),
+        known: known.clone(),
+    };
+    let limits = Limits::default();
+    let limits = Limits { time: limits.time.min(time), ..limits };
+    Getter { git, buckets: context.remotes.buckets.clone(), limits }
+}
+
+/// What fetches what a helmfile names by addresses; nothing if `--no-remote-bases` forbids it.
+///
+/// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
+pub(super) fn getter_for(
+    context: &Context,
+    target: &Target,
+    cancel: CancellationToken,
+) -> Option<Getter> {
+    let settings = &context.settings;
+    if settings.no_remote_bases {
+        return None;
+    }
+    let is_free = target.is_home() || settings.insecure_remote_bases;
+    let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
+    Some(getter(context, known, cancel, Limits::default().time))
+}
+
+impl<K: Model> Session<K> {
+    /// The revision that is known without asking anybody; nothing if there is none.
+    pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
+        let Some(source) = &spec.source_ref else {
+            let fetched = self.memory().fetched.clone();
+            let fetched = fetched.filter(|it| Some(&it.address) == spec.source.as_ref());
+            return fetched.map(|it| it.revision.clone());
+        };
+        let own = &self.node.namespace;
+        resolve::artifact(&self.context, own, source, self.began).ok().map(|it| it.revision)
+    }
+
+    /// Where the helmfile comes from now.
+    pub(super) async fn origin(
+        &self,
+        object: &K,
+        spec: &HelmfileSpec,
+        (interval, time): (Duration, Duration),
+    ) -> Result<Origin, Rest> {
+        let Some(source) = &spec.source_ref else {
+            let address = spec.source.as_deref().unwrap_or_default();
+            return self.fetched(object, address, (interval, time)).await.map(Origin::Address);
+        };
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let own = &self.node.namespace;
+        let artifact = resolve::artifact(&self.context, own, source, retry_at)?;
+        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
+        Ok(Origin::Artifact { artifact, is_elsewhere })
+    }
+
+    /// What an address names: what it named before, until the interval has passed.
+    async fn fetched(
+        &self,
+        object: &K,
+        text: &str,
+        (interval, time): (Duration, Duration),
+    ) -> Result<Arc<Fetched>, Rest> {
+        let known = self.memory().fetched.clone().filter(|it| it.address == text);
+        let is_asked = marks::is_asked(object);
+        if let Some(known) = known.as_ref().filter(|it| it.at.elapsed() < interval && !is_asked) {
+            return Ok(known.clone());
+        }
+        let address = Address::parse(text).ok_or_else(|| {
+            Rest::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
+        })?;
+        let failed = |why: String| {
+            let text = format!("failed to fetch {address}: {why}");
+            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+        };
+        let wanted = wanted(&address).map_err(failed)?;
+        // Mostly waiting for a server, so it needs no permit of those who build.
+        let permit = self.context.reaching.acquire(&self.node.namespace).await;
+        let cancel = CancellationToken::new();
+        let _asked_for = cancel.clone().drop_guard();
+        let getter = getter(&self.context, &self.context.remotes.git, cancel, time);
+        let before = known.as_ref().map(|it| it.revision.clone());
+        let work = move || {
+            let _permit = permit;
+            getter.get(&wanted, before.as_deref())
+        };
+        let got = tokio::task::spawn_blocking(work).await;
+        let got = got.unwrap_or_else(|_| Err("fetching it was interrupted".to_owned()));
+        let at = Instant::now();
+        let fetched = match (got.map_err(failed)?, known) {
+            (Some(got), _) => Fetched {
+                address: text.to_owned(),
+                revision: got.revision,
+                files: Arc::new(got.files),
+                path: Some(&address.file).filter(|it| *it != ".").cloned().unwrap_or_default(),
+                at,
+            },
+            (None, Some(known)) => Fetched {
+                address: known.address.clone(),
+                revision: known.revision.clone(),
+                files: known.files.clone(),
+                path: known.path.clone(),
+                at,
+            },
+            (None, None) => return Err(failed("the server has nothing".to_owned())),
+        };
+        let fetched = Arc::new(fetched);
+        self.memory().fetched = Some(fetched.clone());
+        Ok(fetched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_has_one_source_and_an_address_that_can_be_fetched() {
+        let text = |source: Option<&str>, names: bool| {
+            let source_ref = names.then(Default::default);
+            let source = source.map(str::to_owned);
+            let spec = HelmfileSpec { source, source_ref, ..HelmfileSpec::default() };
+            check(&spec).map_err(|rest| rest.text().to_owned())
+        };
+        assert_eq!(text(None, true), Ok(()));
+        for address in ["git::https://h/r@d?ref=v1", "https://h/helmfile.yaml", "s3://b/h.yaml"] {
+            assert_eq!(text(Some(address), false), Ok(()), "{address}");
+        }
+        for (source, names, part) in [
+            (None, false, "exactly one"),
+            (Some("https://h/f"), true, "exactly one"),
+            (Some("./helmfile.yaml"), false, "not an address"),
+            (Some("git::https://u:pw@h/r"), false, "needs one `@`"),
+            (Some("hg::https://h/r@f"), false, "not supported"),
+        ] {
+            let error = text(source, names).unwrap_err();
+            assert!(error.contains(part) && !error.contains("pw"), "{source:?}: {error}");
+        }
+    }
+}
