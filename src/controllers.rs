@@ -36,6 +36,7 @@ pub(crate) mod kinds;
 pub(crate) mod kustomization;
 pub(crate) mod login;
 pub(crate) mod marks;
+mod namespaces;
 pub(crate) mod object_watcher;
 pub(crate) mod oci_repository;
 mod own_kinds;

@@ -93,7 +93,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     (
         "GitRepository",
         "verify.secretRef",
-        Unsupported,
+        Secret,
         r#"{"verify": {"mode": "HEAD", "secretRef": {"name": "NAME"}}}"#,
     ),
     ("HTTPArchive", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),

@@ -25,6 +25,7 @@ mod named;
 mod reference;
 mod remote;
 pub mod revision;
+mod signed;
 mod smart_http;
 mod snapshot;
 mod sparse;
@@ -49,6 +50,7 @@ pub use named::named;
 pub use reference::{Reference, Tip};
 pub use remote::{RemoteUrl, Scheme};
 pub use revision::Revision;
+pub use signed::{Signable, SignableTag};
 pub use snapshot::{Commit, Entry, Fetched, Kind, Listing};
 pub use sparse::Sparse;
 
@@ -57,6 +59,7 @@ pub(crate) use remote::percent_decoded;
 use conversation::{Conversation, History};
 use lookup::{Sought, look_up, remember};
 use reference::Wanted;
+use signed::Tag;
 use wire::Wire;
 
 use crate::http::Proxy;
@@ -142,13 +145,14 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
     let scratch = scratch_repository(context)?;
     let known = &context.known;
     let mut conversation = Conversation::open(remote, known, &wire)?;
-    let mut refname = String::new();
+    let (mut refname, mut tag) = (String::new(), None);
     let mut take = |conversation: &mut Conversation, sought: Sought<'_>| {
         let found = look_up(conversation, &sought, reference, &wire)?;
         remember(conversation, remote, known);
         let found = lookup::newest(found, remote, context, &wire)?;
-        receive(conversation, &[found.id], History::None, &scratch, remote)?;
-        refname = found.name;
+        let wanted = found.tag.unwrap_or(found.id);
+        receive(conversation, &[wanted], History::None, &scratch, remote)?;
+        (refname, tag) = (found.name, found.tag);
         Ok::<_, Error>(found.id)
     };
     let id = match wanted {
@@ -183,8 +187,9 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
         Some(gix::objs::Kind::Commit) => {}
         Some(_) | None => return Err(no_such(reference, &wire)),
     }
+    let tag = Tag::of(&refname, tag, id, &objects, &wire)?;
     let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
-    Fetched::load(revision, id, objects, scratch, remote.limits, &wire)
+    Fetched::load(revision, (id, tag), objects, scratch, remote.limits, &wire)
 }
 
 fn scratch_repository(context: &Context) -> Result<TempDir, Error> {

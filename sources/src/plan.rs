@@ -25,6 +25,12 @@ impl Shape {
         }
         self
     }
+
+    /// The value of a field that says something.
+    #[must_use]
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        self.0.get(field)
+    }
 }
 
 /// True for what a spec or a status leaves out: null, false, an empty text, an empty list.

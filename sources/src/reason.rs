@@ -50,7 +50,31 @@ pub const VALUES_FILES_ERROR: Reason = Reason::new("ValuesFilesError");
 pub const DEPENDENCY_BUILD_ERROR: Reason = Reason::new("DependencyBuildError");
 /// A chart could not be packed.
 pub const CHART_PACKAGE_ERROR: Reason = Reason::new("ChartPackageError");
+/// A chart is not signed as its annotation asks.
+pub const CHART_VERIFICATION_ERROR: Reason = Reason::new("ChartVerificationError");
 /// There is no source of that name.
 pub const SOURCE_UNAVAILABLE: Reason = Reason::new("SourceUnavailable");
+/// The keys for a verification are not to be had.
+pub const VERIFICATION_ERROR: Reason = Reason::new("VerificationError");
+/// The spec asks for the signature of a tag, and names none.
+pub const INVALID_VERIFICATION_MODE: Reason = Reason::new("InvalidVerificationMode");
+/// What has to be signed is not.
+pub const INVALID_GIT_OBJECT: Reason = Reason::new("InvalidGitObject");
+/// The signature of a tag does not count.
+pub const INVALID_TAG_SIGNATURE: Reason = Reason::new("InvalidTagSignature");
+/// The signature of a commit does not count.
+pub const INVALID_COMMIT_SIGNATURE: Reason = Reason::new("InvalidCommitSignature");
 /// The source has no artifact yet.
 pub const NO_SOURCE_ARTIFACT: Reason = Reason::new("NoSourceArtifact");
+
+/// Whether a source was examined and found not to be signed as its spec asks.
+pub fn is_refused_signature(why: Reason) -> bool {
+    [
+        INVALID_VERIFICATION_MODE,
+        INVALID_GIT_OBJECT,
+        INVALID_TAG_SIGNATURE,
+        INVALID_COMMIT_SIGNATURE,
+        CHART_VERIFICATION_ERROR,
+    ]
+    .contains(&why)
+}

@@ -22,6 +22,7 @@ use super::context::Context;
 use super::expressions::{Expressions, Kept};
 use super::kept::Memories;
 use super::kind::{Controlled, node_named, node_of};
+use super::namespaces::{self, Namespaces};
 use super::record::Latest;
 use super::reference::References;
 use super::target::{Target, Wanted};
@@ -248,6 +249,7 @@ pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Opti
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
     context.store::<K>().wait_until_ready().await.ok()?;
+    context.shared::<Namespaces>().known().await;
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<Memory<K>>>().of(&node);
     let (latest, kept, own) = {
@@ -346,6 +348,8 @@ impl<K: Applied> Session<K> {
         self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
         let source = object.source().into_iter().collect();
         self.context.hub.set_edges(&self.node, Edge::Source, source);
+        let namespace = namespaces::node_of(&self.node.namespace);
+        self.context.hub.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
     }
 
     /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
@@ -372,6 +376,12 @@ impl<K: Applied> Session<K> {
     fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
         let (kube_config, account) = (object.kube_config(), object.service_account_name());
         Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
+    }
+
+    /// Whether only what is verified may be applied; so it is where that is not known.
+    pub(crate) fn is_verified_only(&self) -> bool {
+        let policies = self.context.shared::<Namespaces>();
+        policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
     /// Where and as whom it is applied, without anything else that the spec names.

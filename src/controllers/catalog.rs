@@ -10,9 +10,10 @@ use std::sync::Arc;
 use crds::Artifact;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube::core::ResourceExt as _;
-use reconcile::Node;
+use reconcile::{Node, Reason, Rest, Wake};
 
 use super::kept::ByType;
+use super::namespaces::Namespaces;
 use crate::cluster::kind::OurKind;
 use crate::settings::Settings;
 
@@ -23,6 +24,11 @@ pub(crate) const SOURCES: &str = "source.toolkit.fluxcd.io";
 pub(crate) trait Provider: OurKind + crds::Source {
     /// Whether its status tells of which generation of the spec it is: somebody of ours runs for it.
     const IS_RUN: bool = true;
+
+    /// Why its artifact does not count as verified; nothing if it does.
+    fn unverified(&self) -> Option<String> {
+        Some(format!("windlass cannot verify a source of kind {}", Self::kind(&())))
+    }
 
     /// Whether its artifact is in another process' store, and comes over HTTP.
     fn is_elsewhere(&self, settings: &Settings, _kept: &ByType) -> bool {
@@ -55,6 +61,28 @@ pub(crate) struct Found {
     pub(crate) is_elsewhere: bool,
     /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
     pub(crate) not_current: Option<String>,
+    /// Why its artifact does not count as verified; nothing if it does.
+    pub(crate) unverified: Option<String>,
+}
+
+/// The policy of the namespace asks for sources that are verified.
+pub(crate) const SOURCE_NOT_VERIFIED: Reason = Reason::new("SourceNotVerified");
+
+impl Found {
+    /// Checks that an applier of a namespace may apply the artifact, as the policy of the namespace says.
+    ///
+    /// # Errors
+    /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
+    pub(crate) fn admit(&self, kept: &ByType, namespace: &str, source: &Node) -> Result<(), Rest> {
+        if !kept.get::<Namespaces>().is_verified_only(namespace)? {
+            return Ok(());
+        }
+        let Some(why) = &self.unverified else { return Ok(()) };
+        let text = format!(
+            "namespace {namespace} requires verified sources, and {source} is not verified: {why}"
+        );
+        Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
+    }
 }
 
 /// Why the artifact of a source may not be what its spec says.
@@ -122,6 +150,7 @@ fn found<K: Provider>(kept: &ByType, node: &Node, settings: &Settings) -> Option
     Some(Found {
         artifact: object.artifact().cloned(),
         not_current: not_current(&*object),
+        unverified: object.unverified(),
         denied: None,
         is_elsewhere: object.is_elsewhere(settings, kept),
     })

@@ -5,6 +5,7 @@
 mod contents;
 mod include;
 mod resolve;
+mod verify;
 mod wish;
 mod world;
 
@@ -16,12 +17,13 @@ use sources::git::revision;
 use sources::plan::{Kept, Shape};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
+    VERIFICATION_ERROR, is_refused_signature,
 };
 
 use super::context::Context;
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished};
+use super::source::{Sourced, Wished, verified};
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
@@ -30,6 +32,8 @@ fn failure(why: Reason) -> &'static str {
     match why {
         NOT_FOUND | NO_ARTIFACT | INCLUDE_CYCLE => INCLUDE_UNAVAILABLE,
         ARCHIVE_OPERATION_FAILED | COPY_FAILURE | ILLEGAL_PATH => STORAGE_OPERATION_FAILED,
+        VERIFICATION_ERROR => SOURCE_VERIFIED,
+        why if is_refused_signature(why) => SOURCE_VERIFIED,
         _ => FETCH_FAILED,
     }
 }
@@ -41,7 +45,7 @@ impl Sourced for GitRepository {
             FETCH_FAILED,
             "ArtifactOutdated",
             STORAGE_OPERATION_FAILED,
-            "SourceVerified",
+            SOURCE_VERIFIED,
             INCLUDE_UNAVAILABLE,
             "BuildFailed",
             "GarbageCollectionSucceeded",
@@ -102,6 +106,28 @@ impl Sourced for GitRepository {
         status.observed_recurse_submodules = spec.recurse_submodules;
         status.observed_sparse_checkout.clone_from(&spec.sparse_checkout);
         status.observed_include.clone_from(&spec.include);
+    }
+
+    fn is_verified(&self) -> bool {
+        self.spec.verify.is_some()
+    }
+
+    fn unverified(&self) -> Option<String> {
+        match self.spec.include.is_empty() {
+            true => verified::unverified(self),
+            // What is included has signatures of its own, which are not part of this one.
+            false => Some("it includes other repositories".to_owned()),
+        }
+    }
+
+    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+        match &run.work.signed {
+            Some(signed) if is_new => {
+                status.source_verification_mode = Some(signed.mode().as_str().to_owned());
+            }
+            Some(_) => {}
+            None => status.source_verification_mode = None,
+        }
     }
 
     fn also_announces(&self) -> Vec<String> {

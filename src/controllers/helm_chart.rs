@@ -7,6 +7,7 @@ mod built;
 mod dependencies;
 mod oci_registry;
 mod package;
+mod provenance;
 mod resolve;
 mod wish;
 mod world;
@@ -17,13 +18,13 @@ use crds::source::HelmChart;
 use reconcile::{Node, Reason, Rest};
 use sources::plan::{Kept, Shape};
 use sources::reason::{
-    ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR,
-    VALUES_FILES_ERROR,
+    ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, CHART_VERIFICATION_ERROR,
+    DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR, VALUES_FILES_ERROR, VERIFICATION_ERROR,
 };
 
 use super::catalog::currency;
 use super::context::Context;
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{Sourced, Wished};
 
@@ -40,6 +41,7 @@ fn failure(why: Reason) -> &'static str {
         | DEPENDENCY_BUILD_ERROR
         | CHART_PACKAGE_ERROR => BUILD_FAILED,
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        VERIFICATION_ERROR | CHART_VERIFICATION_ERROR => SOURCE_VERIFIED,
         _ => FETCH_FAILED,
     }
 }
@@ -57,10 +59,12 @@ impl Sourced for HelmChart {
             BUILD_FAILED,
             "ArtifactOutdated",
             STORAGE_OPERATION_FAILED,
-            "SourceVerified",
+            SOURCE_VERIFIED,
         ],
         of_failure: failure,
     };
+
+    const ANNOTATIONS: &'static [&'static str] = &[provenance::ANNOTATION];
 
     type Work = world::Work;
     type Found = world::Found;
@@ -80,8 +84,12 @@ impl Sourced for HelmChart {
     ) -> Result<Wished<Self::Work>, Rest> {
         resolve::edges(context, node, object);
         wish::check(object)?;
-        let from = resolve::resolve(context, node, object).await?;
-        Ok(wish::wish(object, from))
+        let (from, keyring) = resolve::resolve(context, node, object).await?;
+        wish::wish(object, from, keyring)
+    }
+
+    fn is_verified(&self) -> bool {
+        provenance::secret_of(self).is_some()
     }
 
     async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {

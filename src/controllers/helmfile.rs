@@ -359,7 +359,10 @@ impl<K: Model> Session<K> {
             target.cluster.served().await.map_err(|error| {
                 Rest::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
             })?;
+        let is_verified_only = self.is_verified_only();
         let key = inputs_key(spec, origin.digest(), named, &served.version);
+        // What was planned under another policy counts no more.
+        let key = if is_verified_only { format!("{key} verified") } else { key };
         let is_asked = marks::is_asked(&**object);
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == key) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
@@ -382,7 +385,7 @@ impl<K: Model> Session<K> {
             namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
             served,
         };
-        let made = self.plan(inputs, target).await;
+        let made = self.plan(inputs, target, is_verified_only).await;
         let plan = made.map_err(|text| {
             Rest::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
         })?;
@@ -396,15 +399,24 @@ impl<K: Model> Session<K> {
     }
 
     /// Makes a plan on a thread with a large stack, with a permit of those who build.
-    async fn plan(&self, inputs: Inputs, target: &Target) -> Result<Planned, String> {
+    async fn plan(
+        &self,
+        inputs: Inputs,
+        target: &Target,
+        is_verified_only: bool,
+    ) -> Result<Planned, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        let getter = origin::getter_for(&self.context, target, cancel.clone());
+        // What an address leads to is verified by nobody.
+        let getter = match is_verified_only {
+            true => None,
+            false => origin::getter_for(&self.context, target, cancel.clone()),
+        };
         let permits = BuildPermits::new(&self.context, &self.node.namespace, permit, cancel);
         let charts = Charts::new(reach(&self.context), self.context.remotes.oci.clone(), None);
-        let reaching = Reaching::new(charts, permits, getter, Handle::current());
+        let reaching = Reaching::new(charts, permits, getter, Handle::current(), is_verified_only);
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {
             let stop = Stop::default();

@@ -23,6 +23,7 @@ use super::egress::Surroundings;
 use super::hub::Hub;
 use super::kept::ByType;
 use super::kind::Controlled;
+use super::namespaces::{self, Namespaces};
 use super::object_watcher::{ObjectWatcher, Ownership};
 use super::permit::Permits;
 use super::receiver::hooks::hooks;
@@ -178,12 +179,14 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
     });
     let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
     let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
+    let policies = context.shared::<Namespaces>();
     tokio::join!(
         join_all(running),
         notify(&context, webhooks, &stop),
         until(&stop, tell_ready(&context, readiness)),
         until(&stop, surroundings.follow()),
         until(&stop, follow_crds(context.cluster.clone(), context.hub.clone())),
+        until(&stop, namespaces::follow(context.cluster.clone(), context.hub.clone(), policies)),
     );
     context.events.settle().await;
 }

@@ -2,11 +2,12 @@
 //!
 //! Here: what a kind has to say about itself ([`Sourced`]) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), artifacts
-//! that are not where they should be (`lost`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
+//! that are not where they should be (`lost`), how they were verified (`verified`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
 //! decision whether to fetch (`sources`).
 
 mod lost;
 pub(crate) mod report;
+pub(crate) mod verified;
 pub(crate) mod world;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,6 +81,16 @@ pub(crate) trait Sourced: OurKind + crds::Source {
 
     /// What the artifact of the status was made with; `None` if that does not say.
     fn shape(&self) -> Option<Shape>;
+
+    /// Whether the spec asks for signatures.
+    fn is_verified(&self) -> bool {
+        false
+    }
+
+    /// Why the artifact of the status does not count as verified; nothing if it does.
+    fn unverified(&self) -> Option<String> {
+        verified::unverified(self)
+    }
 
     /// The revision of the status' artifact as the remote would say it today.
     fn modern(revision: &str) -> String {
@@ -179,7 +190,11 @@ impl<K> Default for Memory<K> {
     }
 }
 
-impl<K: Sourced> Provider for K {}
+impl<K: Sourced> Provider for K {
+    fn unverified(&self) -> Option<String> {
+        Sourced::unverified(self)
+    }
+}
 
 impl<K: Sourced> Controlled for K {
     const CONTROLLER: &'static str = "source-controller";
@@ -198,7 +213,10 @@ impl<K: Sourced> Controlled for K {
             .artifact()
             .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
             .unwrap_or_default();
-        std::iter::once(artifact).chain(self.also_announces()).collect::<Vec<_>>().join(" ")
+        // Who may only apply what is verified waits for that.
+        let verified = Sourced::unverified(self).is_none().then(|| "verified".to_owned());
+        let all = std::iter::once(artifact).chain(verified).chain(self.also_announces());
+        all.collect::<Vec<_>>().join(" ")
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
@@ -340,7 +358,10 @@ async fn attempt<K: Sourced>(
     let run = Run { context: context.clone(), object: object.clone(), work };
     let run = Arc::new(run);
     let world = World::new(run.clone(), latest);
-    let (_, rest) = reconcile::drive(&Desired { shape }, &world).await;
+    let desired = Desired { shape };
+    let (_, rest) = reconcile::drive(&desired, &world).await;
+    let kept = verified::withhold(context, latest, &object, &desired.shape, &rest).await?;
+    let Some(object) = kept else { return Ok(None) };
     let rest = offered(context, &object, world.stored().as_ref(), rest).await;
     let came = Came { stored: world.stored(), run: Some(run) };
     finish(context, memory, latest, &object, came, rest).await

@@ -17,6 +17,7 @@ mod index;
 mod mutate;
 mod rounds;
 mod schema;
+mod signature;
 mod spec;
 mod yaml;
 
@@ -46,13 +47,14 @@ pub(crate) struct Target {
 /// What reads on threads of its own needs no more than any thread has.
 const USUAL_STACK: usize = 2 << 20;
 
-const TARGETS: [&Target; 7] = [
+const TARGETS: [&Target; 8] = [
     &archive::TARGET,
     &cel::TARGET,
     &envsubst::TARGET,
     &helmfile::TARGET,
     &index::TARGET,
     &schema::TARGET,
+    &signature::TARGET,
     &yaml::TARGET,
 ];
 
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Overlay(cases::Options),
     /// Schemas of charts, and values for them
     Schema(Options),
+    /// Signed commits, tags and provenance files, with their keys
+    Signature(Options),
     /// Every field of every kind, on a control plane: the story `poison` with other seeds
     Spec(Options),
     /// Our own charts: templates, values, CRDs, schemas
@@ -126,6 +130,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Index(options) => of(&index::TARGET, options),
         Command::Overlay(options) => cases::run(Corpus::Overlays, options),
         Command::Schema(options) => of(&schema::TARGET, options),
+        Command::Signature(options) => of(&signature::TARGET, options),
         Command::Spec(options) => spec::run(options),
         Command::Template(options) => cases::run(Corpus::Charts, options),
         Command::Yaml(options) => of(&yaml::TARGET, options),

@@ -27,8 +27,11 @@ const NEEDS: [Need; 4] = [
     },
 ];
 
-/// What the stories need beside that: one of their servers is a package of npm.
-const FOR_STORIES: [Need; 1] = [Need { what: "npm", present: || runs("npm"), package: "npm" }];
+/// What the stories need beside that: one of their servers is a package of npm, and commits are signed with GnuPG.
+const FOR_STORIES: [Need; 2] = [
+    Need { what: "npm", present: || runs("npm"), package: "npm" },
+    Need { what: "gpg", present: || runs("gpg"), package: "gnupg" },
+];
 
 /// Sees to it that the programs are there.
 ///

@@ -91,10 +91,15 @@ impl ChartServer {
             std::fs::create_dir_all(parent)?;
             std::fs::write(&path, text)?;
         }
-        let served = self.folder.path().join("served");
+        let served = self.served();
         self.helm(&[Path::new("package"), chart.path(), Path::new("-d"), &served])?;
         self.helm(&[Path::new("repo"), Path::new("index"), &served])?;
         Ok(())
+    }
+
+    /// The folder that is served.
+    pub fn served(&self) -> std::path::PathBuf {
+        self.folder.path().join("served")
     }
 
     /// What `helm template NAME CHART` renders.

@@ -280,6 +280,25 @@ impl Repository {
             Kind::Store(store) => store.chart(reference, digest).await,
         }
     }
+
+    /// Fetches what is signed of a chart, from beside its archive.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn provenance(&self, reference: &str) -> Result<Vec<u8>, Error> {
+        let (path, rest) = reference.split_at(end_of_path(reference));
+        self.chart(&format!("{path}.prov{rest}"), None).await
+    }
+}
+
+fn end_of_path(reference: &str) -> usize {
+    reference.find(['?', '#']).unwrap_or(reference.len())
+}
+
+/// The name of the file to which a reference of an index leads, as its provenance calls it.
+pub fn file_name(reference: &str) -> &str {
+    let path = &reference[..end_of_path(reference)];
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 async fn in_time<T>(

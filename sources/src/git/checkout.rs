@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::signed::Signable;
 use super::snapshot::{Commit, Entry, Fetched, Kind, Listing};
 use super::sparse::Sparse;
 use super::submodules;
@@ -244,6 +245,15 @@ fn items(parts: &[Part], sparse: &Sparse, remote: &Remote) -> Result<Vec<Item>, 
 }
 
 impl Checkout {
+    /// What may be signed of the commit; submodules are named by it.
+    ///
+    /// # Errors
+    /// The objects cannot be read.
+    pub fn signable(&self) -> Result<Signable, Error> {
+        // The repository itself is always there.
+        self.parts[0].fetched.signable()
+    }
+
     /// Bytes that came from remotes.
     pub fn received(&self) -> u64 {
         received(&self.parts)

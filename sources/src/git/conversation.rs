@@ -48,6 +48,8 @@ pub(super) enum History {
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) id: ObjectId,
+    /// The tag that leads to it, if that is an object of its own.
+    pub(super) tag: Option<ObjectId>,
 }
 
 fn agent() -> (&'static str, Option<String>) {
@@ -192,14 +194,14 @@ impl Conversation {
 }
 
 fn found(reference: &Ref) -> Option<Found> {
-    let (name, id) = match reference {
-        Ref::Peeled { full_ref_name, object, .. }
-        | Ref::Direct { full_ref_name, object }
-        | Ref::Symbolic { full_ref_name, object, .. } => (full_ref_name, *object),
+    let (name, id, tag) = match reference {
+        Ref::Peeled { full_ref_name, object, tag } => (full_ref_name, *object, Some(*tag)),
+        Ref::Direct { full_ref_name, object } => (full_ref_name, *object, None),
+        Ref::Symbolic { full_ref_name, object, tag, .. } => (full_ref_name, *object, *tag),
         Ref::Unborn { .. } => return None,
     };
     // A name that is not UTF-8 cannot have been asked for.
-    Some(Found { name: String::from_utf8(name.to_vec()).ok()?, id })
+    Some(Found { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
 }
 
 /// Wants what it is told to want and has nothing.

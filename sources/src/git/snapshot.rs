@@ -13,6 +13,7 @@ use gix::odb::pack::cache::lru::StaticLinkedList;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
+use super::signed::{Signable, Tag};
 use super::wire::Wire;
 use super::{Error, Limits, Revision};
 
@@ -102,6 +103,8 @@ pub struct Fetched {
     pub commit: Commit,
     /// Bytes that were received for it.
     pub(super) received: u64,
+    id: ObjectId,
+    tag: Option<Tag>,
     tree: ObjectId,
     objects: gix::odb::Handle,
     limits: Limits,
@@ -137,7 +140,7 @@ impl Fetched {
     /// Reads a commit out of a scratch repository.
     pub(super) fn load(
         revision: Revision,
-        id: ObjectId,
+        (id, tag): (ObjectId, Option<Tag>),
         objects: gix::odb::Handle,
         scratch: TempDir,
         limits: Limits,
@@ -158,6 +161,8 @@ impl Fetched {
             revision,
             commit,
             received: wire.received(),
+            id,
+            tag,
             tree,
             objects,
             limits,
@@ -165,6 +170,15 @@ impl Fetched {
             remote: wire.remote(),
             _scratch: scratch,
         })
+    }
+
+    /// What may be signed of it.
+    ///
+    /// # Errors
+    /// The objects cannot be read.
+    pub fn signable(&self) -> Result<Signable, Error> {
+        Signable::read(self.id, self.tag.as_ref(), &self.objects)
+            .map_err(|error| self.broken(&error))
     }
 
     /// Lists the tree. Only the names are read.

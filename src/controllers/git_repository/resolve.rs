@@ -1,4 +1,4 @@
-//! What a GitRepository points at: the Secrets with its credentials and its proxy, and what it includes.
+//! What a GitRepository points at: the Secrets with its credentials, its proxy and the keys of who signs, and what it includes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use crds::LocalObjectReference;
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Wake};
-use sources::reason::AUTHENTICATION_FAILED;
+use signatures::git::Refused;
+use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use super::include::{self, Include};
 use crate::controllers::context::Context;
@@ -21,6 +22,8 @@ pub(super) struct Resolved {
     pub(super) secret: Data,
     /// Data of the Secret that describes a proxy.
     pub(super) proxy: Option<Data>,
+    /// Data of the Secret with the keys that have to have signed; nothing if none have to.
+    pub(super) keys: Option<Data>,
     /// What `spec.include` names, in its order.
     pub(super) include: Vec<Include>,
 }
@@ -36,13 +39,27 @@ pub(super) async fn resolve(
     let credentials = Named { field: "spec.secretRef", what: "", reference: &spec.secret_ref };
     let what = "failed to configure proxy options: ";
     let proxy = Named { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
-    // Both are watched before either is missed.
+    // All are watched before any is missed.
     let mut references = References::new(&context.watcher);
     let secret = credentials.read(object, &mut references).await;
     let proxy = proxy.read(object, &mut references).await;
+    let keys = keys(object, &mut references).await;
     references.watch(node);
-    let (proxy, secret) = (proxy?, secret?.unwrap_or_default());
-    Ok(Resolved { secret, proxy, include: include::resolve(context, node, object)? })
+    let (proxy, secret, keys) = (proxy?, secret?.unwrap_or_default(), keys?);
+    Ok(Resolved { secret, proxy, keys, include: include::resolve(context, node, object)? })
+}
+
+/// The Secret of `spec.verify`. Parity(flux): the words.
+async fn keys(object: &GitRepository, references: &mut References) -> Result<Option<Data>, Rest> {
+    let Some(verify) = &object.spec.verify else { return Ok(None) };
+    let failed = |why: String| {
+        let text = Refused::without_keys(&why).message;
+        Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+    };
+    let (namespace, name) = (object.namespace().unwrap_or_default(), &verify.secret_ref.name);
+    let secret = references.secret(&namespace, name).await;
+    let secret = secret.map_err(|error| failed(error.to_string()))?;
+    secret.map(Some).ok_or_else(|| failed(format!("secrets \"{name}\" not found")))
 }
 
 /// A Secret that the spec may name.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
+use crate::controllers::source::verified::Verified;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
@@ -140,4 +141,39 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
         /observedIgnore "*.md"
         event Info NoArtifact: no artifact available for include 'lib'"#]],
     );
+}
+
+#[test]
+fn a_signature_is_told_of_and_goes_with_the_wish_for_it() {
+    let signed = Stored {
+        verified: Some(Verified { how: json!({"mode": "HEAD"}), text: "verified".to_owned() }),
+        ..stored()
+    };
+    let wanting = |status: Value| {
+        let mut object = repository(status);
+        object.spec.verify = Some(crds::source::GitRepositoryVerification::default());
+        object
+    };
+    let of = |report: &Report<GitRepositoryStatus>| {
+        let all = conditions_of(&report.after.conditions);
+        let found = all.iter().find(|it| it.kind == SOURCE_VERIFIED);
+        found.map(|it| format!("{:?} {}: {}", it.status, it.reason, it.message))
+    };
+    let first = report(&wanting(json!({})), None, Some(&signed), None, &settled(), time());
+    assert_eq!(of(&first).as_deref(), Some("True Succeeded: verified"));
+    let object = wanting(json!(first.after));
+    assert_eq!(Sourced::unverified(&object), None);
+
+    let why = sources::reason::INVALID_COMMIT_SIGNATURE;
+    let refused = Rest::Failed(why, "signed by another".to_owned(), Wake::at(time()));
+    let second = report(&object, None, None, None, &refused, time());
+    assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
+    let object = wanting(json!(second.after));
+    assert_eq!(Sourced::unverified(&object).as_deref(), Some("signed by another"));
+
+    // Nobody asks any more, so nothing is said.
+    let third = report(&repository(json!(first.after)), None, None, None, &settled(), time());
+    assert_eq!(of(&third), None);
+    let object = repository(json!(third.after));
+    assert_eq!(Sourced::unverified(&object).as_deref(), Some("it does not ask for signatures"));
 }

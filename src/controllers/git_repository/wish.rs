@@ -11,7 +11,9 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::include::Include;
 use super::resolve::Resolved;
+use super::verify::Verification;
 use super::world::{Work, classify};
+use crate::controllers::source::verified::VERIFY;
 use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +29,7 @@ pub(super) fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
         interval: _,
         timeout: _,
         reference: _,
-        verify,
+        verify: _,
         proxy_secret_ref: _,
         ignore: _,
         suspend: _,
@@ -38,7 +40,6 @@ pub(super) fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
     let given = [
         ("spec.provider", provider.is_some_and(|p| p != GitProvider::Generic)),
         ("spec.serviceAccountName", service_account_name.is_some()),
-        ("spec.verify", verify.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
@@ -72,11 +73,20 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
         .with("recurseSubmodules", spec.recurse_submodules)
         .with("sparseCheckout", spec.sparse_checkout.clone())
         .with("include", include);
+    let signed =
+        spec.verify.as_ref().zip(resolved.keys).map(|(verify, keys)| {
+            Verification::new(verify.mode.unwrap_or_default().as_str(), keys)
+        });
+    let shape = match &signed {
+        Some(signed) => shape.with(VERIFY, signed.shape()),
+        None => shape,
+    };
     let work = Work {
         remote: Remote { url, credentials, proxy, timeout, limits: Limits::default() },
         reference: reference(spec)?,
         content: Content { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
+        signed,
     };
     Ok(Wished { work, shape })
 }

@@ -17,6 +17,7 @@ use tree::Memory;
 
 use super::contents::{contents, load};
 use super::include::Include;
+use super::verify::Verification;
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 use crate::controllers::source::world::{Run, Stored, blocking, keep};
@@ -27,6 +28,8 @@ pub(crate) struct Work {
     pub(super) reference: Reference,
     pub(super) content: Content,
     pub(super) include: Vec<Include>,
+    /// Who has to have signed what, if anybody has to.
+    pub(super) signed: Option<Verification>,
 }
 
 /// Bytes of all the artifacts that are included, which are in memory at the same time.
@@ -72,10 +75,11 @@ fn fetch_and_store(
     store: &Store,
     object: &GitRepository,
 ) -> Result<Stored<GitRepositoryStatus>, Rest> {
-    let Work { remote, reference, content, include } = work;
+    let Work { remote, reference, content, include, signed } = work;
     let included = included(store, include)?;
     let checkout = sources::git::checkout(remote, reference, content, context);
     let checkout = checkout.map_err(|e| classify(&e))?;
+    let verified = signed.as_ref().map(|signed| signed.verify(&checkout)).transpose()?;
     let unreadable = checkout.unreadable();
     if !unreadable.is_empty() {
         tracing::info!(
@@ -96,9 +100,10 @@ fn fetch_and_store(
     })?;
     let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
     let message = format!("stored artifact for commit '{}'", checkout.commit.short_summary());
-    Ok(Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+    let stored = Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
         status.included_artifacts.clone_from(&included);
-    }))
+    });
+    Ok(Stored { verified, ..stored })
 }
 
 /// What a failed fetch means for the object.

@@ -10,6 +10,7 @@ use sources::charts::Repository;
 use sources::oci::Remote;
 use sources::reason::{NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE};
 
+use super::provenance::Keyring;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
@@ -53,12 +54,12 @@ pub(super) fn edges(context: &Context, node: &Node, object: &HelmChart) {
     context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
 }
 
-/// Finds the source, as the watch last saw it, and reads the Secrets that it names.
+/// Finds the source, as the watch last saw it, and reads the Secrets that it and the chart name.
 pub(super) async fn resolve(
     context: &Context,
     node: &Node,
     object: &HelmChart,
-) -> Result<Origin, Rest> {
+) -> Result<(Origin, Option<Keyring>), Rest> {
     let source = source_node(object);
     let (kind, name) = (&source.kind, &source.name);
     let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
@@ -71,13 +72,14 @@ pub(super) async fn resolve(
     };
     let mut references = References::new(&context.watcher);
     let mut reached = None;
+    let keyring = Keyring::read(object, &mut references).await;
     if object.spec.source_ref.kind == ChartSourceKind::HelmRepository {
         let found = context.seen::<HelmRepository>(&source.namespace, name).ok_or_else(missing)?;
         let read = secrets(&found, &mut references).await;
         references.watch(node);
         if is_registry(&found) {
             let remote = registry(context, &found, &read?, &object.spec.chart).await?;
-            return Ok(Origin::Registry(Box::new(remote)));
+            return Ok((Origin::Registry(Box::new(remote)), keyring?));
         }
         reached = Some(repository(context, &found, &read?)?);
     } else {
@@ -99,8 +101,9 @@ pub(super) async fn resolve(
         }
     }
     let held = Held { artifact, is_elsewhere: found.is_elsewhere };
-    Ok(match reached {
+    let origin = match reached {
         Some(repository) => Origin::Index(held, Box::new(repository)),
         None => Origin::Tree(held),
-    })
+    };
+    Ok((origin, keyring?))
 }

@@ -7,10 +7,12 @@ use reconcile::{Rest, reason};
 use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
+use super::provenance::{ANNOTATION, Keyring};
 use super::resolve::Origin;
 use super::world::Work;
 use super::{generation, shape};
 use crate::controllers::source::Wished;
+use crate::controllers::source::verified::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
 const REVISION_DIGITS: usize = 12;
@@ -85,7 +87,18 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Puts the spec together with its source.
-pub(super) fn wish(object: &HelmChart, origin: Origin) -> Wished<Work> {
+pub(super) fn wish(
+    object: &HelmChart,
+    origin: Origin,
+    keyring: Option<Keyring>,
+) -> Result<Wished<Work>, Rest> {
+    if keyring.is_some() && !matches!(origin, Origin::Index(..)) {
+        let text = format!(
+            "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
+             spec.verify of the source"
+        );
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    }
     let spec = &object.spec;
     let values_files = values_files(spec);
     let generation = generation(object);
@@ -101,9 +114,15 @@ pub(super) fn wish(object: &HelmChart, origin: Origin) -> Wished<Work> {
         origin,
         metadata: (!metadata.is_empty()).then(|| metadata.join(".")),
         values_files,
+        keyring,
         built: Mutex::default(),
     };
-    Wished { work, shape: shape(generation) }
+    let shape = shape(generation);
+    let shape = match &work.keyring {
+        Some(keyring) => shape.with(VERIFY, keyring.shape()),
+        None => shape,
+    };
+    Ok(Wished { work, shape })
 }
 
 /// Parity(flux): `values.yaml` alone is what every chart has anyway.

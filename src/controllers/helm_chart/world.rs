@@ -18,10 +18,12 @@ use sources::reason::{
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::built::Built;
+use super::provenance::Keyring;
 use super::resolve::{Held, Origin};
 use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
+use crate::controllers::source::verified::Verified;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{busy, linked};
 
@@ -33,6 +35,8 @@ pub(crate) struct Work {
     pub(super) metadata: Option<String>,
     /// Those that replace the chart's own.
     pub(super) values_files: Vec<String>,
+    /// The keys of whoever has to have signed it, if anybody has to.
+    pub(super) keyring: Option<Keyring>,
     /// What there is, as soon as that is known.
     pub(super) built: Mutex<Option<Built>>,
 }
@@ -209,8 +213,9 @@ pub(super) async fn fetch(
             Err(failed(CHART_PULL_ERROR, text))
         }
         Found::Version { url, digest } => {
-            let archive = pull(run, url.as_deref(), digest.as_deref()).await?;
-            pulled(run, archive).await
+            let (archive, verified) = pull(run, url.as_deref(), digest.as_deref()).await?;
+            let stored = pulled(run, archive).await?;
+            Ok(Stored { verified, ..stored })
         }
         Found::Tag(version) => {
             let Origin::Registry(remote) = &run.work.origin else {
@@ -254,11 +259,12 @@ async fn pulled(
     blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
 }
 
+/// An archive of a repository, and who signed it if anybody had to.
 async fn pull(
     run: &Run<HelmChart>,
     url: Option<&str>,
     digest: Option<&str>,
-) -> Result<Vec<u8>, Rest> {
+) -> Result<(Vec<u8>, Option<Verified>), Rest> {
     let pull_failed = |why: String| {
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
@@ -267,15 +273,21 @@ async fn pull(
     };
     let no_url =
         || pull_failed(format!("chart '{}' has no downloadable URLs", run.work.built().name));
-    let pulled = repository.chart(url.ok_or_else(no_url)?, digest).await;
-    pulled.map_err(|error| match error {
+    let url = url.ok_or_else(no_url)?;
+    let pulled = repository.chart(url, digest).await;
+    let archive = pulled.map_err(|error| match error {
         error if error.is_about_credentials() => {
             let text = format!("failed to authenticate with the Helm repository: {error}");
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         RepositoryError::Busy(said) => busy(CHART_PULL_ERROR, &said),
         error => pull_failed(chain(&error)),
-    })
+    })?;
+    let verified = match &run.work.keyring {
+        Some(keyring) => Some(keyring.verify(repository, url, &archive).await?),
+        None => None,
+    };
+    Ok((archive, verified))
 }
 
 /// Keeps an archive. Blocks.

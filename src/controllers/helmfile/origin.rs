@@ -18,6 +18,7 @@ use tree::Memory;
 
 use super::Session;
 use super::model::Model;
+use crate::controllers::catalog::SOURCE_NOT_VERIFIED;
 use crate::controllers::context::Context;
 use crate::controllers::kustomization::resolve;
 use crate::controllers::target::Target;
@@ -177,6 +178,14 @@ impl<K: Model> Session<K> {
         (interval, time): (Duration, Duration),
     ) -> Result<Origin, Rest> {
         let Some(source) = &spec.source_ref else {
+            if self.is_verified_only() {
+                let text = format!(
+                    "namespace {} requires verified sources, and nobody verifies what spec.source names: use \
+                     spec.sourceRef with a GitRepository that has spec.verify",
+                    self.node.namespace
+                );
+                return Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
+            }
             let address = spec.source.as_deref().unwrap_or_default();
             return self.fetched(object, address, (interval, time)).await.map(Origin::Address);
         };

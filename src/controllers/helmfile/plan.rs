@@ -73,6 +73,8 @@ pub(super) struct Reaching {
     /// Nothing where addresses are not fetched.
     getter: Option<Getter>,
     runtime: Handle,
+    /// Whether only what is in the source may be used, since that alone is verified.
+    is_verified_only: bool,
     /// Where what an address named was put.
     fetched: BTreeMap<String, String>,
     /// Bytes of it.
@@ -86,8 +88,10 @@ impl Reaching {
         permits: BuildPermits,
         getter: Option<Getter>,
         runtime: Handle,
+        is_verified_only: bool,
     ) -> Self {
-        Self { charts, permits, getter, runtime, fetched: BTreeMap::new(), bytes: 0 }
+        let (fetched, bytes) = (BTreeMap::new(), 0);
+        Self { charts, permits, getter, runtime, is_verified_only, fetched, bytes }
     }
 }
 
@@ -395,6 +399,12 @@ impl Fetch for Fetching {
         let mut reaching = self.reaching.lock().unwrap_or_else(PoisonError::into_inner);
         if self.files.entry(&at).is_some() {
             return Ok(place);
+        }
+        if reaching.is_verified_only {
+            return Err(format!(
+                "chart `{name}` of {url} is not verified, and the namespace requires verified sources; copy the chart \
+                 into the source"
+            ));
         }
         let Reaching { charts, permits, runtime, .. } = &mut *reaching;
         let archive = self

@@ -17,10 +17,13 @@ use crate::controllers::permit::{Permit, Permits};
 use crate::controllers::target::Target;
 use crate::time_limit::TimeLimit;
 
+/// Why there are none for everybody.
+const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
+
 /// How bases on other servers are had.
 pub(super) enum Bases {
-    /// Not at all, as `--no-remote-bases` says.
-    Refused,
+    /// Not at all, for this reason.
+    Refused(&'static str),
     /// From the servers themselves.
     Fetched(Box<Fetched>),
 }
@@ -97,11 +100,16 @@ impl Bases {
         target: &Target,
         timeout: Duration,
         (namespace, building): (&str, Permit),
-        cancel: &CancellationToken,
+        (is_verified_only, cancel): (bool, &CancellationToken),
     ) -> Self {
         let settings = &context.settings;
         if settings.no_remote_bases {
-            return Self::Refused;
+            return Self::Refused(DISABLED);
+        }
+        if is_verified_only {
+            return Self::Refused(
+                "its namespace requires verified sources; copy it into the source",
+            );
         }
         let is_free = target.is_home() || settings.insecure_remote_bases;
         let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
@@ -127,7 +135,7 @@ impl Bases {
         build: impl FnOnce(&dyn Files) -> T,
     ) -> (T, bool) {
         match self {
-            Self::Refused => (build(&Refusing(files)), false),
+            Self::Refused(why) => (build(&Refusing(files, why)), false),
             Self::Fetched(it) => {
                 let Fetched { git, limits, permits } = *it;
                 let remotes = Remotes::new(files, git, limits);
@@ -140,12 +148,12 @@ impl Bases {
 }
 
 /// Files beside which nothing is fetched.
-struct Refusing<F>(F);
+struct Refusing<F>(F, &'static str);
 
-fn refused(address: &str) -> Error {
-    Error::new(format!(
-        "`{address}` is a remote base, and remote bases are disabled by --no-remote-bases"
-    ))
+impl<F> Refusing<F> {
+    fn refused(&self, address: &str) -> Error {
+        Error::new(format!("`{address}` is a remote base, and {}", self.1))
+    }
 }
 
 impl<F: Files> Files for Refusing<F> {
@@ -158,11 +166,11 @@ impl<F: Files> Files for Refusing<F> {
     }
 
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
-        Err(refused(url))
+        Err(self.refused(url))
     }
 
     fn checkout(&self, repository: &Repository) -> Result<String, Error> {
-        Err(refused(&repository.url()))
+        Err(self.refused(&repository.url()))
     }
 }
 

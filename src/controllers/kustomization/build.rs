@@ -53,7 +53,10 @@ impl Session {
         target: &Target,
         beside: Inputs,
     ) -> Result<Built, Rest> {
-        let inputs = beside.digest();
+        let is_verified_only = self.is_verified_only();
+        // What was built under another policy counts no more.
+        let policy = if is_verified_only { " verified" } else { "" };
+        let inputs = format!("{}{policy}", beside.digest());
         if let Some(wish) = self.waited_for(object, artifact, &inputs) {
             return Ok(Built::Wish(wish));
         }
@@ -84,7 +87,7 @@ impl Session {
             target,
             timeouts.timeout,
             (&self.node.namespace, permit),
-            &cancel,
+            (is_verified_only, &cancel),
         );
         let built = {
             let (context, object) = (self.context.clone(), object.clone());

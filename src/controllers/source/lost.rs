@@ -54,6 +54,18 @@ pub(super) async fn take_back<K: Sourced>(
         path = artifact.path,
         "artifact missing from storage or damaged, building it again"
     );
+    withdraw(context, latest, object).await
+}
+
+/// Has an object promise no artifact; the object as it is now, and `None` if it is gone.
+///
+/// # Errors
+/// The API server's refusal.
+pub(super) async fn withdraw<K: Sourced>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Arc<K>>, ClusterError> {
     K::unoffer(context, object).await?;
     let (before, after) = without(&**object, jiff::Timestamp::now());
     latest.write_status(context, object, &before, &after).await

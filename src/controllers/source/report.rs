@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use crds::{Artifact, SourceStatus, Status as _};
 use kube::core::ResourceExt as _;
+use reconcile::reason::SUCCEEDED;
 use reconcile::{Condition, Reason, Rest, Status, Time};
 
 use super::Sourced;
+use super::verified::Verified;
 use super::world::{Run, Stored};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
@@ -18,6 +20,9 @@ pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 pub(crate) const FETCH_FAILED: &str = "FetchFailed";
 /// The artifact could not be kept.
 pub(crate) const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
+
+/// The artifact is signed as the spec asks.
+pub(crate) const SOURCE_VERIFIED: &str = "SourceVerified";
 
 /// Conditions of a kind that tell of failures, beside `Ready`.
 pub(crate) struct Conditions {
@@ -63,6 +68,24 @@ pub(crate) fn report<K: Sourced>(
         std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
     let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
         .marked(&crate::controllers::marks::of(object, now));
+    match stored.and_then(|stored| stored.verified.as_ref()) {
+        Some(Verified { text, .. }) => {
+            conditions = conditions.set(SOURCE_VERIFIED, Status::True, SUCCEEDED, text);
+        }
+        None if !object.is_verified() => {}
+        // Of the artifact that is there it was said before.
+        None => {
+            let said =
+                Condition::find(&had, SOURCE_VERIFIED).filter(|it| it.status == Status::True);
+            conditions = match said {
+                Some(said) if rest.is_settled() => {
+                    conditions.set(SOURCE_VERIFIED, Status::True, SUCCEEDED, &said.message)
+                }
+                Some(_) => conditions.keep(SOURCE_VERIFIED),
+                None => conditions,
+            };
+        }
+    }
     match rest {
         Rest::Settled(why, text) => {
             conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, *why, text);
@@ -72,8 +95,9 @@ pub(crate) fn report<K: Sourced>(
         | Rest::Failed(why, text, _)
         | Rest::Stalled(why, text) => {
             let failure = (K::CONDITIONS.of_failure)(*why);
-            conditions =
-                conditions.keep(ARTIFACT_IN_STORAGE).set(failure, Status::True, *why, text);
+            // The others say that something is wrong.
+            let status = if failure == SOURCE_VERIFIED { Status::False } else { Status::True };
+            conditions = conditions.keep(ARTIFACT_IN_STORAGE).set(failure, status, *why, text);
         }
     }
     after.set_conditions(listed(conditions.finish(rest)));

@@ -14,7 +14,8 @@ use sources::plan::{Desired, Fetching, Kept, Observed, Step};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use sources::store::{self, Slot, Store};
 
-use super::{Sourced, lost};
+use super::verified::{VERIFY, Verified};
+use super::{Sourced, lost, verified};
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 use crate::controllers::progress;
@@ -47,6 +48,8 @@ pub(crate) struct Stored<S> {
     pub(crate) message: String,
     /// Says more of it in the status.
     pub(crate) note: Arc<dyn Fn(&mut S) + Send + Sync>,
+    /// Who signed it, if it was verified.
+    pub(crate) verified: Option<Verified>,
 }
 
 impl<S> Stored<S> {
@@ -56,7 +59,7 @@ impl<S> Stored<S> {
         message: String,
         note: impl Fn(&mut S) + Send + Sync + 'static,
     ) -> Self {
-        Self { artifact, message, note: Arc::new(note) }
+        Self { artifact, message, note: Arc::new(note), verified: None }
     }
 }
 
@@ -169,10 +172,17 @@ impl<'a, K: Sourced> World<'a, K> {
     }
 
     /// The artifact of the status, if its bytes are in the store.
-    async fn kept(&self) -> Option<Kept> {
+    async fn kept(&self, desired: &Desired) -> Option<Kept> {
         let object = &self.run.object;
         let artifact = object.artifact()?.clone();
-        let kept = Kept { revision: K::modern(&artifact.revision), shape: object.shape()? };
+        let shape = object.shape()?;
+        let shape = match desired.shape.get(VERIFY) {
+            Some(_) => {
+                shape.with(VERIFY, verified::how(&self.run.context, &**object, &artifact).await)
+            }
+            None => shape,
+        };
+        let kept = Kept { revision: K::modern(&artifact.revision), shape };
         lost::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
     }
 }
@@ -185,7 +195,7 @@ impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
             let settled = K::settled(&self.run, &revision);
             return Ok(Observed { remote: revision, kept: Some(kept), settled });
         }
-        let kept = self.kept().await;
+        let kept = self.kept(desired).await;
         let _permit = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
@@ -203,6 +213,10 @@ impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
         let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
+        if let Some(Verified { how, .. }) = &stored.verified {
+            let Run { context, object, .. } = &*self.run;
+            verified::remember(context, &**object, &stored.artifact.digest, how).await;
+        }
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! What Flux decrypts and verifies: recorded answers of its own packages.
 //!
-//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`).
+//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`, `trust/git.rs`, `trust/helm.rs`).
 //! The format is that of the README beside the cases.
 
+mod git;
+mod helm;
 mod sops;
 
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ use serde_json::{Map, Value};
 use super::Topic;
 use super::case::{Case, Fault, Judgement};
 
-pub(super) const TOPICS: [Topic; 4] = [
+pub(super) const TOPICS: [Topic; 6] = [
     Topic {
         name: "trust/sops files and keys",
         path: "trust/cases.jsonl",
@@ -36,13 +38,25 @@ pub(super) const TOPICS: [Topic; 4] = [
         exceptions: &sops::EXCEPTIONS_OF_BUILDS,
     },
     Topic {
+        name: "trust/git",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("git", case),
+        exceptions: &git::EXCEPTIONS,
+    },
+    Topic {
+        name: "trust/helm",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("helm", case),
+        exceptions: &[],
+    },
+    Topic {
         name: "trust/signatures",
         path: "trust/cases.jsonl",
         judge: |case| {
             let recorded: Recorded = case.inputs()?;
-            match recorded.topic.starts_with("sops ") {
-                true => Err(Fault::OtherTopic),
-                false => Err(Fault::NotRun("signatures are not verified yet".to_owned())),
+            match ["cosign", "keyless", "notation"].contains(&recorded.topic.as_str()) {
+                false => Err(Fault::OtherTopic),
+                true => Err(Fault::NotRun("signatures are not verified yet".to_owned())),
             }
         },
         exceptions: &[],
@@ -53,7 +67,9 @@ pub(super) const TOPICS: [Topic; 4] = [
 type Judge = fn(&Case, &Recorded) -> Judgement;
 
 /// The judge of each operation.
-const JUDGES: [(&str, Judge); 5] = [
+const JUDGES: [(&str, Judge); 7] = [
+    ("git_verify", git::judge),
+    ("helm_verify", helm::judge),
     ("sops_decrypt", sops::decrypt),
     ("sops_import", sops::import),
     ("sops_resource", sops::resource),

@@ -22,20 +22,17 @@ fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wished<Work>, 
     };
     let keys = [("identity", "x"), ("known_hosts", "x")];
     let (secret, proxy) = (data(&keys), proxy.map(data));
-    wish(&object(more), Resolved { secret, proxy, include: Vec::new() })
+    let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
+    wish(&object(more), Resolved { secret, proxy, keys, include: Vec::new() })
 }
 
 /// A value for every field of the schema that has no support.
-fn refused_fields() -> [(&'static str, Value); 3] {
-    [
-        ("provider", json!("github")),
-        ("serviceAccountName", json!("x")),
-        ("verify", json!({"mode": "HEAD", "secretRef": {"name": "x"}})),
-    ]
+fn refused_fields() -> [(&'static str, Value); 2] {
+    [("provider", json!("github")), ("serviceAccountName", json!("x"))]
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 11] = [
+const USED: [&str; 12] = [
     "url",
     "secretRef",
     "interval",
@@ -47,6 +44,7 @@ const USED: [&str; 11] = [
     "recurseSubmodules",
     "include",
     "sparseCheckout",
+    "verify",
 ];
 
 #[test]
@@ -119,4 +117,16 @@ fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
     let rest = wished(&json!({}), Some(&keys[1..])).err().unwrap();
     assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
     assert!(rest.text().contains("`address`") && !rest.text().contains("hunter2"));
+}
+
+#[test]
+fn other_keys_or_another_mode_make_another_artifact() {
+    let shape = |mode: Option<&str>| {
+        let verify = json!({"mode": mode, "secretRef": {"name": "x"}});
+        wished(&json!({"verify": verify}), None).ok().unwrap().shape
+    };
+    assert_eq!(shape(None), shape(Some("HEAD")));
+    assert_eq!(shape(None), shape(Some("head")));
+    assert_ne!(shape(None), shape(Some("Tag")));
+    assert_ne!(shape(None), wished(&json!({}), None).ok().unwrap().shape);
 }

@@ -97,7 +97,7 @@ fn revision_and_values_files_are_added_to_the_version_as_in_flux() {
             "revision": revision, "url": "http://a/b/c/d",
         }));
         let from = Origin::Tree(Held { artifact: artifact.unwrap(), is_elsewhere: false });
-        wish(&object(more), from).work.metadata
+        wish(&object(more), from, None).ok().unwrap().work.metadata
     };
     let git = "main@sha1:0123456789abcdef0123456789abcdef01234567";
     let by_revision = json!({"reconcileStrategy": "Revision"});

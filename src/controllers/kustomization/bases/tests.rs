@@ -128,10 +128,10 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
 
 #[test]
 fn without_remote_bases_they_are_refused_and_files_are_read() {
-    let (names, is_remote) = built(Bases::Refused, "own.yaml");
+    let (names, is_remote) = built(Bases::Refused(DISABLED), "own.yaml");
     assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned()], false));
     for resource in ["http://127.0.0.1:9/far.yaml", "git@127.0.0.1:9/far.git"] {
-        let told = built(Bases::Refused, &format!("\"{resource}\"")).0.unwrap_err();
+        let told = built(Bases::Refused(DISABLED), &format!("\"{resource}\"")).0.unwrap_err();
         assert!(told.contains("--no-remote-bases"), "{told}");
     }
 }

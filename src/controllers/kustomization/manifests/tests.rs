@@ -24,7 +24,7 @@ fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
         &tree,
         &spec(more),
         None,
-        Bases::Refused,
+        Bases::Refused("there are none"),
         &Account::new(TIME_LIMIT),
         &mut Masking::default(),
     )
@@ -86,7 +86,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
         &recorder,
         &spec(&json!({"path": "app"})),
         None,
-        Bases::Refused,
+        Bases::Refused("there are none"),
         &Account::new(TIME_LIMIT),
         &mut Masking::default(),
     )

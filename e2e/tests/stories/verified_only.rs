@@ -1,0 +1,83 @@
+//! A namespace that requires verified sources: nothing else is applied by what is in it.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::git_server::{Access, GitServer};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::signer::{Signer, put_keys};
+use super::verification::{verified, verify};
+
+async fn require(story: &Story, value: Value) -> Result<()> {
+    let namespace = Target::new("v1", "Namespace", &story.namespace);
+    let patch = json!({"metadata": {"annotations": {"windlass.dev/require-verified": value}}});
+    story.merge(&namespace, patch).await.map(drop)
+}
+
+/// Waits until an object is refused for this reason.
+async fn refused(story: &Story, target: &Target, reason: &str, says: &str) -> Result<()> {
+    let object = story.await_object(target, SOON, |object: &DynamicObject| {
+        let ready = condition(object, "Ready");
+        let message = ready["message"].as_str().unwrap_or_default();
+        ready["status"] == "False" && ready["reason"] == reason && message.contains(says)
+    });
+    object.await.map(drop).with_context(|| format!("{target}: {reason}: {says}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -> Result<()> {
+    let story = Story::with_windlass("verified-only").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let repository = &upstream.repository;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_value("a", "1").await?;
+
+    // The policy wakes its appliers. What was applied stays as it is, and nothing new comes.
+    require(&story, json!("true")).await?;
+    refused(&story, &app, "SourceNotVerified", "it does not ask for signatures").await?;
+    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    refused(&story, &app, "SourceNotVerified", "requires verified sources").await?;
+    story.await_value("a", "1").await?;
+
+    // Neither does a release of a chart in such a source, whatever the source is called.
+    let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "chart"},
+        "spec": {"interval": "1h", "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}}});
+    let chart = "apiVersion: v2\nname: chart\nversion: 1.0.0\n";
+    upstream.push(&[("chart/Chart.yaml", chart.to_owned())]).await?;
+    story.apply_value(release).await?;
+    let release = Target::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
+    refused(&story, &release, "SourceNotVerified", "requires verified sources").await?;
+
+    // Asked for signatures, an unsigned commit is refused by its source, and a signed one is applied.
+    let signer = Signer::ssh()?;
+    put_keys(&story, &[&signer]).await?;
+    let url = upstream.server.url(repository);
+    story.git_repository("app", &url, verify("HEAD", &json!({"branch": "main"}))).await?;
+    verified(&story, "app", "False", "unsupported signature type: empty").await?;
+    refused(&story, &app, "SourceNotVerified", "unsupported signature type: empty").await?;
+    signer.sign(repository)?;
+    upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
+    verified(&story, "app", "True", "with key 'SHA256:").await?;
+    story.await_value("a", "3").await?;
+    story.await_ready(&app).await?;
+
+    // A base on another server is signed by nobody.
+    let far = GitServer::start(Access::Open)?;
+    let base = far.repository("bases")?;
+    let files =
+        [("kustomization.yaml", "resources: [map.yaml]\n"), ("map.yaml", &config_map("far", "1"))];
+    base.commit(&files, "a base")?;
+    let overlay = format!("resources: [a.yaml, \"{}?ref=main\"]\n", far.url(&base));
+    upstream.push(&[("kustomization.yaml", overlay)]).await?;
+    refused(&story, &app, "BuildFailed", "its namespace requires verified sources").await?;
+    ensure!(story.read(&Target::config_map("far")).await?.is_none(), "a base was applied");
+
+    // Without the policy it is a base like any other.
+    require(&story, Value::Null).await?;
+    story.await_value("far", "1").await?;
+    story.end().await
+}

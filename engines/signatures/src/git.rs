@@ -1,0 +1,253 @@
+//! Commits and tags: where their signature is, and which of them has to have one.
+//!
+//! Source: fluxcd/pkg/git 0.52 and source-controller 1.9.
+
+use crate::{pgp, ssh};
+
+/// What has to be signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The commit.
+    Head,
+    /// The tag object.
+    Tag,
+    /// Both.
+    TagAndHead,
+}
+
+impl Mode {
+    /// What `spec.verify.mode` means.
+    ///
+    /// Parity(flux): anything else is the commit, so `head` is, too. Differs(flux): there a mode that is empty verifies
+    /// nothing; the schema has a default, so only who goes around it gives one.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        match name {
+            "Tag" => Self::Tag,
+            "TagAndHEAD" => Self::TagAndHead,
+            _ => Self::Head,
+        }
+    }
+
+    /// As `status.sourceVerificationMode` says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Head => "HEAD",
+            Self::Tag => "Tag",
+            Self::TagAndHead => "TagAndHEAD",
+        }
+    }
+
+    fn has_tag(self) -> bool {
+        matches!(self, Self::Tag | Self::TagAndHead)
+    }
+
+    fn has_commit(self) -> bool {
+        matches!(self, Self::Head | Self::TagAndHead)
+    }
+}
+
+/// What was checked out.
+#[derive(Debug, Clone, Copy)]
+pub struct Checkout<'o> {
+    /// The hash of the commit, and its object as it is stored, without header.
+    pub commit: (&'o str, &'o [u8]),
+    /// The tag by which it was found, if it was one.
+    pub tag: Option<Tag<'o>>,
+}
+
+/// A tag.
+#[derive(Debug, Clone, Copy)]
+pub struct Tag<'o> {
+    /// Its name, without `refs/tags/`.
+    pub name: &'o str,
+    /// Its hash and object; a lightweight tag has none.
+    pub object: Option<(&'o str, &'o [u8])>,
+}
+
+impl std::fmt::Display for Tag<'_> {
+    /// `name@hash`, as Flux calls it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.object {
+            Some((hash, _)) => write!(f, "{}@{hash}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// Public keys of the Secret of `spec.verify.secretRef`.
+#[derive(Debug, Default)]
+pub struct Keys<'d> {
+    /// OpenPGP key rings.
+    pgp: Vec<&'d [u8]>,
+    /// Lists of SSH keys.
+    ssh: Vec<&'d [u8]>,
+}
+
+impl<'d> Keys<'d> {
+    /// Of the entries of a Secret: `*.sshpub` are lists of SSH keys, all others OpenPGP key rings.
+    pub fn new(data: impl IntoIterator<Item = (&'d str, &'d [u8])>) -> Self {
+        let mut keys = Self::default();
+        for (name, value) in data {
+            match name.ends_with(".sshpub") {
+                true => keys.ssh.push(value),
+                false => keys.pgp.push(value),
+            }
+        }
+        keys
+    }
+}
+
+/// Why something is not verified.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// The reason of the condition `SourceVerified`, as in Flux.
+    pub reason: &'static str,
+    /// What is wrong, with which object.
+    pub message: String,
+    /// Whether it stays so until the spec changes.
+    pub is_permanent: bool,
+}
+
+impl Refused {
+    /// The Secret with the keys cannot be read, for this reason.
+    #[must_use]
+    pub fn without_keys(why: &str) -> Self {
+        let message = format!("public keys secret error: {why}");
+        Self { reason: "VerificationError", message, is_permanent: false }
+    }
+}
+
+/// Verifies what was checked out; `now` is in seconds since 1970. Says who signed what, in the words of Flux.
+///
+/// # Errors
+/// Something that has to be signed is not, or by none of the keys, or the signature does not count; see [`Refused`].
+pub fn verify(
+    mode: Mode,
+    checkout: &Checkout<'_>,
+    keys: &Keys<'_>,
+    now: u64,
+) -> Result<String, Refused> {
+    let refused = |reason, message| Refused { reason, message, is_permanent: false };
+    let mut message = "verified signature of".to_owned();
+    if mode.has_tag() {
+        let Some(tag) = &checkout.tag else {
+            return Err(Refused {
+                reason: "InvalidVerificationMode",
+                message: "cannot verify tag object's signature if a tag reference is not specified"
+                    .to_owned(),
+                is_permanent: true,
+            });
+        };
+        let signed = tag.object.map(|(_, object)| Signed::tag(object));
+        let Some(signed) = signed.filter(|signed| !signed.signature.is_empty()) else {
+            let message = format!("cannot verify signature of tag '{tag}' since it is not signed");
+            return Err(refused("InvalidGitObject", message));
+        };
+        let key = signed.verify("tag", keys, now).map_err(|why| {
+            let message = format!("signature verification of tag '{tag}' failed: {why}");
+            refused("InvalidTagSignature", message)
+        })?;
+        message.push_str(&format!("\n\t- tag '{tag}' with key '{key}'"));
+    }
+    if mode.has_commit() {
+        let (hash, object) = checkout.commit;
+        let key = Signed::commit(object).verify("commit", keys, now).map_err(|why| {
+            let message = format!("signature verification of commit '{hash}' failed: {why}");
+            refused("InvalidCommitSignature", message)
+        })?;
+        message.push_str(&format!("\n\t- commit '{hash}' with key '{key}'"));
+    }
+    Ok(message)
+}
+
+/// An object in two: its signature, and what was signed.
+struct Signed {
+    signature: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// What the first line of a signature may be, with the name of its format.
+const FORMATS: [(&[u8], &str); 4] = [
+    (b"-----BEGIN PGP SIGNATURE-----", "openpgp"),
+    (b"-----BEGIN SSH SIGNATURE-----", "ssh"),
+    (b"-----BEGIN SIGNED MESSAGE-----", "x509"),
+    // Git takes such a block of a tag for its signature; nothing verifies it.
+    (b"-----BEGIN PGP MESSAGE-----", "unknown"),
+];
+
+/// The header of a signature, and of that of an object with SHA-256, which is not read. Neither is part of what is signed.
+const HEADERS: [&[u8]; 2] = [b"gpgsig ", b"gpgsig-sha256 "];
+
+impl Signed {
+    /// The signature of a commit is its first header `gpgsig`, with the lines that continue it.
+    fn commit(object: &[u8]) -> Self {
+        let mut signed = Self { signature: Vec::new(), payload: Vec::with_capacity(object.len()) };
+        let mut signatures = 0;
+        let [header, other] = HEADERS;
+        let (mut is_header, mut within) = (true, None);
+        for line in object.split_inclusive(|byte| *byte == b'\n') {
+            is_header &= line != b"\n";
+            let continued = line.strip_prefix(b" ");
+            (within, signatures) = match (is_header, within, continued) {
+                (false, ..) => (None, signatures),
+                (true, Some(_), Some(_)) => (within, signatures),
+                _ if line.starts_with(header) => (Some(signatures), signatures + 1),
+                // A number that no signature has.
+                _ if line.starts_with(other) => (Some(usize::MAX), signatures),
+                _ => (None, signatures),
+            };
+            match within {
+                Some(0) => {
+                    let text = continued.or_else(|| line.strip_prefix(header));
+                    signed.signature.extend(text.unwrap_or_default());
+                }
+                Some(_) => {}
+                None => signed.payload.extend(line),
+            }
+        }
+        signed
+    }
+
+    /// The signature of a tag begins at the last line that may begin one.
+    fn tag(object: &[u8]) -> Self {
+        let (mut at, mut found) = (0, object.len());
+        for line in object.split_inclusive(|byte| *byte == b'\n') {
+            if FORMATS.iter().any(|(begin, _)| line.starts_with(begin)) {
+                found = at;
+            }
+            at += line.len();
+        }
+        let (payload, signature) = object.split_at(found);
+        // It may have headers of signatures, too, which nothing reads.
+        let Self { payload, .. } = Self::commit(payload);
+        Self { signature: signature.to_vec(), payload }
+    }
+
+    fn format(&self) -> &'static str {
+        let signature = self.signature.trim_ascii();
+        let known = FORMATS.iter().find(|(begin, _)| signature.starts_with(begin));
+        let other = if self.signature.is_empty() { "empty" } else { "unknown" };
+        known.map_or(other, |(_, name)| name)
+    }
+
+    /// The key that signed.
+    fn verify(&self, kind: &str, keys: &Keys<'_>, now: u64) -> Result<String, String> {
+        let signature = self.signature.trim_ascii();
+        match self.format() {
+            "openpgp" if keys.pgp.is_empty() => {
+                Err("PGP signature detected but no PGP public keys found in secret (keys with .asc suffix)".to_owned())
+            }
+            "openpgp" => pgp::verify_any(signature, &self.payload, &keys.pgp, now)
+                .map_err(|why| format!("unable to verify Git {kind}: {why}")),
+            "ssh" if keys.ssh.is_empty() => {
+                Err("SSH signature detected but no SSH public keys found in secret (keys with .sshpub suffix)".to_owned())
+            }
+            "ssh" => ssh::verify_any(signature, &self.payload, &keys.ssh)
+                .map_err(|why| format!("unable to verify Git {kind} SSH signature: {why}")),
+            other => Err(format!("unsupported signature type: {other}")),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Signatures: who signed, and whether the signature counts.
+//!
+//! ```
+//! use signatures::git::{Checkout, Keys, Mode, verify};
+//!
+//! let commit = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\nunsigned\n";
+//! let checkout = Checkout { commit: ("2f1d", commit), tag: None };
+//! let refused = verify(Mode::Head, &checkout, &Keys::default(), 1_800_000_000).unwrap_err();
+//! assert_eq!(refused.reason, "InvalidCommitSignature");
+//! ```
+//!
+//! # A tour
+//! The judges are source-controller 1.9 and Helm 4.2; where this differs, the code says so.
+//! 1. `git.rs` takes the signature out of a commit or tag, and says what is verified in which mode.
+//! 2. `provenance.rs` compares a chart with the signed file beside it.
+//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/ring.rs` the keys that count,
+//!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
+//! 4. `ssh.rs` verifies SSH signatures, `pem.rs` reads their armor.
+//!
+//! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
+//! is made with what is not supported is refused.
+
+pub mod git;
+mod pem;
+mod pgp;
+pub mod provenance;
+mod ssh;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! PEM as Go reads it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A block.
+pub(crate) struct Block {
+    /// Such as `SSH SIGNATURE`.
+    pub(crate) kind: String,
+    pub(crate) content: Vec<u8>,
+}
+
+/// The first block of a text that can be read; text around it is skipped.
+pub(crate) fn first(text: &[u8]) -> Option<Block> {
+    let text = String::from_utf8_lossy(text);
+    let mut rest: &str = &text;
+    loop {
+        let at = match rest.strip_prefix("-----BEGIN ") {
+            Some(_) => 0,
+            None => rest.find("\n-----BEGIN ")? + 1,
+        };
+        let inner = rest.get(at + "-----BEGIN ".len()..)?;
+        rest = inner;
+        if let Some(block) = block(inner) {
+            return Some(block);
+        }
+    }
+}
+
+/// Reads what follows `-----BEGIN `.
+fn block(text: &str) -> Option<Block> {
+    let (kind, body) = text.split_once('\n')?;
+    let kind = kind.trim_end().strip_suffix("-----")?;
+    let end = format!("-----END {kind}-----");
+    let at = match body.starts_with(&end) {
+        true => 0,
+        false => body.find(&format!("\n{end}"))? + 1,
+    };
+    let after = body.get(at + end.len()..)?.split('\n').next().unwrap_or_default();
+    if !after.trim_end().is_empty() {
+        return None;
+    }
+    let mut body = body.get(..at)?;
+    // Headers, as long as there are any.
+    while let Some((line, rest)) = body.split_once('\n').filter(|(line, _)| line.contains(':')) {
+        let _ = line;
+        body = rest;
+    }
+    let encoded: String = body.chars().filter(|char| !char.is_ascii_whitespace()).collect();
+    let content = STANDARD.decode(encoded).ok()?;
+    Some(Block { kind: kind.to_owned(), content })
+}

@@ -1,0 +1,172 @@
+//! OpenPGP signatures.
+//!
+//! The mathematics are rPGP's; which keys and signatures count is decided here, as ProtonMail/go-crypto does.
+
+pub(crate) mod armor;
+mod brainpool;
+mod key;
+mod policy;
+mod ring;
+
+use pgp::packet::{Packet, Signature};
+use pgp::types::{KeyId, VerifyingKey};
+
+use self::key::Verifier;
+use self::policy::Bound;
+pub(crate) use self::ring::{Effort, Entity, read as read_ring};
+
+/// How many signatures one block may have.
+const MAX_SIGNATURES: usize = 16;
+
+/// The largest armored signature.
+const LARGEST: usize = 1 << 20;
+
+/// The id of the primary key, of any of some armored rings, with which a signature was made.
+///
+/// # Errors
+/// Why none is, in the words of Flux.
+pub(crate) fn verify_any(
+    signature: &[u8],
+    payload: &[u8],
+    rings: &[&[u8]],
+    now: u64,
+) -> Result<String, String> {
+    if payload.is_empty() {
+        return Err("unable to verify payload: payload is empty".to_owned());
+    }
+    if signature.len() > LARGEST {
+        return Err(format!(
+            "unable to verify payload: the signature is larger than {LARGEST} bytes"
+        ));
+    }
+    let mut effort = Effort::default();
+    let (mut problem, mut is_tried) = (None, false);
+    for ring in rings {
+        match armored_ring(ring, &mut effort) {
+            Ok(entities) => {
+                is_tried = true;
+                let block = armor::first(signature).filter(|it| it.kind == "PGP SIGNATURE");
+                let content = block.map(|it| it.content).unwrap_or_default();
+                // Parity(flux): what is wrong with a signature of a known key is not told.
+                if let Ok(entity) = check(&content, payload, &entities, now, &mut effort) {
+                    return Ok(entity.id());
+                }
+            }
+            Err(why) => drop(problem.get_or_insert(why)),
+        }
+    }
+    match problem {
+        Some(why) if !is_tried => Err(format!("unable to read armored key ring: {why}")),
+        _ => {
+            Err("unable to verify payload with any of the given key rings: no matching key"
+                .to_owned())
+        }
+    }
+}
+
+fn armored_ring(text: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+    let Some(block) = armor::first(text) else {
+        return Err("openpgp: invalid argument: no armored data found".to_owned());
+    };
+    if !["PGP PUBLIC KEY BLOCK", "PGP PRIVATE KEY BLOCK"].contains(&block.kind.as_str()) {
+        return Err(format!(
+            "openpgp: invalid argument: expected public or private key block, got: {}",
+            block.kind
+        ));
+    }
+    if let Some(why) = block.broken {
+        return Err(why.to_owned());
+    }
+    read_ring(&block.content, effort)
+}
+
+/// Who made the first of some signatures that is of a known key, if it counts.
+///
+/// # Errors
+/// No key is known, or the signature or the key does not count; in the words of go-crypto.
+pub(crate) fn check<'e>(
+    signatures: &[u8],
+    payload: &[u8],
+    entities: &'e [Entity],
+    now: u64,
+    effort: &mut Effort,
+) -> Result<&'e Entity, String> {
+    for packet in ring::packets(signatures).take(MAX_SIGNATURES) {
+        let Packet::Signature(signature) = packet? else {
+            return Err("openpgp: invalid data: non signature packet found".to_owned());
+        };
+        let Some(id) = ring::issuer(&signature) else {
+            return Err("openpgp: invalid data: signature doesn't have an issuer".to_owned());
+        };
+        let mut problem = None;
+        for entity in entities {
+            match check_with(&signature, payload, entity, id, now, effort) {
+                Ok(true) => return Ok(entity),
+                Ok(false) => {}
+                // One that was verified, and does not count, ends the search; another key may be right otherwise.
+                Err(Problem::Final(why)) => return Err(why),
+                Err(Problem::Other(why)) => problem = Some(why),
+            }
+        }
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+    }
+    Err("openpgp: signature made by unknown entity".to_owned())
+}
+
+enum Problem {
+    /// The signature is the key's, and one of them is not good.
+    Final(String),
+    /// The signature is not the key's.
+    Other(String),
+}
+
+/// Whether a signature is of an entity; `false` if that has no key of the id that may sign.
+fn check_with(
+    signature: &Signature,
+    payload: &[u8],
+    entity: &Entity,
+    id: KeyId,
+    now: u64,
+    effort: &mut Effort,
+) -> Result<bool, Problem> {
+    let mut problem = None;
+    let good = |subkey| {
+        let revocations = &entity.identity_revocations;
+        let checked = policy::check(signature, &entity.primary, revocations, subkey, now);
+        checked.map(|()| true).map_err(Problem::Final)
+    };
+    match is_made_with(signature, payload, &entity.primary, id, effort) {
+        Some(Ok(())) => return good(None),
+        Some(Err(why)) => problem = Some(why),
+        None => {}
+    }
+    for subkey in &entity.subkeys {
+        match is_made_with(signature, payload, subkey, id, effort) {
+            Some(Ok(())) => return good(Some(subkey)),
+            Some(Err(why)) => problem = Some(why),
+            None => {}
+        }
+    }
+    problem.map_or(Ok(false), |why| Err(Problem::Other(why)))
+}
+
+/// Whether a signature was made with a key; nothing if the key has another id or may not sign.
+fn is_made_with<K: VerifyingKey>(
+    signature: &Signature,
+    payload: &[u8],
+    with: &Bound<K>,
+    id: KeyId,
+    effort: &mut Effort,
+) -> Option<Result<(), String>> {
+    let may_sign = with.signature.as_ref().is_some_and(policy::may_sign);
+    if with.key.legacy_key_id() != id || !may_sign {
+        return None;
+    }
+    let is_made = effort.take() && signature.verify(&Verifier(&with.key), payload).is_ok();
+    let failure = || {
+        format!("openpgp: invalid signature: {} verification failure", key::algorithm(&with.key))
+    };
+    Some(if is_made { Ok(()) } else { Err(failure()) })
+}

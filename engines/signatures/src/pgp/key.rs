@@ -1,0 +1,104 @@
+//! Keys as verifiers: what go-crypto verifies and rPGP refuses to.
+//!
+//! Here: digests that are shorter than rPGP wants them. Elsewhere: which digests count at all (`policy`), curves that it lacks
+//! (`brainpool`).
+
+use std::io;
+
+use pgp::crypto::hash::HashAlgorithm;
+use pgp::crypto::public_key::PublicKeyAlgorithm;
+use pgp::errors::Result;
+use pgp::ser::Serialize;
+use pgp::types::{
+    EcdsaPublicParams, Fingerprint, KeyDetails, KeyId, KeyVersion, PublicParams, SignatureBytes,
+    Timestamp, VerifyingKey,
+};
+
+use super::brainpool;
+
+/// The largest key that is used, in bytes: beyond it a few signatures would take seconds.
+const LARGEST: usize = 4096;
+
+/// A key that verifies whatever go-crypto does with it.
+#[derive(Debug)]
+pub(super) struct Verifier<'k, K>(pub(super) &'k K);
+
+/// Whether a key is small enough to be used.
+pub(super) fn is_usable(key: &impl Serialize) -> bool {
+    key.write_len() <= LARGEST
+}
+
+/// The name of a key's algorithm in an error.
+pub(super) fn algorithm(key: &impl KeyDetails) -> &'static str {
+    match key.public_params() {
+        PublicParams::RSA(_) => "RSA",
+        PublicParams::DSA(_) => "DSA",
+        PublicParams::ECDSA(_) => "ECDSA",
+        PublicParams::EdDSALegacy(_) => "EdDSA",
+        PublicParams::Ed25519(_) => "Ed25519",
+        PublicParams::Ed448(_) => "ed448",
+        _ => "unsupported",
+    }
+}
+
+impl<K: KeyDetails> KeyDetails for Verifier<'_, K> {
+    fn version(&self) -> KeyVersion {
+        self.0.version()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint()
+    }
+
+    fn legacy_key_id(&self) -> KeyId {
+        self.0.legacy_key_id()
+    }
+
+    fn algorithm(&self) -> PublicKeyAlgorithm {
+        self.0.algorithm()
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.0.created_at()
+    }
+
+    fn legacy_v3_expiration_days(&self) -> Option<u16> {
+        self.0.legacy_v3_expiration_days()
+    }
+
+    fn public_params(&self) -> &PublicParams {
+        self.0.public_params()
+    }
+}
+
+impl<K: VerifyingKey> VerifyingKey for Verifier<'_, K> {
+    fn verify(&self, hash: HashAlgorithm, digest: &[u8], signature: &SignatureBytes) -> Result<()> {
+        let field = match self.0.public_params() {
+            // The digest is the message; its algorithm is compared with a minimum only.
+            PublicParams::EdDSALegacy(_) | PublicParams::Ed25519(_) => 0,
+            // A digest is a number, which leading zeros do not change.
+            PublicParams::ECDSA(
+                EcdsaPublicParams::P256 { .. } | EcdsaPublicParams::Secp256k1 { .. },
+            ) => 32,
+            PublicParams::ECDSA(EcdsaPublicParams::P384 { .. }) => 48,
+            PublicParams::ECDSA(EcdsaPublicParams::P521 { .. }) => 66,
+            PublicParams::ECDSA(EcdsaPublicParams::Unsupported { curve, opaque }) => {
+                return brainpool::verify(curve, opaque, digest, signature);
+            }
+            _ => return self.0.verify(hash, digest, signature),
+        };
+        let mut padded = vec![0; field - digest.len().min(field)];
+        padded.extend(digest);
+        self.0.verify(HashAlgorithm::Sha512, &padded, signature)
+    }
+}
+
+impl<K: Serialize> Serialize for Verifier<'_, K> {
+    fn to_writer<W: io::Write>(&self, writer: &mut W) -> Result<()> {
+        self.0.to_writer(writer)
+    }
+
+    fn write_len(&self) -> usize {
+        self.0.write_len()
+    }
+}

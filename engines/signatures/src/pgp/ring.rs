@@ -1,0 +1,330 @@
+//! Key rings: keys with the identities and subkeys that their owners signed.
+//!
+//! A key with a self-signature that does not verify does not count, nor does what belongs to it; others of the ring do.
+
+use std::collections::BTreeMap;
+
+use pgp::errors::Error;
+use pgp::packet::{
+    Packet, PacketParser, PublicKey, PublicSubkey, Signature, SignatureType, UserId,
+};
+use pgp::types::{Fingerprint, KeyDetails as _, KeyId, Tag};
+
+use super::key::{Verifier, is_usable};
+use super::policy::{self, Bound};
+
+/// How many signatures of key rings and messages are verified at most.
+const MAX_VERIFIED: usize = 1_000;
+
+const BAD_TAG: &str = "openpgp: invalid data: tag byte does not have MSB set";
+const BAD_PACKET: &str = "openpgp: invalid data: a packet cannot be parsed";
+
+/// Counts what is verified.
+pub(crate) struct Effort(usize);
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self(MAX_VERIFIED)
+    }
+}
+
+impl Effort {
+    /// Whether another signature may be verified.
+    pub(crate) fn take(&mut self) -> bool {
+        let left = self.0.checked_sub(1);
+        self.0 = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+/// What its owner says of one of its names.
+#[derive(Default)]
+struct Identity {
+    signature: Option<Signature>,
+    revocations: Vec<Signature>,
+}
+
+/// A key with what belongs to it.
+pub(crate) struct Entity {
+    pub(super) primary: Bound<PublicKey>,
+    /// The names of its owner, of which each is signed.
+    pub(crate) names: Vec<String>,
+    /// Of the primary identity.
+    pub(super) identity_revocations: Vec<Signature>,
+    pub(super) subkeys: Vec<Bound<PublicSubkey>>,
+}
+
+impl Entity {
+    /// The id of the primary key, also where a subkey signs.
+    pub(crate) fn id(&self) -> String {
+        self.primary.key.legacy_key_id().to_string().to_uppercase()
+    }
+
+    /// The fingerprint of the primary key.
+    pub(crate) fn fingerprint(&self) -> String {
+        self.primary.key.fingerprint().to_string().to_uppercase()
+    }
+}
+
+/// Reads all keys of a ring that can be used.
+///
+/// # Errors
+/// None can, or it ends in what is no key; says why, in the words of go-crypto where it has any.
+pub(crate) fn read(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+    let (mut entities, mut problem) = (Vec::new(), None);
+    let mut packets = Packets::new(content);
+    while let Some(first) = packets.next() {
+        let entity = match first {
+            Ok(Packet::PublicKey(key)) => entity(key, &mut packets, effort),
+            Ok(Packet::SecretKey(key)) => entity(key.public_key().clone(), &mut packets, effort),
+            Ok(_) => {
+                Err("openpgp: invalid data: first packet was not a public/private key".to_owned())
+            }
+            Err(why) => Err(why),
+        };
+        match entity {
+            Ok(entity) => entities.push(entity),
+            Err(why) => {
+                problem = Some(why);
+                packets.skip_key()?;
+            }
+        }
+    }
+    match problem {
+        Some(why) if entities.is_empty() => Err(why),
+        _ => Ok(entities),
+    }
+}
+
+fn entity(
+    key: PublicKey,
+    packets: &mut Packets<'_>,
+    effort: &mut Effort,
+) -> Result<Entity, String> {
+    if !is_usable(&key) {
+        return Err("openpgp: invalid data: the key is too large".to_owned());
+    }
+    let id = key.legacy_key_id();
+    let mut identities = BTreeMap::new();
+    let (mut revocations, mut subkeys) = (Vec::new(), Vec::new());
+    while let Some(packet) = packets.next_of_key() {
+        match packet? {
+            Packet::UserId(name) => {
+                let identity = identity(&key, id, &name, packets, effort)?;
+                if let Some(identity) = identity {
+                    identities.insert(name.id().to_vec(), identity);
+                }
+            }
+            Packet::Signature(signature)
+                if signature.typ() == Some(SignatureType::KeyRevocation) =>
+            {
+                revocations.push(signature);
+            }
+            Packet::PublicSubkey(subkey) => subkeys.push(bound(&key, subkey, packets, effort)?),
+            Packet::SecretSubkey(subkey) => {
+                subkeys.push(bound(&key, subkey.public_key().clone(), packets, effort)?);
+            }
+            _ => {}
+        }
+    }
+    let names = identities.keys().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+    let primary = identities
+        .into_values()
+        .reduce(|known, other| if is_preferred(&known, &other) { other } else { known })
+        .ok_or("openpgp: invalid data: v4 entity without any identities")?;
+    for revocation in &revocations {
+        if !effort.take() || revocation.verify_key(&Verifier(&key)).is_err() {
+            let why = "openpgp: invalid data: revocation signature signed by alternate key";
+            return Err(why.to_owned());
+        }
+    }
+    Ok(Entity {
+        primary: Bound { key, signature: primary.signature, revocations },
+        names,
+        identity_revocations: primary.revocations,
+        subkeys,
+    })
+}
+
+/// Whether the other of two identities is rather the primary one.
+fn is_preferred(known: &Identity, other: &Identity) -> bool {
+    let revoked = (known.revocations.len(), other.revocations.len());
+    if revoked.0 != revoked.1 {
+        return revoked.0 > revoked.1;
+    }
+    let (Some(known), Some(other)) = (&known.signature, &other.signature) else {
+        return known.signature.is_none();
+    };
+    match (known.is_primary(), other.is_primary()) {
+        (true, false) => false,
+        (false, true) => true,
+        _ => policy::created(other) > policy::created(known),
+    }
+}
+
+/// A name of the owner, if the owner signed it.
+fn identity(
+    key: &PublicKey,
+    id: KeyId,
+    name: &UserId,
+    packets: &mut Packets<'_>,
+    effort: &mut Effort,
+) -> Result<Option<Identity>, String> {
+    let mut identity = None::<Identity>;
+    while let Some(signature) = packets.next_signature()? {
+        let is_revocation = signature.typ() == Some(SignatureType::CertRevocation);
+        if !is_revocation && !signature.is_certification() {
+            return Err("openpgp: invalid data: user ID signature with wrong type".to_owned());
+        }
+        // Signatures of others say nothing that counts here.
+        if issuer(&signature) != Some(id) {
+            continue;
+        }
+        if !effort.take()
+            || signature.verify_certification(&Verifier(key), Tag::UserId, name).is_err()
+        {
+            return Err("openpgp: invalid data: user ID self-signature invalid".to_owned());
+        }
+        let identity = identity.get_or_insert_default();
+        let is_newer = |known: &Signature| policy::created(&signature) > policy::created(known);
+        if is_revocation {
+            identity.revocations.push(signature);
+        } else if identity.signature.as_ref().is_none_or(is_newer) {
+            identity.signature = Some(signature);
+        }
+    }
+    Ok(identity)
+}
+
+/// A subkey with its binding; one that signs has to have signed that it belongs to the key.
+fn bound(
+    key: &PublicKey,
+    subkey: PublicSubkey,
+    packets: &mut Packets<'_>,
+    effort: &mut Effort,
+) -> Result<Bound<PublicSubkey>, String> {
+    if !is_usable(&subkey) {
+        return Err("openpgp: invalid data: the key is too large".to_owned());
+    }
+    let mut found = Bound { key: subkey, signature: None, revocations: Vec::new() };
+    while let Some(signature) = packets.next_signature()? {
+        let is_binding = match signature.typ() {
+            Some(SignatureType::SubkeyBinding) => true,
+            Some(SignatureType::SubkeyRevocation) => false,
+            _ => return Err("openpgp: invalid data: subkey signature with wrong type".to_owned()),
+        };
+        if !effort.take() || signature.verify_subkey_binding(&Verifier(key), &found.key).is_err() {
+            return Err("openpgp: invalid data: subkey signature invalid".to_owned());
+        }
+        if is_binding && policy::may_sign(&signature) {
+            let cross = signature.embedded_signature();
+            let is_crossed = cross.is_some_and(|cross| {
+                effort.take()
+                    && cross.verify_primary_key_binding(&Verifier(&found.key), key).is_ok()
+            });
+            if !is_crossed {
+                return Err(
+                    "openpgp: invalid data: signing subkey is missing cross-signature".to_owned()
+                );
+            }
+        }
+        let is_newer = |known: &Signature| policy::created(&signature) > policy::created(known);
+        if !is_binding {
+            found.revocations.push(signature);
+        } else if found.signature.as_ref().is_none_or(is_newer) {
+            found.signature = Some(signature);
+        }
+    }
+    match found.signature {
+        Some(_) => Ok(found),
+        None => Err("openpgp: invalid data: subkey packet not followed by signature".to_owned()),
+    }
+}
+
+/// The id of the key that a signature says it is of.
+pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
+    let by_fingerprint = || match signature.issuer_fingerprint().first() {
+        Some(Fingerprint::V4(print)) => {
+            let last: &[u8] = print.get(12..)?;
+            Some(KeyId::from(<[u8; 8]>::try_from(last).ok()?))
+        }
+        _ => None,
+    };
+    signature.issuer_key_id().first().map(|id| **id).or_else(by_fingerprint)
+}
+
+/// Packets, of which one may be examined before it is taken.
+struct Packets<'c> {
+    parser: std::iter::Peekable<Readable<'c>>,
+}
+
+/// The packets of a text, without those that are unknown, unsupported or say nothing. It ends after one that cannot be
+/// parsed.
+pub(super) struct Readable<'c> {
+    parser: PacketParser<&'c [u8]>,
+    is_over: bool,
+}
+
+/// Reads packets.
+pub(super) fn packets(content: &[u8]) -> Readable<'_> {
+    Readable { parser: PacketParser::new(content), is_over: false }
+}
+
+impl Iterator for Readable<'_> {
+    type Item = Result<Packet, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_over {
+            match self.parser.next()? {
+                Ok(Packet::Signature(it)) if policy::is_unsupported(&it) => {}
+                Ok(Packet::Signature(it)) if it.created().is_none() => {
+                    self.is_over = true;
+                    let why = "openpgp: invalid data: no creation time in signature";
+                    return Some(Err(why.to_owned()));
+                }
+                Ok(Packet::Trust(_) | Packet::Marker(_) | Packet::Padding(_)) => {}
+                Ok(packet) => return Some(Ok(packet)),
+                Err(Error::Unsupported { .. }) => {}
+                Err(error) => {
+                    self.is_over = true;
+                    let is_header = matches!(&error, Error::IO { source, .. }
+                        if source.kind() == std::io::ErrorKind::InvalidInput);
+                    return Some(Err(if is_header { BAD_TAG } else { BAD_PACKET }.to_owned()));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<'c> Packets<'c> {
+    fn new(content: &'c [u8]) -> Self {
+        Self { parser: packets(content).peekable() }
+    }
+
+    fn next(&mut self) -> Option<Result<Packet, String>> {
+        self.parser.next()
+    }
+
+    /// The next packet that belongs to the same primary key.
+    fn next_of_key(&mut self) -> Option<Result<Packet, String>> {
+        let is_key = |it: &_| matches!(it, Ok(Packet::PublicKey(_) | Packet::SecretKey(_)));
+        self.parser.next_if(|it| !is_key(it))
+    }
+
+    fn next_signature(&mut self) -> Result<Option<Signature>, String> {
+        match self.parser.next_if(|it| matches!(it, Err(_) | Ok(Packet::Signature(_)))) {
+            Some(Ok(Packet::Signature(signature))) => Ok(Some(signature)),
+            Some(Err(why)) => Err(why),
+            Some(Ok(_)) | None => Ok(None),
+        }
+    }
+
+    /// Passes over what is left of a key; what cannot be parsed spoils the ring.
+    fn skip_key(&mut self) -> Result<(), String> {
+        while let Some(packet) = self.next_of_key() {
+            packet?;
+        }
+        Ok(())
+    }
+}

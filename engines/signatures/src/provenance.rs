@@ -1,0 +1,190 @@
+//! Provenance of charts: the signed file beside a chart in a Helm repository.
+//!
+//! Here: its form, and what it has to say of the chart. Elsewhere: who signed it (`pgp`).
+//! Source: Helm 4.2, whose words errors have.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::pgp::{self, Effort, armor};
+
+/// The largest provenance file that is read.
+pub const LARGEST: usize = 1 << 20;
+
+/// The keyring of some entries, of which each is a keyring: binary, or armored as `gpg --export --armor` writes it.
+pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in entries {
+        match armor::first(entry).filter(|_| entry.first().is_none_or(|byte| byte & 0x80 == 0)) {
+            Some(block) => all.extend(block.content),
+            None => all.extend(entry),
+        }
+    }
+    all
+}
+
+/// What is known of a chart that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The names of who signed, by their own word.
+    pub signers: Vec<String>,
+    /// The fingerprint of their primary key, in capitals.
+    pub fingerprint: String,
+    /// The digest of the chart, as `sha256:<hex>`.
+    pub digest: String,
+}
+
+/// Why a chart is not verified.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+/// Verifies a chart against its provenance file; `file` is the name under which it is served, `now` in seconds since 1970.
+///
+/// The keyring is binary, as `gpg --export` writes it; an armored one is refused.
+///
+/// # Errors
+/// The keyring or the provenance cannot be read, none of its keys signed it, or it is about another chart.
+pub fn verify(
+    file: &str,
+    chart: &[u8],
+    provenance: &[u8],
+    keyring: &[u8],
+    now: u64,
+) -> Result<Verified, Refused> {
+    let refused = |why: String| Refused(why);
+    let mut effort = Effort::default();
+    let ring = pgp::read_ring(keyring, &mut effort);
+    let ring = ring.map_err(|why| refused(format!("failed to load keyring: {why}")))?;
+    if provenance.len() > LARGEST {
+        return Err(refused(format!("the provenance file is larger than {LARGEST} bytes")));
+    }
+    let signed = Clearsigned::parse(provenance)
+        .ok_or_else(|| refused("signature block not found".to_owned()))?;
+    let signer = pgp::check(&signed.signature, &signed.signed, &ring, now, &mut effort);
+    let signer = signer.map_err(refused)?;
+    let sums = sums(&signed.text).map_err(refused)?;
+    let digest = format!("sha256:{}", hex(&Sha256::digest(chart)));
+    match sums.get(file) {
+        None => {
+            Err(refused(format!("provenance does not contain a SHA for a file named \"{file}\"")))
+        }
+        Some(sum) if *sum != digest => {
+            Err(refused(format!("sha256 sum does not match for {file}: \"{sum}\" != \"{digest}\"")))
+        }
+        Some(_) => Ok(Verified {
+            signers: signer.names.clone(),
+            fingerprint: signer.fingerprint(),
+            digest,
+        }),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The digests in the second part of the text, by the name of the file.
+///
+/// Parity(helm): the first part, which is about the chart, is not read.
+fn sums(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let mut parts = text.split("\n...\n");
+    let (Some(_), Some(sums)) = (parts.next(), parts.next()) else {
+        return Err("message block must have at least two parts".to_owned());
+    };
+    let sums = goyaml::to_json_within(sums.as_bytes(), &goyaml::Limits::default());
+    let sums = sums.map_err(|error| error.to_string())?;
+    let files = sums.get("files").and_then(serde_json::Value::as_object);
+    let files = files.into_iter().flatten();
+    Ok(files.filter_map(|(name, sum)| Some((name.clone(), sum.as_str()?.to_owned()))).collect())
+}
+
+/// A text with a signature below it.
+struct Clearsigned {
+    /// The text as people read it.
+    text: String,
+    /// What was signed: without blanks at the ends of lines, which end in CR LF.
+    signed: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Clearsigned {
+    /// The first such text; what stands around it is passed over.
+    fn parse(all: &[u8]) -> Option<Self> {
+        const START: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
+        const SIGNATURE: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
+        const END: &[u8] = b"-----END PGP SIGNATURE-----";
+        let mut lines = Lines(all);
+        lines.find(|line| line.starts_with(START)).filter(|line| *line == START)?;
+        loop {
+            let line = lines.next()?;
+            if line.trim_ascii().is_empty() {
+                break;
+            }
+            if !is_hash_header(line) {
+                return None;
+            }
+        }
+        let mut signed = Vec::new();
+        let mut text = String::new();
+        let mut is_first = true;
+        let armored = loop {
+            let rest = lines.0;
+            let line = lines.next()?;
+            if line == SIGNATURE {
+                break rest;
+            }
+            if !std::mem::take(&mut is_first) {
+                signed.extend(b"\r\n");
+                text.push('\n');
+            }
+            let line = line.strip_prefix(b"- ").unwrap_or(line);
+            let end = line.iter().rposition(|byte| !matches!(byte, b' ' | b'\t'));
+            let line = line.get(..end.map_or(0, |end| end + 1)).unwrap_or_default();
+            signed.extend(line);
+            text.push_str(&String::from_utf8_lossy(line));
+        };
+        Lines(armored).find(|line| line.starts_with(END))?;
+        let signature = armor::first(armored)?.content;
+        Some(Self { text, signed, signature })
+    }
+}
+
+/// Whether a line names digests that may have been used. Which one was is said by the signature.
+fn is_hash_header(line: &[u8]) -> bool {
+    const DIGESTS: [&str; 9] = [
+        "MD5",
+        "SHA1",
+        "RIPEMD160",
+        "SHA224",
+        "SHA256",
+        "SHA384",
+        "SHA512",
+        "SHA3-256",
+        "SHA3-512",
+    ];
+    let Ok(line) = std::str::from_utf8(line) else { return false };
+    let Some((name, digests)) = line.split_once(':') else { return false };
+    let mut digests = digests.split(',').map(|it| it.trim().to_ascii_uppercase());
+    name.trim() == "Hash" && digests.all(|digest| DIGESTS.contains(&digest.as_str()))
+}
+
+/// Lines, without the LF or CR LF that ends them.
+struct Lines<'t>(&'t [u8]);
+
+impl<'t> Iterator for Lines<'t> {
+    type Item = &'t [u8];
+
+    fn next(&mut self) -> Option<&'t [u8]> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let (line, rest) = match self.0.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (&self.0[..at], &self.0[at + 1..]),
+            None => (self.0, &self.0[self.0.len()..]),
+        };
+        self.0 = rest;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}

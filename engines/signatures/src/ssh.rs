@@ -1,0 +1,202 @@
+//! SSH signatures, in the format of `ssh-keygen -Y sign`.
+//!
+//! Source: hiddeco/sshsig 0.2 and `authorized_keys` of golang.org/x/crypto/ssh.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256, Sha512};
+use signature::Verifier as _;
+use ssh_key::public::KeyData;
+use ssh_key::{HashAlg, PublicKey, Signature};
+
+use crate::pem;
+
+const MAGIC: &[u8] = b"SSHSIG";
+
+/// What Git signs for.
+const NAMESPACE: &[u8] = b"git";
+
+/// How many keys are tried.
+const MAX_KEYS: usize = 1_000;
+
+/// The fingerprint of the key, of any of some lists, with which a signature was made.
+pub(crate) fn verify_any(
+    signature: &[u8],
+    payload: &[u8],
+    lists: &[&[u8]],
+) -> Result<String, String> {
+    if payload.is_empty() {
+        return Err("unable to verify payload: payload is empty".to_owned());
+    }
+    let signed =
+        Signed::read(signature).map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
+    let (mut problem, mut is_tried) = (None, false);
+    let mut told: Vec<&str> = Vec::new();
+    let mut left = MAX_KEYS;
+    for list in lists {
+        let keys = match authorized(list) {
+            Ok(keys) => keys,
+            Err(why) => {
+                problem.get_or_insert(why);
+                continue;
+            }
+        };
+        is_tried = true;
+        for key in keys {
+            left = left.checked_sub(1).ok_or_else(|| format!("more than {MAX_KEYS} SSH keys"))?;
+            match signed.verify(payload, &key) {
+                Ok(()) => return Ok(key.fingerprint(HashAlg::Sha256).to_string()),
+                Err(why) if told.contains(&why) => {}
+                Err(why) => told.push(why),
+            }
+        }
+    }
+    match problem {
+        Some(why) if !is_tried => Err(format!("unable to parse authorized keys: {why}")),
+        _ => {
+            let told: String = told.iter().map(|why| format!("\n{why}")).collect();
+            Err(format!(
+                "unable to verify payload with any of the given authorized keys: no matching key{told}"
+            ))
+        }
+    }
+}
+
+/// A signature, taken apart.
+struct Signed {
+    key: Vec<u8>,
+    namespace: Vec<u8>,
+    hash: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Signed {
+    fn read(armored: &[u8]) -> Result<Self, String> {
+        let block = pem::first(armored).ok_or("invalid PEM block")?;
+        if block.kind != "SSH SIGNATURE" {
+            return Err(format!("invalid PEM type {:?}", block.kind));
+        }
+        let mut rest = Reader(&block.content);
+        let broken = || "ssh: parse error in message type 0".to_owned();
+        let magic = rest.take(MAGIC.len()).ok_or_else(broken)?;
+        let version = rest.number().ok_or_else(broken)?;
+        let mut string = || rest.string().map(<[u8]>::to_vec).ok_or_else(broken);
+        let (key, namespace) = (string()?, string()?);
+        let _reserved = string()?;
+        let (hash, signature) = (string()?, string()?);
+        if !rest.0.is_empty() {
+            return Err(broken());
+        }
+        if version != 1 {
+            return Err(format!("unsupported signature version {version}: expected 1"));
+        }
+        if magic != MAGIC {
+            return Err("invalid magic preamble".to_owned());
+        }
+        Ok(Self { key, namespace, hash, signature })
+    }
+
+    fn verify(&self, payload: &[u8], key: &KeyData) -> Result<(), &'static str> {
+        let digest = match self.hash.as_slice() {
+            b"sha256" => Sha256::digest(payload).to_vec(),
+            b"sha512" => Sha512::digest(payload).to_vec(),
+            _ => return Err("unsupported hash algorithm"),
+        };
+        let own = PublicKey::from_bytes(&self.key).map_err(|_| "public key does not match")?;
+        if own.key_data() != key {
+            return Err("public key does not match");
+        }
+        if self.namespace != NAMESPACE {
+            return Err("namespace does not match");
+        }
+        let mut message = MAGIC.to_vec();
+        for part in [NAMESPACE, b"", &self.hash, &digest] {
+            message.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
+            message.extend(part);
+        }
+        let signature = Signature::try_from(self.signature.as_slice())
+            .map_err(|_| "ssh: signature did not verify")?;
+        // SHA-1 is what RSA keys signed with before 2018; Git never did.
+        if signature.algorithm() == (ssh_key::Algorithm::Rsa { hash: None }) {
+            return Err("ssh: signature did not verify");
+        }
+        key.verify(&message, &signature).map_err(|_| "ssh: signature did not verify")
+    }
+}
+
+/// Strings and numbers of the SSH protocol.
+struct Reader<'d>(&'d [u8]);
+
+impl<'d> Reader<'d> {
+    fn take(&mut self, count: usize) -> Option<&'d [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn string(&mut self) -> Option<&'d [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        self.take(length)
+    }
+}
+
+/// The keys of a list in the format of `authorized_keys`; a line that has none discards all.
+///
+/// Parity(flux): options mean nothing here, neither `expiry-time` nor `cert-authority`.
+fn authorized(list: &[u8]) -> Result<Vec<KeyData>, String> {
+    let list = String::from_utf8_lossy(list);
+    let lines = list.split('\n').map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| line_key(line).map_err(|why| format!("unable to parse authorized key: {why}")))
+        .collect()
+}
+
+fn line_key(line: &str) -> Result<KeyData, String> {
+    const NONE: &str = "ssh: no key found";
+    let is_blank = |char: char| char == ' ' || char == '\t';
+    let line = line.split('\r').next().unwrap_or_default().trim();
+    let Some((_, after)) = line.split_once(is_blank) else { return Err(NONE.to_owned()) };
+    let first = match blob(after) {
+        Ok(key) => return Ok(key),
+        Err(why) => why,
+    };
+    let found = |why: &str| format!("{NONE}; last parsing error for ignored line: {why}");
+    // There may be options before the type, with blanks in quotation marks.
+    let Some(rest) = after_options(line).filter(|rest| !rest.is_empty()) else {
+        return Err(found(&first));
+    };
+    let Some((_, after)) = rest.split_once(is_blank) else { return Err(found(&first)) };
+    blob(after).map_err(|why| found(&why))
+}
+
+/// What follows the first word, in which quotation marks hold blanks together.
+fn after_options(line: &str) -> Option<&str> {
+    let (mut is_quoted, mut before) = (false, ' ');
+    for (at, char) in line.char_indices() {
+        match char {
+            '"' if before != '\\' => is_quoted = !is_quoted,
+            ' ' | '\t' if !is_quoted => return line.get(at..).map(str::trim_start),
+            _ => {}
+        }
+        before = char;
+    }
+    None
+}
+
+/// The key that a line has after its type.
+fn blob(text: &str) -> Result<KeyData, String> {
+    let encoded = text.split_ascii_whitespace().next().unwrap_or_default();
+    let decoded = STANDARD.decode(encoded).map_err(|error| match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
+            format!("illegal base64 data at input byte {at}")
+        }
+        _ => format!("illegal base64 data at input byte {}", encoded.len() / 4 * 4),
+    })?;
+    let key = PublicKey::from_bytes(&decoded).map_err(|_| "ssh: short read".to_owned())?;
+    Ok(key.key_data().clone())
+}

@@ -1,0 +1,88 @@
+//! What recorded cases do not show: bounds, and inputs that mean nothing.
+
+use proptest::prelude::*;
+
+use crate::git::{Checkout, Keys, Mode, Tag, verify};
+use crate::pgp::{Effort, read_ring};
+use crate::provenance;
+
+const NOW: u64 = 1_800_000_000;
+
+/// A commit with a signature of these lines.
+fn commit(signature: &str) -> Vec<u8> {
+    let signature = signature.replace('\n', "\n ");
+    format!("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ngpgsig {signature}\n\nx\n").into_bytes()
+}
+
+fn told(mode: Mode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
+    let tag = Tag { name: "v1", object: Some(("2f1d", object)) };
+    let checkout = Checkout { commit: ("2f1d", object), tag: Some(tag) };
+    verify(mode, &checkout, &Keys::new(keys.iter().copied()), NOW).unwrap_err().message
+}
+
+#[test]
+fn a_signature_is_not_read_when_it_is_too_large() {
+    let signature = format!("-----BEGIN PGP SIGNATURE-----\n\n{}", "A".repeat(2 << 20));
+    let told = told(Mode::Head, &commit(&signature), &[("a.asc", b"")]);
+    assert!(told.ends_with("the signature is larger than 1048576 bytes"), "{told}");
+}
+
+#[test]
+fn a_key_that_would_take_seconds_is_refused() {
+    // RSA with a modulus of 40000 bits, with a name that nobody signed.
+    let mut body = vec![4, 0, 0, 0, 1, 1];
+    body.extend(40_000_u16.to_be_bytes());
+    body.extend([0xff; 5_000]);
+    body.extend([0, 17, 1, 0, 1]);
+    let mut ring = vec![0x99];
+    ring.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
+    ring.extend(body);
+    ring.extend([0xb4, 1, b'x']);
+    assert!(read_ring(&ring, &mut Effort::default()).is_err());
+}
+
+#[test]
+fn only_so_many_signatures_are_verified_for_one_object() {
+    let mut effort = Effort::default();
+    let taken = std::iter::repeat_with(|| effort.take()).take_while(|it| *it).count();
+    assert_eq!(taken, 1_000);
+    assert!(!effort.take());
+}
+
+#[test]
+fn a_mode_that_is_none_verifies_the_commit() {
+    for (name, mode) in [
+        ("HEAD", Mode::Head),
+        ("head", Mode::Head),
+        ("", Mode::Head),
+        ("Tag", Mode::Tag),
+        ("TagAndHEAD", Mode::TagAndHead),
+    ] {
+        assert_eq!(Mode::named(name), mode, "{name}");
+    }
+}
+
+#[test]
+fn a_keyring_of_entries_is_binary_whatever_they_are() {
+    let armored =
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQE=\n-----END PGP PUBLIC KEY BLOCK-----\n";
+    let entries: [&[u8]; 2] = [b"\x99\x02", armored];
+    assert_eq!(provenance::keyring(entries), b"\x99\x02\x99\x01");
+}
+
+proptest! {
+    #[test]
+    fn what_means_nothing_is_refused(
+        signature in "(-----BEGIN (PGP|SSH) SIGNATURE-----\n\n?)?[A-Za-z0-9+/=\n :-]{0,200}",
+        keys in proptest::collection::vec(any::<u8>(), 0..200),
+        line in "(ssh-(rsa|ed25519) )?[A-Za-z0-9+/=\" \t,-]{0,80}",
+    ) {
+        let keys = [("a.asc", keys.as_slice()), ("a.sshpub", line.as_bytes())];
+        for mode in [Mode::Head, Mode::Tag, Mode::TagAndHead] {
+            prop_assert!(!told(mode, &commit(&signature), &keys).is_empty());
+        }
+        let ring = provenance::keyring(keys.map(|(_, value)| value));
+        let signed = format!("-----BEGIN PGP SIGNED MESSAGE-----\n\nx\n...\nfiles: {{}}\n{signature}");
+        prop_assert!(provenance::verify("a.tgz", b"", signed.as_bytes(), &ring, NOW).is_err());
+    }
+}

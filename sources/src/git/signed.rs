@@ -1,0 +1,95 @@
+//! What of a fetched commit may be signed: the commit, and the tag by which it was found.
+//!
+//! Elsewhere: signatures themselves (the engine `signatures`), finding a tag (`lookup`).
+
+use gix::hash::ObjectId;
+use gix::objs::{FindExt as _, Kind};
+
+use super::Error;
+use super::wire::Wire;
+
+/// Tags of tags; Git itself sets no limit.
+const DEEPEST: usize = 16;
+
+/// A tag by which a commit was found.
+#[derive(Debug, Clone)]
+pub(super) struct Tag {
+    name: String,
+    id: Option<ObjectId>,
+}
+
+impl Tag {
+    /// The tag of a full reference name, if that is one.
+    ///
+    /// # Errors
+    /// The tag leads to another commit than the server said: a signature of it would be of something else.
+    pub(super) fn of(
+        refname: &str,
+        id: Option<ObjectId>,
+        commit: ObjectId,
+        objects: &gix::odb::Handle,
+        wire: &Wire,
+    ) -> Result<Option<Self>, Error> {
+        if let Some(id) = id
+            && target(id, objects) != Some(commit)
+        {
+            let cause = format!("`{refname}` does not lead to commit {commit}");
+            return Err(Error::Protocol { remote: wire.remote(), cause });
+        }
+        let name = refname.strip_prefix("refs/tags/");
+        Ok(name.map(|name| Self { name: name.to_owned(), id }))
+    }
+}
+
+/// What a tag leads to in the end.
+fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
+    let (mut id, mut buffer) = (tag, Vec::new());
+    for _ in 0..DEEPEST {
+        if objects.find(&id, &mut buffer).ok()?.kind != Kind::Tag {
+            return Some(id);
+        }
+        id = objects.find_tag(&id, &mut buffer).ok()?.target();
+    }
+    None
+}
+
+/// What of a commit may be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signable {
+    /// The hash of the commit: forty hexadecimal digits in lower case.
+    pub sha: String,
+    /// The object of the commit, without the header that Git hashes before it.
+    pub commit: Vec<u8>,
+    /// The tag by which it was found.
+    pub tag: Option<SignableTag>,
+}
+
+/// A tag by which a commit was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignableTag {
+    /// Its name, without `refs/tags/`.
+    pub name: String,
+    /// Its hash and its object; a lightweight tag has none.
+    pub object: Option<(String, Vec<u8>)>,
+}
+
+impl Signable {
+    /// Reads the objects.
+    pub(super) fn read(
+        id: ObjectId,
+        tag: Option<&Tag>,
+        objects: &gix::odb::Handle,
+    ) -> Result<Self, gix::Error> {
+        let read = |id: ObjectId| {
+            let mut buffer = Vec::new();
+            let data = objects.find(&id, &mut buffer)?.data.to_vec();
+            Ok::<_, gix::Error>((id.to_string(), data))
+        };
+        let tag = tag.map(|tag| {
+            let (name, object) = (tag.name.clone(), tag.id.map(read).transpose()?);
+            Ok::<_, gix::Error>(SignableTag { name, object })
+        });
+        let (sha, commit) = read(id)?;
+        Ok(Self { sha, commit, tag: tag.transpose()? })
+    }
+}

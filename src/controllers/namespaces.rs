@@ -1,0 +1,201 @@
+//! Namespaces in which only what is verified is applied: `windlass.dev/require-verified`.
+//!
+//! Here: which namespaces these are, by a watch of all. Elsewhere: what counts as verified (`catalog`), who asks (the
+//! appliers).
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use objects::Gvk;
+use reconcile::{Node, Reason, Rest, Wake};
+use tokio::sync::watch;
+
+use super::hub::Hub;
+use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
+use crate::cluster::item::Sighted;
+use crate::cluster::watch::{Seen, Selection};
+
+/// Annotation of a Namespace: with `true`, appliers in it apply nothing that is not verified.
+const ANNOTATION: &str = "windlass.dev/require-verified";
+
+/// The policy of a namespace is not known.
+const POLICY_UNKNOWN: Reason = Reason::new("VerificationPolicyUnknown");
+
+/// The node that stands for a Namespace: its appliers wait for changes of its policy.
+pub(crate) fn node_of(namespace: &str) -> Node {
+    Node::new("", "Namespace", "", namespace)
+}
+
+/// What is known of all Namespaces.
+enum Known {
+    /// Nothing yet.
+    Nothing,
+    /// They could not be listed, for this reason.
+    Failed(String),
+    /// Those with the annotation.
+    Listed(BTreeSet<String>),
+}
+
+/// The policies of all Namespaces. They come from the Namespace objects, which tenants cannot write.
+pub(crate) struct Namespaces(watch::Sender<Known>);
+
+impl Default for Namespaces {
+    fn default() -> Self {
+        Self(watch::Sender::new(Known::Nothing))
+    }
+}
+
+impl Namespaces {
+    /// Returns once something is known.
+    pub(crate) async fn known(&self) {
+        let mut known = self.0.subscribe();
+        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        drop(known.wait_for(|known| !matches!(known, Known::Nothing)).await);
+    }
+
+    /// Whether only what is verified may be applied by the objects of a namespace.
+    ///
+    /// # Errors
+    /// It is not known, and so nothing may be applied.
+    pub(crate) fn is_verified_only(&self, namespace: &str) -> Result<bool, Rest> {
+        let why = match &*self.0.borrow() {
+            Known::Listed(all) => return Ok(all.contains(namespace)),
+            Known::Failed(why) => why.clone(),
+            Known::Nothing => "they have not been listed yet".to_owned(),
+        };
+        let text = format!("cannot tell whether namespace {namespace} has {ANNOTATION}: {why}");
+        Err(Rest::Failed(POLICY_UNKNOWN, text, Wake::default()))
+    }
+}
+
+/// Follows Namespaces: the appliers of one whose policy changes are woken.
+pub(crate) async fn follow(cluster: Cluster, hub: Arc<Hub>, namespaces: Arc<Namespaces>) {
+    let resource = Resource {
+        gvk: Gvk::new("v1", "Namespace"),
+        plural: "namespaces".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let mut events = pin!(cluster.watch_metadata(&resource, &Selection::All));
+    let mut listing = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        let changed = match event {
+            Ok(event) => namespaces.take(event, &mut listing),
+            Err(error) => namespaces.failed(&error.to_string()),
+        };
+        for namespace in changed {
+            hub.changed(&node_of(&namespace));
+        }
+    }
+}
+
+fn is_marked(namespace: &Sighted) -> bool {
+    namespace.metadata["annotations"][ANNOTATION] == "true"
+}
+
+impl Namespaces {
+    /// Takes in what a watch says; gives those whose policy changed.
+    fn take(&self, event: Seen<Sighted>, listing: &mut BTreeSet<String>) -> BTreeSet<String> {
+        let mut now = match &*self.0.borrow() {
+            Known::Listed(all) => all.clone(),
+            Known::Nothing | Known::Failed(_) => BTreeSet::new(),
+        };
+        match event {
+            Seen::Listing => {
+                listing.clear();
+                return BTreeSet::new();
+            }
+            Seen::Listed(namespace) => {
+                if is_marked(&namespace) {
+                    listing.insert(namespace.name);
+                }
+                return BTreeSet::new();
+            }
+            Seen::ListEnded => now = std::mem::take(listing),
+            Seen::Applied(namespace) if is_marked(&namespace) => {
+                now.insert(namespace.name);
+            }
+            Seen::Applied(namespace) | Seen::Deleted(namespace) => {
+                now.remove(&namespace.name);
+            }
+            Seen::Live | Seen::Interrupted => return BTreeSet::new(),
+        }
+        let before = self.0.send_replace(Known::Listed(now.clone()));
+        match before {
+            Known::Listed(before) => before.symmetric_difference(&now).cloned().collect(),
+            // Whoever asked before was told that nothing is known.
+            Known::Failed(_) => now,
+            Known::Nothing => BTreeSet::new(),
+        }
+    }
+
+    /// What was known goes on to hold; who knows nothing is told why.
+    fn failed(&self, why: &str) -> BTreeSet<String> {
+        self.0.send_if_modified(|known| {
+            let is_unknown = !matches!(known, Known::Listed(_));
+            if is_unknown {
+                *known = Known::Failed(format!("listing namespaces failed: {why}"));
+            }
+            is_unknown
+        });
+        BTreeSet::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::item::Wire as _;
+
+    use super::*;
+
+    fn namespace(name: &str, value: Option<&str>) -> Sighted {
+        let annotations = match value {
+            Some(value) => format!(r#","annotations":{{"{ANNOTATION}":"{value}"}}"#),
+            None => String::new(),
+        };
+        let object =
+            format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"1"{annotations}}}}}"#);
+        Sighted::read(object.as_bytes()).unwrap()
+    }
+
+    fn is_only(namespaces: &Namespaces, name: &str) -> bool {
+        namespaces.is_verified_only(name).unwrap()
+    }
+
+    #[test]
+    fn a_policy_holds_from_the_list_on_and_follows_the_annotation() {
+        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        let mut take = |event| namespaces.take(event, &mut listing);
+        take(Seen::Listing);
+        take(Seen::Listed(namespace("strict", Some("true"))));
+        take(Seen::Listed(namespace("free", Some("false"))));
+        assert!(namespaces.is_verified_only("free").is_err(), "the list has not ended");
+        assert!(take(Seen::ListEnded).is_empty());
+        assert!(is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
+        let changed = take(Seen::Applied(namespace("free", Some("true"))));
+        assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["free"]);
+        assert!(take(Seen::Applied(namespace("free", Some("true")))).is_empty());
+        assert!(is_only(&namespaces, "free"));
+        take(Seen::Applied(namespace("free", None)));
+        take(Seen::Deleted(namespace("strict", Some("true"))));
+        assert!(!is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
+    }
+
+    #[test]
+    fn nothing_is_allowed_by_a_list_that_failed_and_what_was_known_stays() {
+        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        namespaces.failed("forbidden");
+        let rest = namespaces.is_verified_only("free").unwrap_err();
+        assert!(matches!(rest, Rest::Failed(POLICY_UNKNOWN, ..)), "{rest:?}");
+        assert!(rest.text().ends_with("listing namespaces failed: forbidden"), "{}", rest.text());
+        let mut take = |event| namespaces.take(event, &mut listing);
+        take(Seen::Listing);
+        take(Seen::Listed(namespace("strict", Some("true"))));
+        take(Seen::ListEnded);
+        namespaces.failed("interrupted");
+        assert!(is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
+    }
+}

@@ -1,0 +1,119 @@
+//! How the artifact of a source was verified, kept beside it: whether it has to be verified anew.
+//!
+//! Here: the record, and an artifact that is not signed as its spec asks now. Elsewhere: verifying (each kind), the condition
+//! (`report`).
+
+use std::sync::Arc;
+
+use crds::Artifact;
+use kube::core::ResourceExt as _;
+use reconcile::Rest;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sources::plan::Shape;
+use sources::reason::is_refused_signature;
+
+use super::report::SOURCE_VERIFIED;
+use super::{Sourced, lost, world};
+use crate::cluster::ClusterError;
+use crate::cluster::error::chain;
+use crate::controllers::context::Context;
+use crate::controllers::record::Latest;
+
+/// The field of a shape that says how an artifact has to be verified.
+pub(crate) const VERIFY: &str = "verify";
+
+/// What verifying an artifact came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verified {
+    /// What had to be signed, and by which keys: the value of [`VERIFY`].
+    pub(crate) how: Value,
+    /// Who signed what, as the condition `SourceVerified` says it.
+    pub(crate) text: String,
+}
+
+/// Why the artifact of a status does not count as verified; nothing if it does.
+///
+/// One status tells of both: the artifact that is there when `SourceVerified` is of the newest generation is the one that
+/// was verified as that says.
+pub(crate) fn unverified<K: Sourced>(object: &K) -> Option<String> {
+    if !object.is_verified() {
+        return Some("it does not ask for signatures".to_owned());
+    }
+    let generation = object.meta().generation;
+    match object.condition(SOURCE_VERIFIED) {
+        Some(verified) if verified.status == "True" => {
+            let is_current = verified.observed_generation == generation
+                && object.observed_generation() == generation;
+            (!is_current).then(|| "its latest generation has not been verified".to_owned())
+        }
+        Some(verified) => Some(verified.message.clone()),
+        None => Some("no signature was verified yet".to_owned()),
+    }
+}
+
+/// The note of a slot.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// Of the artifact.
+    digest: String,
+    verified: Value,
+}
+
+/// Keeps how an artifact was verified. One that is lost has it verified anew.
+pub(super) async fn remember<K: Sourced>(context: &Context, object: &K, digest: &str, how: &Value) {
+    let (store, slot) = (context.artifacts.clone(), world::slot(object));
+    let record = Record { digest: digest.to_owned(), verified: how.clone() };
+    let keep = move || {
+        let note = serde_json::to_vec(&record).unwrap_or_default();
+        slot.and_then(|slot| store.keep_note(&slot, &note))
+    };
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(keep).await {
+        let (name, error) = (object.name_any(), chain(&error));
+        tracing::info!(name, error, "failed to keep how the artifact was verified");
+    }
+}
+
+/// How an artifact was verified; null if it was not, or nothing is known of it.
+pub(super) async fn how<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Value {
+    let (store, slot) = (context.artifacts.clone(), world::slot(object));
+    let read = move || slot.and_then(|slot| store.note(&slot));
+    let Ok(Ok(Some(note))) = tokio::task::spawn_blocking(read).await else { return Value::Null };
+    match serde_json::from_slice::<Record>(&note) {
+        Ok(record) if record.digest == artifact.digest => record.verified,
+        Ok(_) | Err(_) => Value::Null,
+    }
+}
+
+/// Takes back an artifact that was not verified as the spec asks, once what there is now was refused. One that was, stays
+/// while a newer revision is refused. The object as it is now, and `None` if it is gone.
+///
+/// Differs(flux): there an artifact of before `spec.verify` was set stays, and is applied.
+///
+/// # Errors
+/// The API server's refusal.
+pub(super) async fn withhold<K: Sourced>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    wanted: &Shape,
+    rest: &Rest,
+) -> Result<Option<Arc<K>>, ClusterError> {
+    let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
+    let is_verified = match wanted.get(VERIFY) {
+        Some(wanted) => how(context, &**object, artifact).await == *wanted,
+        None => true,
+    };
+    if is_verified || !is_refused_signature(rest.reason()) {
+        return Ok(Some(object.clone()));
+    }
+    tracing::info!(
+        controller_kind = %K::kind(&()),
+        name = object.name_any(),
+        namespace = object.namespace(),
+        revision = artifact.revision,
+        "artifact withdrawn, since it was not verified as `spec.verify` asks"
+    );
+    super::remove_artifacts(context, object).await;
+    lost::withdraw(context, latest, object).await
+}

@@ -1,0 +1,62 @@
+//! Signed commits, tags and provenance files, with the keys for them (the engine `signatures`).
+
+use signatures::git::{self, Checkout, Keys, Mode, Tag};
+use signatures::provenance;
+
+use super::Target;
+use super::USUAL_STACK;
+
+/// What stands between what is signed and the keys.
+const KEYS: &[u8] = b"\n===KEYS===\n";
+
+pub(super) const TARGET: Target = Target {
+    name: "signature",
+    stack: USUAL_STACK,
+    words: &[
+        KEYS,
+        b"gpgsig ",
+        b"gpgsig-sha256 ",
+        b"\n ",
+        b"\n\n",
+        b"-----BEGIN PGP SIGNATURE-----\n\n",
+        b"-----END PGP SIGNATURE-----\n",
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n",
+        b"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\n",
+        b"-----BEGIN SSH SIGNATURE-----\n",
+        b"-----END SSH SIGNATURE-----\n",
+        b"\n...\nfiles:\n  a.tgz: sha256:",
+        b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI",
+        b"ssh-rsa AAAAB3NzaC1yc2E",
+        b"U1NIU0lHAAAAAQ",
+        b"=",
+        b"AAAA",
+        b"/////",
+        b"- - ",
+        b"\"",
+        b"\\\"",
+        b"\r\n",
+        b"\0",
+        b"\xc6",
+        b"\x99",
+    ],
+    recorded: &[],
+    read,
+};
+
+/// When inputs are read: their keys are good then.
+const NOW: u64 = 1_800_000_000;
+
+/// Both forms of keys, and all that may be signed.
+fn read(input: &[u8]) {
+    let at = input.windows(KEYS.len()).position(|window| window == KEYS);
+    let (signed, keys) =
+        at.map_or((input, &b""[..]), |at| (&input[..at], &input[at + KEYS.len()..]));
+    let keys = [("a.asc", keys), ("a.sshpub", keys)];
+    let tag = Tag { name: "v1", object: Some(("0", signed)) };
+    let checkout = Checkout { commit: ("0", signed), tag: Some(tag) };
+    for mode in [Mode::Head, Mode::Tag] {
+        drop(git::verify(mode, &checkout, &Keys::new(keys), NOW));
+    }
+    let ring = provenance::keyring(keys.map(|(_, value)| value));
+    drop(provenance::verify("a.tgz", b"chart", signed, &ring, NOW));
+}
